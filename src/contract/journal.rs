@@ -1,0 +1,31 @@
+//! What a runner sees of the journal: the run, its session's transcript, its steps. It sees
+//! a copy; only store commands write.
+
+use std::sync::Arc;
+
+use crate::kernel::message::Message;
+use crate::kernel::run::Run;
+use crate::kernel::step::Step;
+
+/// A run as its runner sees it. Everything that a runner decides, it decides from this, so
+/// that after a restart it decides the same.
+#[derive(Clone, Debug)]
+pub struct RunView {
+    /// The run.
+    pub run: Run,
+    /// The agent's definition as pinned at spawn: the JSON that the catalog gave.
+    pub agent: Arc<str>,
+    /// The tools' schemas as pinned at spawn: the JSON that the catalog gave.
+    pub tools: Arc<str>,
+    /// The transcript, oldest first.
+    pub messages: Vec<Arc<Message>>,
+    /// The run's steps, oldest first.
+    pub steps: Vec<Arc<Step>>,
+}
+
+impl RunView {
+    /// The seq of the transcript's last message; 0 when it is empty.
+    pub fn last_seq(&self) -> i64 {
+        self.messages.last().map_or(0, |message| message.seq)
+    }
+}

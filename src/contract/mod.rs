@@ -1,0 +1,12 @@
+//! The traits by which rooms meet. They use the kernel and nothing else.
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub mod catalog;
+pub mod control;
+pub mod journal;
+pub mod runner;
+
+/// A boxed future, so that the traits here can be used as objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

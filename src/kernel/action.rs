@@ -1,0 +1,64 @@
+//! What must be done because a run has moved: data, so that tests can look at it. The
+//! machine decides, the store does the durable ones in the same transaction, the registry
+//! does the others after the commit.
+
+/// What must be done because a run has moved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// In the transaction: write the outbox row of this run's end.
+    Announce,
+    /// In the transaction: cancel every open run below, `by: parent_ended`.
+    CancelDescendants,
+    /// In the transaction: the requester's settling run may be owed nothing any more.
+    SettleRequester,
+    /// In the transaction: append this kind to the event log.
+    Emit(EventKind),
+    /// After the commit: the run wants a slot.
+    Enqueue,
+    /// After the commit: its slot and its session's turn are free.
+    Release,
+    /// After the commit: stop its executor, then report [`super::event::RunEvent::ExecutorGone`].
+    StopExecutor,
+    /// After the commit: whoever waits for it reads the row again.
+    WakeWaiters,
+}
+
+super::text_enum::text_enum! {
+    /// Kinds of the event log.
+    EventKind {
+        /// A session was made.
+        SessionCreated = "session.created",
+        /// A run wants a slot, the first time.
+        RunQueued = "run.queued",
+        /// A run got its first slot.
+        RunStarted = "run.started",
+        /// A step has an intent or an outcome.
+        RunStep = "run.step",
+        /// A run's turn is over, not yet the run.
+        RunSettling = "run.settling",
+        /// A run holds still.
+        RunPaused = "run.paused",
+        /// A run wants a slot again.
+        RunResumed = "run.resumed",
+        /// A run has ended.
+        RunEnded = "run.ended",
+        /// A transcript has a new entry.
+        MessageAdded = "message.added",
+        /// A run's end waits to be told.
+        AnnounceQueued = "announce.queued",
+        /// A run's end is in its requester's transcript.
+        AnnounceDelivered = "announce.delivered",
+        /// A run's end cannot be told; it stays on the run.
+        AnnounceHeld = "announce.held",
+        /// The client has taken note of an announce.
+        AnnounceAcked = "announce.acked",
+        /// A tool call begins.
+        ToolStarted = "tool.started",
+        /// A tool call has its outcome.
+        ToolCompleted = "tool.completed",
+        /// The daemon is up.
+        GatewayStarted = "gateway.started",
+        /// The daemon stops taking work.
+        GatewayDraining = "gateway.draining",
+    }
+}

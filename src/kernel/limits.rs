@@ -1,0 +1,131 @@
+//! The limits of spawning, as pure checks over counts that the store read in the same
+//! transaction.
+
+use super::fault::{Fault, Kind};
+
+/// The limits that bind one spawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpawnLimits {
+    /// Levels below a root session.
+    pub max_depth: u32,
+    /// Runs of one requesting session that have not ended.
+    pub max_children: u32,
+    /// Announces of one requesting session that wait to be acknowledged.
+    pub max_backlog: u32,
+    /// Turns that wait in one session.
+    pub max_queued_turns: u32,
+}
+
+/// What is there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpawnCounts {
+    /// The depth that the new session would have.
+    pub depth: u32,
+    /// Runs of the requesting session that have not ended.
+    pub children: u32,
+    /// Announces of the requesting session that wait to be acknowledged.
+    pub backlog: u32,
+}
+
+/// Refuses a spawn that would pass a limit; the fault names limit, value, what counts and how
+/// to free room.
+pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<(), Fault> {
+    if counts.depth > limits.max_depth {
+        return Err(refusal(
+            "max_spawn_depth",
+            limits.max_depth,
+            "levels below the root session",
+            "spawn from a session higher up, or raise defaults.max_spawn_depth",
+        ));
+    }
+    if counts.children >= limits.max_children {
+        return Err(refusal(
+            "max_client_children",
+            limits.max_children,
+            "runs asked for by this session that have not ended",
+            "wait for one of them (agent.wait), or raise defaults.max_client_children",
+        ));
+    }
+    if counts.backlog >= limits.max_backlog {
+        return Err(refusal(
+            "undelivered_backlog",
+            limits.max_backlog,
+            "announces in this session's inbox that are not acknowledged",
+            "take note of them with sessions.ack",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a turn where too many wait already.
+pub fn check_queued_turns(limits: &SpawnLimits, queued: u32) -> Result<(), Fault> {
+    if queued >= limits.max_queued_turns {
+        return Err(refusal(
+            "max_queued_turns",
+            limits.max_queued_turns,
+            "turns that wait in this session",
+            "wait for one of them (agent.wait)",
+        ));
+    }
+    Ok(())
+}
+
+fn refusal(limit: &str, value: u32, counts: &str, free: &str) -> Fault {
+    Fault::new(
+        Kind::Limit,
+        format!("limit {limit} = {value} reached; what counts: {counts}. Nothing was created"),
+    )
+    .hint(free)
+    .with("limit", limit)
+    .with("value", value)
+    .with("counts", counts)
+    .with("free", free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(max_depth: u32) -> SpawnLimits {
+        SpawnLimits {
+            max_depth,
+            max_children: 2,
+            max_backlog: 3,
+            max_queued_turns: 1,
+        }
+    }
+
+    #[test]
+    fn g4_4_depth_n_allows_exactly_n_levels() {
+        for max_depth in [0, 1, 2] {
+            for depth in 1..=3 {
+                let counts = SpawnCounts {
+                    depth,
+                    ..SpawnCounts::default()
+                };
+                let allowed = check_spawn(&limits(max_depth), &counts).is_ok();
+                assert_eq!(
+                    allowed,
+                    depth <= max_depth,
+                    "limit {max_depth}, level {depth}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_limit_value_count_and_way_out() {
+        let counts = SpawnCounts {
+            depth: 1,
+            children: 2,
+            backlog: 0,
+        };
+        let fault = check_spawn(&limits(1), &counts).unwrap_err();
+        assert_eq!(fault.kind, Kind::Limit);
+        for field in ["limit", "value", "counts", "free"] {
+            assert!(fault.data.contains_key(field), "{field}");
+        }
+        assert!(check_queued_turns(&limits(1), 0).is_ok());
+        assert!(check_queued_turns(&limits(1), 1).is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! The one place where a run's state changes.
+//!
+//! ```text
+//! queued ──▶ running ──▶ settling ──▶ ended
+//!   ▲ ▲         │ │          │
+//!   │ └─────────┘ ▼          │
+//!   ├───────── paused        │
+//!   └────────────────────────┘      (every open state may also end)
+//! ```
+
+use super::action::{Action, EventKind};
+use super::event::RunEvent;
+use super::run::{Outcome, Run, RunError, RunState};
+use super::time::Timestamp;
+
+/// An event that the run's state has no edge for. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a run that is {state} cannot take {event}")]
+pub struct NoSuchEdge {
+    /// Where the run stands.
+    pub state: &'static str,
+    /// What was to happen.
+    pub event: &'static str,
+}
+
+/// A run that has moved, and what must be done about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The run as it now is.
+    pub run: Run,
+    /// What must be done, in this order.
+    pub actions: Vec<Action>,
+}
+
+/// Applies `event` to `run` at `now`.
+///
+/// Terminal runs take nothing. A run whose cancel was asked for takes no new step, pause or
+/// slot; it can only end.
+pub fn apply(run: &Run, event: RunEvent, now: Timestamp) -> Result<Applied, NoSuchEdge> {
+    use RunState::{Paused, Queued, Running, Settling};
+
+    let mut next = Moving::new(run, now);
+    let cancelling = run.cancel.is_some();
+    match (run.state, event) {
+        (Queued, RunEvent::Started) if !cancelling => {
+            let first = next.run.started_at.is_none();
+            next.run.started_at.get_or_insert(now);
+            next.run.not_before = None;
+            next.enter(Running);
+            next.emit(if first {
+                EventKind::RunStarted
+            } else {
+                EventKind::RunResumed
+            });
+        }
+
+        (Running, RunEvent::StepsIntended { count }) if !cancelling => {
+            next.run.steps += count;
+        }
+        (Running, RunEvent::StepEnded { model, usage }) => {
+            // Taken even while cancelling: what has happened is written down.
+            if model {
+                next.run.loops += 1;
+            } else {
+                next.run.tool_calls += 1;
+            }
+            next.run.usage.add(usage);
+            next.run.recoveries = 0;
+        }
+        (Running, RunEvent::TurnEnded { text, owed }) if !cancelling => {
+            let text = text.filter(|text| !text.trim().is_empty());
+            if text.is_some() {
+                next.run.result = text;
+            }
+            next.actions.push(Action::Release);
+            if run.owes_announce() && !owed.is_nothing() {
+                next.enter(Settling);
+                next.emit(EventKind::RunSettling);
+            } else {
+                next.end_turns();
+            }
+        }
+        (Running, RunEvent::Parked) => {
+            next.enter(Queued);
+            next.actions.push(Action::Release);
+            next.actions.push(Action::Enqueue);
+        }
+        (Running, RunEvent::Paused(reason)) if !cancelling => {
+            next.enter(Paused(reason));
+            next.actions.push(Action::Release);
+            next.emit(EventKind::RunPaused);
+        }
+
+        (Paused(_), RunEvent::Resumed) if !cancelling => {
+            next.enter(Queued);
+            next.actions.push(Action::Enqueue);
+        }
+
+        (Settling, RunEvent::AnnouncesDelivered) if !cancelling => {
+            next.enter(Queued);
+            next.actions.push(Action::Enqueue);
+        }
+        (Settling, RunEvent::OwedChanged { owed }) => {
+            if owed.is_nothing() {
+                next.end_turns();
+            }
+        }
+
+        (Queued | Running | Paused(_) | Settling, RunEvent::CancelRequested(request)) => {
+            if !cancelling {
+                next.run.cancel = Some(request);
+            }
+            if run.state == Running {
+                next.actions.push(Action::StopExecutor);
+            } else {
+                next.end(Outcome::Cancelled, None);
+            }
+        }
+        (Running, RunEvent::ExecutorGone) if cancelling => {
+            next.actions.push(Action::Release);
+            next.end(Outcome::Cancelled, None);
+        }
+
+        (Queued | Running | Paused(_) | Settling, RunEvent::Failed(error)) => {
+            next.release_if_running();
+            next.end(Outcome::Error, Some(error));
+        }
+        (Queued | Running | Paused(_) | Settling, RunEvent::TimedOut) => {
+            next.release_if_running();
+            let limit = run.limit_ms.unwrap_or(0);
+            let message = format!("its limit of {limit} ms running time passed");
+            next.end(
+                Outcome::Timeout,
+                Some(RunError::new("run_timeout", message)),
+            );
+        }
+        (Queued | Running | Paused(_) | Settling, RunEvent::Interrupted(error)) => {
+            next.release_if_running();
+            next.end(Outcome::Interrupted, Some(error));
+        }
+        (Queued | Running | Settling | Paused(_), RunEvent::Recovered { counts, delay_ms }) => {
+            if cancelling {
+                // A marked run is finished first, and never carried on.
+                next.release_if_running();
+                next.end(Outcome::Cancelled, None);
+            } else if run.state == Running {
+                next.run.recoveries += u32::from(counts);
+                next.run.not_before = (delay_ms > 0).then(|| now.plus_ms(delay_ms));
+                next.enter(Queued);
+                next.actions.push(Action::Release);
+                next.actions.push(Action::Enqueue);
+            } else if run.state == Queued {
+                next.actions.push(Action::Enqueue);
+            }
+        }
+
+        (state, event) => {
+            return Err(NoSuchEdge {
+                state: state.as_str(),
+                event: name(&event),
+            });
+        }
+    }
+    Ok(next.finish())
+}
+
+/// A run in the middle of a move.
+struct Moving {
+    run: Run,
+    now: Timestamp,
+    actions: Vec<Action>,
+}
+
+impl Moving {
+    fn new(run: &Run, now: Timestamp) -> Self {
+        let mut run = run.clone();
+        run.last_activity_at = now;
+        // Each write books the time used since the one before.
+        if let Some(since) = run.counting_since {
+            run.used_ms += now.since(since);
+            run.counting_since = Some(now);
+        }
+        Moving {
+            run,
+            now,
+            actions: Vec::new(),
+        }
+    }
+
+    fn emit(&mut self, kind: EventKind) {
+        self.actions.push(Action::Emit(kind));
+    }
+
+    fn enter(&mut self, state: RunState) {
+        self.run.state = state;
+        self.run.counting_since = counts(state).then_some(self.now);
+    }
+
+    fn release_if_running(&mut self) {
+        if self.run.state == RunState::Running {
+            self.actions.push(Action::Release);
+        }
+    }
+
+    /// All its turns are over: the last one's final text decides.
+    fn end_turns(&mut self) {
+        if self.run.cancel.is_some() {
+            self.end(Outcome::Cancelled, None);
+        } else if self.run.result.is_some() {
+            self.end(Outcome::Ok, None);
+        } else {
+            let error = RunError::new("no_answer", "the run ended without a final text");
+            self.end(Outcome::Error, Some(error));
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome, error: Option<RunError>) {
+        self.enter(RunState::Ended(outcome));
+        self.run.ended_at = Some(self.now);
+        self.run.error = error;
+        self.run.not_before = None;
+        self.emit(EventKind::RunEnded);
+        let fell = matches!(
+            outcome,
+            Outcome::Error | Outcome::Timeout | Outcome::Interrupted
+        );
+        if fell && self.run.owes_announce() {
+            self.actions.push(Action::CancelDescendants);
+        }
+        if self.run.owes_announce() {
+            self.actions.push(Action::Announce);
+        }
+        if self.run.requester.is_some() {
+            self.actions.push(Action::SettleRequester);
+        }
+        self.actions.push(Action::WakeWaiters);
+    }
+
+    fn finish(self) -> Applied {
+        Applied {
+            run: self.run,
+            actions: self.actions,
+        }
+    }
+}
+
+/// Does time in this state count against the run's limit?
+fn counts(state: RunState) -> bool {
+    use super::run::PauseReason::{Child, Reply};
+    matches!(
+        state,
+        RunState::Running | RunState::Settling | RunState::Paused(Child | Reply)
+    )
+}
+
+fn name(event: &RunEvent) -> &'static str {
+    match event {
+        RunEvent::Started => "a start",
+        RunEvent::StepsIntended { .. } => "a new step",
+        RunEvent::StepEnded { .. } => "a step's outcome",
+        RunEvent::TurnEnded { .. } => "the end of a turn",
+        RunEvent::OwedChanged { .. } => "a change of what is owed",
+        RunEvent::AnnouncesDelivered => "announces",
+        RunEvent::Parked => "parking",
+        RunEvent::Paused(_) => "a pause",
+        RunEvent::Resumed => "a resume",
+        RunEvent::Failed(_) => "a failure",
+        RunEvent::TimedOut => "a time-out",
+        RunEvent::CancelRequested(_) => "a cancel",
+        RunEvent::ExecutorGone => "the end of its executor",
+        RunEvent::Recovered { .. } => "a recovery",
+        RunEvent::Interrupted(_) => "an interruption",
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! Entries of a transcript.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ids::{AnnounceId, MessageId, RunId};
+use super::text_enum::text_enum;
+use super::time::Timestamp;
+
+text_enum! {
+    /// Who speaks, as a model provider sees it.
+    Role {
+        /// The other side of the conversation.
+        User = "user",
+        /// The agent.
+        Assistant = "assistant",
+        /// The outcome of a tool call.
+        Tool = "tool",
+        /// The daemon.
+        System = "system",
+    }
+}
+
+text_enum! {
+    /// What an entry is.
+    MessageKind {
+        /// Plain text.
+        Text = "text",
+        /// An answer of the model that calls tools.
+        ToolCall = "tool_call",
+        /// The outcome of one tool call.
+        ToolResult = "tool_result",
+        /// How a run ended, told to its requester.
+        Announce = "announce",
+        /// The daemon was restarted while a turn was going on; for people only.
+        RestartNotice = "restart_notice",
+    }
+}
+
+text_enum! {
+    /// Where an entry comes from.
+    Origin {
+        /// A person or a bot.
+        User = "user",
+        /// The session's agent.
+        Agent = "agent",
+        /// Another session.
+        Session = "session",
+        /// The daemon itself.
+        Internal = "internal",
+    }
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum Block {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The model asks for a tool.
+    ToolCall {
+        /// The model's name for this call, unique in its run.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Its arguments, as the model gave them.
+        arguments: Value,
+    },
+    /// What a tool answered.
+    ToolResult {
+        /// The call that this answers.
+        tool_call_id: String,
+        /// What came out.
+        text: String,
+        /// The tool says that it failed.
+        is_error: bool,
+    },
+}
+
+/// One entry of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Its place in the session: 1, 2, 3 … without gaps.
+    pub seq: i64,
+    /// When it was appended.
+    pub at: Timestamp,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The run that appended it; for an announce, the run that ended.
+    pub run: Option<RunId>,
+    /// What it says.
+    pub content: Vec<Block>,
+    /// For a tool result, the call that it answers.
+    pub tool_call: Option<String>,
+    /// For an announce, its id.
+    pub announce: Option<AnnounceId>,
+    /// The answer was `NO_REPLY`: stored, and nobody is told.
+    pub silent: bool,
+    /// Anything else that belongs to this entry.
+    pub metadata: Option<Value>,
+}
+
+/// A message that has no place yet; the store gives it one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is.
+    pub kind: MessageKind,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The run that appends it.
+    pub run: Option<RunId>,
+    /// What it says.
+    pub content: Vec<Block>,
+    /// For a tool result, the call that it answers.
+    pub tool_call: Option<String>,
+    /// For an announce, its id.
+    pub announce: Option<AnnounceId>,
+    /// The answer was `NO_REPLY`.
+    pub silent: bool,
+    /// Anything else that belongs to this entry.
+    pub metadata: Option<Value>,
+}
+
+impl NewMessage {
+    /// A plain message with one block.
+    pub fn new(id: MessageId, role: Role, kind: MessageKind, origin: Origin, block: Block) -> Self {
+        NewMessage {
+            id,
+            role,
+            kind,
+            origin,
+            run: None,
+            content: vec![block],
+            tool_call: None,
+            announce: None,
+            silent: false,
+            metadata: None,
+        }
+    }
+
+    /// What a person or a bot says.
+    pub fn user(id: MessageId, text: &str) -> Self {
+        let text = super::text::storable(text);
+        Self::new(
+            id,
+            Role::User,
+            MessageKind::Text,
+            Origin::User,
+            Block::Text { text },
+        )
+    }
+}
+
+/// The text of a list of blocks, paragraphs parted by an empty line.
+pub fn plain_text(content: &[Block]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } if !text.is_empty() => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    texts.join("\n\n")
+}

@@ -1,0 +1,18 @@
+//! What a run is and how it may move. Pure: no async, no IO, no clock; time and ids come in
+//! as values. Every other room may use this one, it uses none of them.
+
+pub mod action;
+pub mod announce;
+pub mod event;
+pub mod fault;
+pub mod ids;
+pub mod limits;
+pub mod machine;
+pub mod message;
+pub mod recover;
+pub mod run;
+pub mod session;
+pub mod step;
+pub mod text;
+pub mod text_enum;
+pub mod time;

@@ -1,0 +1,56 @@
+//! A session: a conversation with a transcript.
+
+use super::ids::{AgentId, SessionId, SessionKey};
+use super::text_enum::text_enum;
+use super::time::Timestamp;
+
+text_enum! {
+    /// Who answers in a session.
+    Owner {
+        /// Its agent: messages become turns.
+        Agent = "agent",
+        /// A client program: nothing runs, announces wait for `sessions.ack`.
+        Client = "client",
+    }
+}
+
+/// A conversation with a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// The tenant.
+    pub org: String,
+    /// Its address.
+    pub key: SessionKey,
+    /// Raised by a reset; rows bind to id and generation.
+    pub generation: i64,
+    /// Who answers in it.
+    pub owner: Owner,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// The session that it was spawned from.
+    pub parent: Option<SessionId>,
+    /// That session's key.
+    pub parent_key: Option<SessionKey>,
+    /// The topmost session of the tree; itself for a root.
+    pub root: SessionId,
+    /// Levels below the root.
+    pub depth: u32,
+    /// A name given by a client.
+    pub label: Option<String>,
+    /// A heading for people.
+    pub title: Option<String>,
+    /// The model of its turns, if not the agent's.
+    pub model: Option<String>,
+    /// The folder that its tools see.
+    pub cwd: Option<String>,
+    /// How many messages it holds; the last one's seq.
+    pub messages: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The last change.
+    pub updated_at: Timestamp,
+    /// Raised by each write.
+    pub ver: i64,
+}

@@ -1,0 +1,115 @@
+//! A step: one journaled action of a run. Its intent is committed before the effect, its
+//! outcome after, under one id.
+
+use serde_json::Value;
+
+use super::ids::{RunId, StepId};
+use super::text_enum::text_enum;
+use super::time::Timestamp;
+
+text_enum! {
+    /// What a step does.
+    StepKind {
+        /// Asks the model.
+        Model = "model",
+        /// Calls a tool.
+        Tool = "tool",
+    }
+}
+
+text_enum! {
+    /// What a repeat of the step would do to the world.
+    Effect {
+        /// Nothing: repeat freely.
+        Read = "read",
+        /// Nothing more: repeat with the same key.
+        Idempotent = "idempotent",
+        /// Something again: never repeat blindly.
+        Once = "once",
+    }
+}
+
+text_enum! {
+    /// How far a step has come.
+    StepState {
+        /// Committed; the effect may begin.
+        Intended = "intended",
+        /// The effect of a `once` step has begun.
+        Started = "started",
+        /// It has an outcome.
+        Done = "done",
+        /// It failed, and the failure is its outcome.
+        Failed = "failed",
+        /// Begun, and nobody knows whether it happened.
+        Uncertain = "uncertain",
+    }
+}
+
+impl StepState {
+    /// Does it still need an outcome?
+    pub fn is_open(self) -> bool {
+        matches!(self, StepState::Intended | StepState::Started)
+    }
+}
+
+/// One journaled action of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its id, the idempotency key of its effect.
+    pub id: StepId,
+    /// The run it belongs to.
+    pub run: RunId,
+    /// Its place in the run: 1, 2, 3 …
+    pub seq: u32,
+    /// What it does.
+    pub kind: StepKind,
+    /// For a tool call, which tool.
+    pub tool: Option<String>,
+    /// For a tool call, the model's name for the call.
+    pub tool_call: Option<String>,
+    /// For a tool call, the step of the model answer that asked for it.
+    pub asked_by: Option<StepId>,
+    /// What a repeat would do.
+    pub effect: Effect,
+    /// How far it has come.
+    pub state: StepState,
+    /// For a tool call its arguments.
+    pub input: Value,
+    /// For a model call, the last message of the transcript that it sees.
+    pub seen_up_to: Option<i64>,
+    /// The message that holds its outcome.
+    pub message_seq: Option<i64>,
+    /// The arguments on one line.
+    pub params_summary: Option<String>,
+    /// The outcome on one line.
+    pub result_summary: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// How often it was begun: 1, and one more for each recovery that met it open.
+    pub attempts: u32,
+    /// When its intent was committed.
+    pub started_at: Timestamp,
+    /// When its outcome was committed.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A step that a runner wants to take; the store gives it its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Its id.
+    pub id: StepId,
+    /// What it does.
+    pub kind: StepKind,
+    /// For a tool call, which tool.
+    pub tool: Option<String>,
+    /// For a tool call, the model's name for the call.
+    pub tool_call: Option<String>,
+    /// For a tool call, the step of the model answer that asked for it.
+    pub asked_by: Option<StepId>,
+    /// What a repeat would do.
+    pub effect: Effect,
+    /// For a tool call its arguments, else null.
+    pub input: Value,
+    /// The arguments on one line.
+    pub params_summary: Option<String>,
+}

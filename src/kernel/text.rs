@@ -1,0 +1,72 @@
+//! Shortening and cleaning text, always at character boundaries.
+
+/// The longest prefix of `text` of at most `max` bytes that ends between two characters.
+pub fn prefix(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// `text` on one line, at most `max` characters; a cut is shown by `…`.
+pub fn preview(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    let mut count = 0;
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        for ch in word.chars().filter(|ch| !ch.is_control()) {
+            if count + 1 >= max {
+                line.push('…');
+                return line;
+            }
+            line.push(ch);
+            count += 1;
+        }
+        if words.peek().is_some() {
+            line.push(' ');
+            count += 1;
+        }
+    }
+    line
+}
+
+/// `text` without U+0000, which a portable text column cannot hold.
+pub fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn g9_11_prefix_cuts_between_characters(text in "\\PC{0,40}", max in 0usize..80) {
+            let cut = prefix(&text, max);
+            prop_assert!(cut.len() <= max);
+            prop_assert!(text.starts_with(cut));
+            // Nothing shorter than it had to be: the next character would not have fitted.
+            if let Some(next) = text[cut.len()..].chars().next() {
+                prop_assert!(cut.len() + next.len_utf8() > max);
+            }
+        }
+
+        #[test]
+        fn g9_11_preview_is_bounded_in_characters(text in "[\\PC\n\t]{0,60}", max in 1usize..50) {
+            let line = preview(&text, max);
+            prop_assert!(line.chars().count() <= max);
+            prop_assert!(!line.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn preview_joins_lines() {
+        assert_eq!(preview("one\n  two\tthree", 40), "one two three");
+        assert_eq!(preview("äöüäöü", 4), "äöü…");
+    }
+}

@@ -1,0 +1,335 @@
+//! What the doors ask of the registry, and what it answers.
+
+use serde_json::Value;
+
+use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::message::Message;
+use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
+use crate::kernel::session::{Owner, Session};
+use crate::kernel::step::Step;
+use crate::kernel::time::Timestamp;
+
+/// On whose behalf a call is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The tenant.
+    pub org: String,
+    /// The user.
+    pub user: String,
+}
+
+/// An idempotency key and what it was first used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The client's key, at most 256 characters.
+    pub key: String,
+    /// The canonical parameters without `meta`; hashed by the store.
+    pub request: String,
+}
+
+/// `sessions.spawn`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnRequest {
+    /// What is to be done.
+    pub task: String,
+    /// An id chosen by the client.
+    pub run_id: Option<RunId>,
+    /// Who asks and is told.
+    pub parent: Option<SessionKey>,
+    /// Who does it; the default agent if unset.
+    pub agent: Option<String>,
+    /// A name for people.
+    pub label: Option<String>,
+    /// In place of the agent's model.
+    pub model: Option<String>,
+    /// The folder that its tools see, absolute.
+    pub cwd: Option<String>,
+    /// How long it may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// How the requester is told.
+    pub announce: Option<AnnouncePolicy>,
+    /// For a safe repeat.
+    pub idempotency: Option<Idempotency>,
+    /// Comes back unchanged, at most 4 KiB of JSON.
+    pub meta: Option<Value>,
+}
+
+/// `agent.run`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnRequest {
+    /// The session; made if there is none.
+    pub session: SessionKey,
+    /// The agent of a session that must be made first; the default agent if unset.
+    pub agent: Option<String>,
+    /// What is said.
+    pub message: String,
+    /// An id chosen by the client.
+    pub run_id: Option<RunId>,
+    /// In place of the session's model, for this turn.
+    pub model: Option<String>,
+    /// How long it may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// For a safe repeat.
+    pub idempotency: Option<Idempotency>,
+    /// Comes back unchanged, at most 4 KiB of JSON.
+    pub meta: Option<Value>,
+}
+
+/// A run that is in the store.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Accepted {
+    /// The run.
+    pub run: RunId,
+    /// The session that it works in.
+    pub session: SessionKey,
+    /// Who does it.
+    pub agent: AgentId,
+    /// With which model.
+    pub model: String,
+    /// Levels below a root session.
+    pub depth: u32,
+    /// The session was made by this call.
+    pub created: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// What `sessions.create` does where the key is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfExists {
+    /// Gives the session that is there, if agent and owner are the same.
+    #[default]
+    Get,
+    /// Refuses.
+    Conflict,
+}
+
+/// `sessions.create`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateRequest {
+    /// The agent of its turns; for a client-owned session it may be unset.
+    pub agent: Option<String>,
+    /// Its address; made up if unset.
+    pub key: Option<SessionKey>,
+    /// A name for look-ups.
+    pub label: Option<String>,
+    /// A heading for people.
+    pub title: Option<String>,
+    /// The folder that its tools see, absolute.
+    pub cwd: Option<String>,
+    /// Who answers in it.
+    pub owner: Owner,
+    /// What to do where the key is taken.
+    pub if_exists: IfExists,
+}
+
+/// A session as the doors show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionView {
+    /// Its row.
+    pub session: Session,
+    /// A turn is going on or waiting in it.
+    pub busy: bool,
+    /// Model use of all its runs.
+    pub usage: Usage,
+}
+
+/// Which sessions a list gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionKind {
+    /// Root sessions.
+    #[default]
+    Main,
+    /// Sessions below another.
+    Child,
+    /// Both.
+    All,
+}
+
+/// `sessions.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionFilter {
+    /// Which kind.
+    pub kind: SessionKind,
+    /// Only those spawned from this session.
+    pub parent: Option<SessionKey>,
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those with this label.
+    pub label: Option<String>,
+    /// Only those whose key, label or title contains this text.
+    pub search: Option<String>,
+}
+
+/// `runs.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunFilter {
+    /// Only those working in this session.
+    pub session: Option<SessionKey>,
+    /// Only those asked for by this session.
+    pub parent: Option<SessionKey>,
+    /// Only those in these states, as text (`queued`, `running`, `ok`, …).
+    pub states: Vec<String>,
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those with this label.
+    pub label: Option<String>,
+    /// Only those under this root run.
+    pub tree: Option<RunId>,
+    /// Only those whose announce is not delivered (or not acknowledged).
+    pub undelivered: bool,
+    /// Only those accepted after this point.
+    pub created_after: Option<Timestamp>,
+    /// Only those accepted before this point.
+    pub created_before: Option<Timestamp>,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next one begins; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// How far the telling of a run's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnounceState {
+    /// Nobody is told.
+    None,
+    /// The run is open.
+    Open,
+    /// It waits for the requester's turn to end.
+    Pending,
+    /// It is in the requester's transcript.
+    Delivered,
+    /// The requester has acknowledged it.
+    Acked,
+    /// It cannot be delivered; the result stays on the run.
+    Undelivered,
+}
+
+impl AnnounceState {
+    /// The text on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AnnounceState::None => "none",
+            AnnounceState::Open => "open",
+            AnnounceState::Pending => "pending",
+            AnnounceState::Delivered => "delivered",
+            AnnounceState::Acked => "acked",
+            AnnounceState::Undelivered => "undelivered",
+        }
+    }
+}
+
+/// A run as the doors show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunDetail {
+    /// Its row.
+    pub run: Run,
+    /// The step that is open, or the last one: its seq and what it is (`model`, a tool name).
+    pub step: Option<(u32, String)>,
+    /// How far the telling of its end has come.
+    pub announce: AnnounceState,
+    /// Running time used up to now, milliseconds.
+    pub elapsed_ms: u64,
+    /// When its limit would pass if it ran on from now; for display.
+    pub deadline_at: Option<Timestamp>,
+}
+
+/// One look at a run by `agent.wait`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Waited {
+    /// It is there, ended or not.
+    Run(Box<RunDetail>),
+    /// No run has that id.
+    NotFound(RunId),
+}
+
+/// Why `agent.wait` answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitCause {
+    /// What was waited for has ended.
+    Ended,
+    /// The window passed.
+    Window,
+    /// The daemon stops.
+    Draining,
+}
+
+/// What `agent.wait` answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitAnswer {
+    /// One entry for each id, in the order in which they were given.
+    pub runs: Vec<Waited>,
+    /// What was waited for has ended.
+    pub done: bool,
+    /// Why it answers now.
+    pub cause: WaitCause,
+}
+
+/// One announce of a session's inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxEntry {
+    /// Its id.
+    pub announce: AnnounceId,
+    /// The run that ended.
+    pub run: RunId,
+    /// The session that the run worked in.
+    pub session: SessionKey,
+    /// The run's name.
+    pub label: Option<String>,
+    /// Who carried it out.
+    pub agent: AgentId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it did not end `ok`.
+    pub error: Option<String>,
+    /// Its final text, cut to 100 KiB.
+    pub result: String,
+    /// The text was longer.
+    pub truncated: bool,
+    /// From accepted to ended.
+    pub duration_ms: u64,
+    /// Model use.
+    pub usage: Usage,
+    /// When it was delivered.
+    pub at: Timestamp,
+    /// What the spawn gave.
+    pub meta: Option<Value>,
+    /// When it was acknowledged.
+    pub acked_at: Option<Timestamp>,
+    /// Its place in the transcript.
+    pub message: (MessageId, i64),
+}
+
+/// A page of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// Its session.
+    pub session: SessionId,
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
+    /// There are more on the asked side.
+    pub truncated: bool,
+}
+
+/// A page of a journal.
+pub type StepPage = Page<Step>;
+
+/// `gateway.status`: what is live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs by open state: queued, running, paused, settling.
+    pub queued: u64,
+    /// Runs that hold a slot.
+    pub running: u64,
+    /// Runs that hold still.
+    pub paused: u64,
+    /// Runs whose turn is over.
+    pub settling: u64,
+    /// Announces that wait to be delivered.
+    pub pending_announces: u64,
+}
