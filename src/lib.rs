@@ -8,5 +8,7 @@
 
 pub mod clock;
 pub mod contract;
+pub mod failpoint;
 pub mod kernel;
 pub mod registry;
+pub mod store;
