@@ -6,7 +6,9 @@
 //! the [`tool`]s of an [`agent`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
+pub mod client;
 pub mod clock;
 pub mod contract;
 pub mod kernel;
 pub mod registry;
+pub mod wire;
