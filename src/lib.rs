@@ -6,6 +6,7 @@
 //! the [`tool`]s of an [`agent`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
+pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod contract;

@@ -6,5 +6,6 @@
 )]
 
 mod architecture;
+mod cli;
 mod house;
 mod licences;
