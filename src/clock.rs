@@ -1,5 +1,10 @@
 //! The only place that reads time and mints ids, so that tests can hold both.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that the ban points to"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};

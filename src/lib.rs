@@ -6,9 +6,13 @@
 //! the [`tool`]s of an [`agent`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
+pub mod cli;
+pub mod client;
 pub mod clock;
+pub mod config;
 pub mod contract;
 pub mod failpoint;
 pub mod kernel;
 pub mod registry;
 pub mod store;
+pub mod wire;
