@@ -9,6 +9,7 @@
 pub mod client;
 pub mod clock;
 pub mod contract;
+pub mod gateway;
 pub mod kernel;
 pub mod registry;
 pub mod wire;
