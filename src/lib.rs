@@ -10,3 +10,4 @@ pub mod clock;
 pub mod contract;
 pub mod kernel;
 pub mod registry;
+pub mod tool;
