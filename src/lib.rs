@@ -6,8 +6,11 @@
 //! the [`tool`]s of an [`agent`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
+pub mod agent;
 pub mod clock;
 pub mod contract;
 pub mod kernel;
+pub mod provider;
 pub mod registry;
+pub mod runner;
 pub mod tool;
