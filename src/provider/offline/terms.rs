@@ -1,6 +1,7 @@
 //! The words of a task that are worth searching for, and how a line of code matches them.
 
 use super::kin::kin;
+use super::stem::{shortened, stems};
 
 /// The most words of one task that count.
 const TERM_LIMIT: usize = 8;
@@ -25,8 +26,20 @@ understand until up upon us use used uses using various very via was way ways we
 whatever when where whether which while who whole whom whose why will with within without work
 working works would you your overview";
 
-/// Pairs of words that mean one thing only together.
-const PAIRS: &[(&str, &str)] = &[("entry", "point"), ("command", "line")];
+/// Words that stand in a question more often than in the answer; they count for little.
+const WEAK_WORDS: &str = "
+application behavior behaviour change changed changes data function functions job message method
+methods object organised organized people person process program python rust server system task
+turn turned turns type types user users value values";
+
+/// Pairs of words that mean one thing only together, and the thing.
+const PAIRS: &[(&str, &str, &str)] = &[
+    ("entry", "point", "entry point"),
+    ("main", "function", "entry point"),
+    ("program", "start", "entry point"),
+    ("program", "begin", "entry point"),
+    ("command", "line", "command line"),
+];
 
 /// One thing to search for.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +52,9 @@ pub(super) struct Term {
     pub kin: Vec<String>,
     /// What to search for where nothing of the above is found.
     loose: Vec<String>,
-    /// A phrase, an identifier or a path: it was meant exactly.
-    pub exact: bool,
+    /// How much it counts: more where it was meant exactly (a phrase, an identifier, a path),
+    /// less where it is a word of questions.
+    pub worth: f64,
 }
 
 impl Term {
@@ -54,19 +68,29 @@ impl Term {
             needles,
             kin: Vec::new(),
             loose,
-            exact: true,
+            worth: 2.0,
         }
     }
 
     fn plain(word: &str) -> Self {
+        if PAIRS.iter().any(|(.., thing)| *thing == word) {
+            // Nobody writes the thing itself into the code that is it.
+            let mut needles = vec![word.to_owned()];
+            needles.extend(kin(word).iter().map(ToString::to_string));
+            return Term {
+                needles,
+                ..Term::exact(word, Vec::new())
+            };
+        }
         let needles = stems(word);
+        let is_weak = WEAK_WORDS.split_whitespace().any(|weak| weak == word);
         let loose = needles.iter().map(|stem| shortened(stem)).collect();
         Term {
             kin: kin(&needles[0]).iter().map(ToString::to_string).collect(),
             word: word.to_owned(),
             needles,
             loose,
-            exact: false,
+            worth: if is_weak { 0.35 } else { 1.0 },
         }
     }
 
@@ -142,7 +166,10 @@ fn contains(text: &str, lower: &str, needle: &str) -> bool {
     lower.match_indices(needle).any(|(at, _)| {
         let before = lower[..at].chars().next_back();
         let begins = !before.is_some_and(char::is_alphanumeric)
-            || (before.is_some_and(char::is_alphabetic) && cased[at..].starts_with(&capital));
+            || (before.is_some_and(char::is_alphabetic)
+                && cased
+                    .get(at..)
+                    .is_some_and(|rest| rest.starts_with(&capital)));
         let rest = at + needle.len();
         begins
             && SHORT_ENDINGS.iter().any(|ending| {
@@ -206,6 +233,7 @@ pub(super) fn terms(task: &str) -> Vec<Term> {
     for word in words {
         add(&mut terms, Term::plain(&word));
     }
+    terms.sort_by(|a, b| b.worth.total_cmp(&a.worth));
     terms.truncate(TERM_LIMIT);
     terms
 }
@@ -227,10 +255,10 @@ fn merged(words: Vec<String>) -> Vec<String> {
         let next = words.get(index + 1).map_or("", String::as_str);
         let pair = PAIRS
             .iter()
-            .find(|(first, second)| word == first && next.trim_end_matches('s') == *second);
-        if let Some((first, second)) = pair {
+            .find(|(first, second, _)| word == first && next.trim_end_matches('s') == *second);
+        if let Some((.., thing)) = pair {
             skip = true;
-            out.push(format!("{first} {second}"));
+            out.push((*thing).to_owned());
         } else if word.chars().any(is_unspaced) {
             out.extend(pairs_of_letters(word));
         } else if word.chars().count() > 1 && !is_stop_word(word) {
@@ -338,55 +366,6 @@ fn identifier_parts(token: &str) -> Vec<String> {
     }
     parts.retain(|part| !part.is_empty());
     parts
-}
-
-/// Endings of plurals and verb forms, the longest first.
-const ENDINGS: &[&str] = &[
-    "izations", "ization", "isation", "ations", "ation", "ments", "ment", "ings", "ions", "ing",
-    "ion", "ers", "ors", "ed", "es", "er", "ly", "s", "e",
-];
-
-/// What different forms of a word have in common; never empty.
-fn stems(word: &str) -> Vec<String> {
-    if !word.is_ascii() {
-        return vec![word.to_owned()];
-    }
-    if word.starts_with("config") {
-        return vec!["config".to_owned()];
-    }
-    if let Some(stem) = word.strip_suffix("ies")
-        && stem.len() >= 3
-    {
-        return vec![format!("{stem}y"), word.to_owned()];
-    }
-    for ending in ENDINGS {
-        let Some(stem) = word.strip_suffix(ending) else {
-            continue;
-        };
-        let double = *ending == "s" && stem.ends_with(['s', 'u', 'i']);
-        if stem.len() < 4 && !(*ending == "s" && stem.len() == 3) || double {
-            continue;
-        }
-        return vec![undoubled(stem).to_owned()];
-    }
-    vec![word.to_owned()]
-}
-
-/// `stopp` of "stopped" is `stop`.
-fn undoubled(stem: &str) -> &str {
-    let bytes = stem.as_bytes();
-    match bytes {
-        [.., a, b] if a == b && b"bdgmnprt".contains(b) && bytes.len() > 4 => {
-            &stem[..stem.len() - 1]
-        }
-        _ => stem,
-    }
-}
-
-fn shortened(stem: &str) -> String {
-    let length = stem.chars().count();
-    let kept = (length * 2 / 3).max(4).min(length);
-    stem.chars().take(kept).collect()
 }
 
 #[cfg(test)]

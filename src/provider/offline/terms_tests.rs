@@ -16,7 +16,10 @@ fn the_words_that_matter_are_left() {
         words("Where is the connection limit enforced?"),
         ["connection", "enforced", "limit"]
     );
+    assert!(terms("entry points")[0].names("fn main() {"));
     assert_eq!(words("Where are the entry points?"), ["entry point"]);
+    assert_eq!(words("Where does the program start?"), ["entry point"]);
+    assert_eq!(words("how are users told of a limit")[0], "limit");
     assert_eq!(words("What is this project?"), Vec::<String>::new());
     assert_eq!(words("limit limits Limit").len(), 1);
 }
@@ -112,6 +115,8 @@ proptest! {
             prop_assert!(RegexMatcher::new(&term.pattern(true)).is_ok(), "{:?}", term);
             prop_assert!(RegexMatcher::new(&term.loosened().pattern(true)).is_ok());
             term.strength(&task);
+            // Letters whose small form has another length must not shift the check.
+            term.strength(&format!("\u{212a}\u{130}{task}\u{130}"));
         }
     }
 }
