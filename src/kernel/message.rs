@@ -113,6 +113,20 @@ pub struct Message {
     pub metadata: Option<Value>,
 }
 
+impl Message {
+    /// Is it something that the agent is to answer: what a person, a bot or another session
+    /// said, or how a run ended?
+    pub fn is_input(&self) -> bool {
+        self.kind == MessageKind::Announce
+            || (self.kind == MessageKind::Text && self.role == Role::User)
+    }
+
+    /// Its text, paragraphs parted by an empty line.
+    pub fn text(&self) -> String {
+        plain_text(&self.content)
+    }
+}
+
 /// A message that has no place yet; the store gives it one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
@@ -165,6 +179,26 @@ impl NewMessage {
             Origin::User,
             Block::Text { text },
         )
+    }
+}
+
+impl NewMessage {
+    /// This message at its place.
+    pub fn at(self, seq: i64, at: Timestamp) -> Message {
+        Message {
+            id: self.id,
+            seq,
+            at,
+            role: self.role,
+            kind: self.kind,
+            origin: self.origin,
+            run: self.run,
+            content: self.content,
+            tool_call: self.tool_call,
+            announce: self.announce,
+            silent: self.silent,
+            metadata: self.metadata,
+        }
     }
 }
 

@@ -27,6 +27,11 @@ pub fn preview(text: &str, max: usize) -> String {
             count += 1;
         }
         if words.peek().is_some() {
+            // A space that would take the place of the mark of a cut.
+            if count + 1 >= max {
+                line.push('…');
+                return line;
+            }
             line.push(' ');
             count += 1;
         }
@@ -68,5 +73,6 @@ mod tests {
     fn preview_joins_lines() {
         assert_eq!(preview("one\n  two\tthree", 40), "one two three");
         assert_eq!(preview("äöüäöü", 4), "äöü…");
+        assert_eq!(preview("abc def", 4), "abc…");
     }
 }
