@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
 
 /// A durable session daemon with a persistent subagent registry.
 #[derive(Debug, Parser)]
@@ -56,6 +56,7 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Demo(demo::Demo),
 }
 
 /// Carries out a command and prints why it failed, if it did.
@@ -93,6 +94,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Demo(command) => command.run(common).await,
         }
     })
 }

@@ -43,6 +43,7 @@ impl Serve {
             state_dir: common.place.state_dir()?,
             config: self.config,
             listen: self.listen,
+            alone: false,
         };
         let endpoint = start::start(&plan).await?.endpoint;
         if common.json {

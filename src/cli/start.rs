@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) config: Option<PathBuf>,
     /// Where it listens; else as configured.
     pub(crate) listen: Option<String>,
+    /// Nothing from this terminal's `ABIDE_*` variables.
+    pub(crate) alone: bool,
 }
 
 /// A daemon in the background that answers.
@@ -43,6 +45,7 @@ pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
         state_dir: place.state_dir()?,
         config: None,
         listen: None,
+        alone: false,
     };
     Ok(start(&plan).await?.endpoint)
 }
@@ -108,6 +111,13 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     }
     if let Some(listen) = &plan.listen {
         command.arg("--listen").arg(listen);
+    }
+    if plan.alone {
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ABIDE_") {
+                command.env_remove(name);
+            }
+        }
     }
     Ok(command)
 }
