@@ -1,10 +1,13 @@
 //! Which agents there are, and what a run pins of them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
 
 /// What an agent may be used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AgentMode {
     /// Turns of root sessions.
     Primary,

@@ -105,6 +105,30 @@ impl Note {
 const OPEN: &str = "<<<result";
 const CLOSE: &str = "result>>>";
 
+/// What a [`Note::frame`] says, read back from its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// Who ended how.
+    pub head: &'a str,
+    /// Why it did not end `ok`.
+    pub error: Option<&'a str>,
+    /// The quoted result; `None` if the run left no text.
+    pub result: Option<&'a str>,
+}
+
+/// Reads the parts of an announce's text, for whoever relays it.
+pub fn parts(frame: &str) -> Parts<'_> {
+    let (before, after) = frame.split_once(OPEN).unwrap_or((frame, ""));
+    let head = before.lines().next().unwrap_or_default();
+    Parts {
+        head: head.strip_prefix("[announce] ").unwrap_or(head),
+        error: before.lines().find_map(|line| line.strip_prefix("error: ")),
+        result: after
+            .split_once(CLOSE)
+            .map(|(result, _)| result.trim_matches('\n')),
+    }
+}
+
 /// Makes the marks of a quotation harmless inside it.
 fn quote(text: &str) -> String {
     text.replace("<<<", "‹‹‹").replace(">>>", "›››")
@@ -141,6 +165,21 @@ mod tests {
             prop_assert_eq!(frame.matches(CLOSE).count(), 1);
             prop_assert!(frame.trim_end().ends_with(CLOSE));
         }
+    }
+
+    #[test]
+    fn a_frame_is_read_back() {
+        let mut note = note("first\nsecond");
+        note.label = Some("look".to_owned());
+        let frame = note.frame();
+        let whole = parts(&frame);
+        assert!(whole.head.starts_with("look: run 01936f0e"), "{whole:?}");
+        assert_eq!((whole.result, whole.error), (Some("first\nsecond"), None));
+        note.result = String::new();
+        note.error = Some("it broke".to_owned());
+        let frame = note.frame();
+        assert_eq!(parts(&frame).result, None);
+        assert_eq!(parts(&frame).error, Some("it broke"));
     }
 
     #[test]

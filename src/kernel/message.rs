@@ -113,6 +113,20 @@ pub struct Message {
     pub metadata: Option<Value>,
 }
 
+impl Message {
+    /// Is it something that the agent is to answer: what a person, a bot or another session
+    /// said, or how a run ended?
+    pub fn is_input(&self) -> bool {
+        self.kind == MessageKind::Announce
+            || (self.kind == MessageKind::Text && self.role == Role::User)
+    }
+
+    /// Its text, paragraphs parted by an empty line.
+    pub fn text(&self) -> String {
+        plain_text(&self.content)
+    }
+}
+
 /// A message that has no place yet; the store gives it one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {

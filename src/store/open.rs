@@ -11,7 +11,7 @@ use super::command::{Command, Effect, Reply, Settings};
 use super::migrate::{self, MigrateError};
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx};
-use super::writer::{Job, OnFatal, QUEUE, Writer, busy};
+use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
 use super::{boots, db_fault};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
@@ -59,14 +59,14 @@ pub enum OpenError {
     },
 }
 
-/// An open store: cheap to clone, closed by [`Opened::close`].
+/// An open store: cheap to clone, closed by [`Threads::close`].
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    queue: mpsc::Sender<Job>,
+    queue: mpsc::Sender<Message>,
     readers: Readers,
     id: String,
     digest_key: [u8; 32],
@@ -84,6 +84,7 @@ pub struct Opened {
 
 /// The threads of an open store.
 pub struct Threads {
+    queue: mpsc::Sender<Message>,
     writer: JoinHandle<()>,
     checkpoints: JoinHandle<()>,
     stop_checkpoints: std::sync::mpsc::Sender<()>,
@@ -91,9 +92,11 @@ pub struct Threads {
 
 impl Threads {
     /// Once this returns, every queued command is committed and the write-ahead file is
-    /// empty. Every [`Store`] handle must be dropped before; it waits for that.
-    pub fn join(self) {
+    /// empty. Handles that are still there find the store closed. Blocks.
+    pub fn close(self) {
         drop(self.stop_checkpoints);
+        // A writer that is gone has nothing to be told.
+        let _ = self.queue.blocking_send(Message::Close);
         // A panic there was logged by its thread; the rows hold what was committed.
         let _ = self.checkpoints.join();
         let _ = self.writer.join();
@@ -149,7 +152,7 @@ impl Store {
         Ok(Opened {
             store: Store {
                 inner: Arc::new(Inner {
-                    queue,
+                    queue: queue.clone(),
                     readers,
                     id,
                     digest_key,
@@ -157,6 +160,7 @@ impl Store {
             },
             effects,
             threads: Threads {
+                queue,
                 writer,
                 checkpoints,
                 stop_checkpoints,
@@ -170,7 +174,7 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .try_send(Job { command, answer })
+            .try_send(Message::Job(Job { command, answer }))
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => busy(),
                 mpsc::error::TrySendError::Closed(_) => closed(),
@@ -184,7 +188,7 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .send(Job { command, answer })
+            .send(Message::Job(Job { command, answer }))
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))

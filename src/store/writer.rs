@@ -22,6 +22,14 @@ pub const QUEUE: usize = 4096;
 /// So many commands share one commit at most.
 const BATCH: usize = 512;
 
+/// What stands in the queue.
+pub enum Message {
+    /// A command to carry out.
+    Job(Job),
+    /// Nothing comes after it.
+    Close,
+}
+
 /// A command and where its answer goes.
 pub struct Job {
     /// The command.
@@ -72,19 +80,31 @@ impl Writer {
         }
     }
 
-    /// Works until every sender is gone; then empties the write-ahead file.
-    pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    /// Works until it is told to close; then empties the write-ahead file.
+    pub fn run(mut self, mut queue: mpsc::Receiver<Message>) {
         let mut soft = Vec::new();
-        while let Some(job) = queue.blocking_recv() {
+        let mut open = true;
+        while open {
+            let Some(mut next) = queue.blocking_recv() else {
+                break;
+            };
             let mut batch = Vec::new();
-            take(job, &mut batch, &mut soft);
-            while batch.len() < BATCH
-                && let Ok(job) = queue.try_recv()
-            {
-                take(job, &mut batch, &mut soft);
+            loop {
+                match next {
+                    Message::Close => open = false,
+                    Message::Job(job) if job.command.is_soft() => soft.push(job),
+                    Message::Job(job) => batch.push(job),
+                }
+                if batch.len() >= BATCH {
+                    break;
+                }
+                match queue.try_recv() {
+                    Ok(message) => next = message,
+                    Err(_) => break,
+                }
             }
-            // Soft commands never start a batch of their own while others wait behind them.
-            if !batch.is_empty() || queue.is_empty() {
+            // Soft commands never make others wait for a commit of their own.
+            if !batch.is_empty() || queue.is_empty() || !open {
                 batch.append(&mut soft);
             }
             if !batch.is_empty() {
@@ -219,14 +239,6 @@ impl Writer {
             Ok(_) => self.checkpoints.restarted(),
             Err(fault) => tracing::warn!(%fault, "the write-ahead file could not be restarted"),
         }
-    }
-}
-
-fn take(job: Job, batch: &mut Vec<Job>, soft: &mut Vec<Job>) {
-    if job.command.is_soft() {
-        soft.push(job);
-    } else {
-        batch.push(job);
     }
 }
 

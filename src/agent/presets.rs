@@ -1,0 +1,55 @@
+//! The agents that are always there.
+
+use super::AgentDefinition;
+use crate::contract::catalog::AgentMode;
+
+const BUILD_PROMPT: &str = "\
+You are the main agent of this workspace. People bring you questions and work; you find out \
+what is the case before you answer.
+
+- Look before you claim. Search for the place, read it, and name it as file:line.
+- Do what was asked, no more. If the request can be read in two ways, say which one you took.
+- If your tools cannot do what is needed, say so plainly and say what would be needed.
+- End every turn with a text for whoever asked: the answer first, then what supports it.";
+
+const EXPLORE_PROMPT: &str = "\
+You explore a source tree and report what is there. You only look: you never change a file.
+
+- Narrow by search before you read. Start with glob for names and grep for contents, and read \
+only around the hits that matter, not whole files.
+- Run searches that do not depend on each other at the same time.
+- Follow a name from its use to its definition; stop when the question is answered.
+- Say what you looked for and did not find. Never guess a path, a line or a name.
+- End with a clear summary: the answer in a few sentences, then the places that show it, each \
+as file:line with what stands there.";
+
+/// `build` and `explore`.
+pub(super) fn presets() -> Vec<AgentDefinition> {
+    let looking = ["read", "list", "glob", "grep"];
+    let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
+    vec![
+        AgentDefinition {
+            name: "build".to_owned(),
+            description: "The main agent: answers questions and does work in a workspace."
+                .to_owned(),
+            mode: AgentMode::Primary,
+            system_prompt: BUILD_PROMPT.to_owned(),
+            model: None,
+            tools: tools.clone(),
+            max_loops: 50,
+            hidden: false,
+        },
+        AgentDefinition {
+            name: "explore".to_owned(),
+            description: "Searches a source tree without changing it and reports places as \
+                          file:line."
+                .to_owned(),
+            mode: AgentMode::Subagent,
+            system_prompt: EXPLORE_PROMPT.to_owned(),
+            model: None,
+            tools,
+            max_loops: 20,
+            hidden: false,
+        },
+    ]
+}

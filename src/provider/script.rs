@@ -1,0 +1,229 @@
+//! The provider `script`: answers from a file, for tests of everything around a model.
+//!
+//! ```json
+//! {"log": "calls.jsonl",
+//!  "rules": [{"match": "fix the build", "match_announce": false,
+//!             "answers": [{"text": "Looking.", "calls": [{"tool": "grep", "arguments": {}}]},
+//!                         {"text": "Done.", "delay_ms": 5, "hold": "go"},
+//!                         {"fail": "out of service"}, {"panic": true}]}]}
+//! ```
+//!
+//! The first rule whose `match` stands in the latest input (`*` fits all) answers. Which of
+//! its answers is a matter of the transcript alone, the number of answers since that input, so
+//! that a repeated call after a restart gets the same one. Relative paths are taken from the
+//! script's folder.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
+use crate::contract::BoxFuture;
+use crate::kernel::message::{Block, Message, MessageKind, Role};
+use crate::kernel::run::Usage;
+
+/// How often a held answer looks for its file.
+const HOLD_POLL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    log: Option<PathBuf>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    #[serde(rename = "match")]
+    text: String,
+    /// It answers announces, else what a user says.
+    #[serde(default)]
+    match_announce: bool,
+    answers: Vec<Answer>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Answer {
+    text: String,
+    calls: Vec<Call>,
+    /// Waits this long before answering.
+    delay_ms: u64,
+    /// Waits until this file exists.
+    hold: Option<PathBuf>,
+    /// Fails with this message.
+    fail: Option<String>,
+    /// Panics.
+    panic: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    tool: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+/// Answers from a file.
+pub(super) struct Script {
+    rules: Vec<Rule>,
+    log: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+impl Script {
+    /// Reads the script at `path`.
+    pub(super) fn load(path: &Path) -> Result<Self, ProviderFault> {
+        let fault = |error: &dyn std::fmt::Display| {
+            ProviderFault(format!("the script {}: {error}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+        let file: File = serde_json::from_str(&text).map_err(|error| fault(&error))?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Script {
+            log: file.log.map(|log| folder.join(log)),
+            rules: file.rules,
+            folder,
+        })
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Chosen, ProviderFault> {
+        let messages = &request.messages;
+        let latest = latest_input(messages)
+            .ok_or_else(|| ProviderFault("the script got nothing to answer".to_owned()))?;
+        let input = input_text(messages, latest);
+        let announce = messages[latest].kind == MessageKind::Announce;
+        let rule = self
+            .rules
+            .iter()
+            .find(|rule| {
+                rule.match_announce == announce && (rule.text == "*" || input.contains(&rule.text))
+            })
+            .ok_or_else(|| {
+                let shown = crate::kernel::text::preview(&input, 120);
+                ProviderFault(format!("the script has no rule for {shown:?}"))
+            })?;
+        let given = messages[latest..]
+            .iter()
+            .filter(|message| message.role == Role::Assistant)
+            .count();
+        let index = given + request.empty_answers as usize;
+        let answer = rule.answers.get(index).cloned().ok_or_else(|| {
+            ProviderFault(format!(
+                "the script's rule {:?} has {} answers, and number {} is wanted",
+                rule.text,
+                rule.answers.len(),
+                index + 1
+            ))
+        })?;
+        let seq = messages.last().map_or(0, |message| message.seq);
+        self.write_log(&rule.text, index, seq)?;
+        Ok(Chosen { answer, index, seq })
+    }
+
+    /// Notes that a call has begun: a witness outside the store.
+    fn write_log(&self, rule: &str, index: usize, seq: i64) -> Result<(), ProviderFault> {
+        let Some(path) = &self.log else {
+            return Ok(());
+        };
+        let line = format!("{}\n", json!({"match": rule, "index": index, "seq": seq}));
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            // One write, so that lines of several processes do not mix.
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .map_err(|error| ProviderFault(format!("the log {}: {error}", path.display())))
+    }
+}
+
+/// What the latest input says; announces that came together are one input.
+fn input_text(messages: &[Arc<Message>], latest: usize) -> String {
+    if messages[latest].kind != MessageKind::Announce {
+        return messages[latest].text();
+    }
+    let mut texts: Vec<String> = messages[..=latest]
+        .iter()
+        .rev()
+        .take_while(|message| message.kind == MessageKind::Announce)
+        .map(|message| message.text())
+        .collect();
+    texts.reverse();
+    texts.join("\n")
+}
+
+struct Chosen {
+    answer: Answer,
+    index: usize,
+    seq: i64,
+}
+
+impl Chosen {
+    async fn give(self, folder: &Path) -> Result<ModelAnswer, ProviderFault> {
+        if self.answer.delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(self.answer.delay_ms)).await;
+        }
+        if let Some(hold) = &self.answer.hold {
+            let hold = folder.join(hold);
+            while !hold.exists() {
+                tokio::time::sleep(HOLD_POLL).await;
+            }
+        }
+        if self.answer.panic {
+            panic!("the script orders a panic");
+        }
+        if let Some(message) = self.answer.fail {
+            return Err(ProviderFault(message));
+        }
+        let mut blocks = Vec::new();
+        if !self.answer.text.is_empty() {
+            blocks.push(Block::Text {
+                text: self.answer.text,
+            });
+        }
+        for (number, call) in self.answer.calls.into_iter().enumerate() {
+            blocks.push(Block::ToolCall {
+                id: format!("script-{}-{}-{number}", self.seq, self.index),
+                name: call.tool,
+                arguments: call.arguments,
+            });
+        }
+        Ok(ModelAnswer {
+            blocks,
+            usage: Usage {
+                model_calls: 1,
+                ..Usage::default()
+            },
+        })
+    }
+}
+
+impl Provider for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+
+    fn offered(&self) -> String {
+        "script/*".to_owned()
+    }
+
+    fn complete(
+        &self,
+        request: ModelRequest,
+    ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>> {
+        let chosen = self.answer(&request);
+        let folder = self.folder.clone();
+        Box::pin(async move { chosen?.give(&folder).await })
+    }
+}
+
+#[cfg(test)]
+#[path = "script_tests.rs"]
+mod tests;

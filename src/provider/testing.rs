@@ -1,0 +1,79 @@
+//! Transcript entries for the tests of providers.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{ModelRequest, ToolSchema};
+use crate::kernel::ids::MessageId;
+use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::time::Timestamp;
+
+fn message(seq: i64, role: Role, kind: MessageKind, content: Vec<Block>) -> Message {
+    Message {
+        id: MessageId(Uuid::nil()),
+        seq,
+        at: Timestamp(0),
+        role,
+        kind,
+        origin: Origin::User,
+        run: None,
+        content,
+        tool_call: None,
+        announce: None,
+        silent: false,
+        metadata: None,
+    }
+}
+
+fn text(text: &str) -> Vec<Block> {
+    vec![Block::Text {
+        text: text.to_owned(),
+    }]
+}
+
+pub(super) fn user(seq: i64, said: &str) -> Message {
+    message(seq, Role::User, MessageKind::Text, text(said))
+}
+
+pub(super) fn announce(seq: i64, said: &str) -> Message {
+    message(seq, Role::User, MessageKind::Announce, text(said))
+}
+
+pub(super) fn assistant(seq: i64, said: &str) -> Message {
+    message(seq, Role::Assistant, MessageKind::Text, text(said))
+}
+
+pub(super) fn calls(seq: i64, blocks: Vec<Block>) -> Message {
+    message(seq, Role::Assistant, MessageKind::ToolCall, blocks)
+}
+
+pub(super) fn result(seq: i64, call: &str, said: &str, is_error: bool) -> Message {
+    let block = Block::ToolResult {
+        tool_call_id: call.to_owned(),
+        text: said.to_owned(),
+        is_error,
+    };
+    let mut message = message(seq, Role::Tool, MessageKind::ToolResult, vec![block]);
+    message.tool_call = Some(call.to_owned());
+    message
+}
+
+/// A request with the four reading tools.
+pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        model: "test".to_owned(),
+        system: String::new(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        tools: ["read", "list", "glob", "grep"]
+            .iter()
+            .map(|name| ToolSchema {
+                name: (*name).to_owned(),
+                description: String::new(),
+                parameters: Value::Null,
+            })
+            .collect(),
+        empty_answers: 0,
+    }
+}

@@ -1,0 +1,277 @@
+//! For tests: drives a run in memory as the registry does through the store, over real tools
+//! and providers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use uuid::Uuid;
+
+use super::{Options, TurnRunner};
+use crate::agent::{self, Agents};
+use crate::clock::Clock;
+use crate::contract::catalog::Catalog;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunError, RunOrigin, RunState, Usage};
+use crate::kernel::step::{Intent, Step, StepKind, StepState};
+use crate::kernel::time::Timestamp;
+use crate::provider::{self, Providers};
+use crate::tool::{self, Catalogue};
+
+/// How a turn came to its end.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    Text(Option<String>),
+    Error(RunError),
+}
+
+/// A run with its session, in memory.
+pub(super) struct Driver {
+    pub runner: TurnRunner,
+    pub view: RunView,
+}
+
+pub(super) fn run_id(number: u128) -> RunId {
+    RunId(Uuid::from_u128(number))
+}
+
+impl Driver {
+    /// A run of agent `explore` with `model` in `folder`.
+    pub(super) fn new(folder: &Path, model: &str, script: Option<&Path>, options: Options) -> Self {
+        let providers = Providers::new(&provider::Options {
+            script: script.map(Path::to_owned),
+        })
+        .unwrap();
+        let tools = Catalogue::new(tool::Options::default());
+        let defaults = agent::Options {
+            default_agent: "build".to_owned(),
+            default_model: "offline/search".to_owned(),
+        };
+        let agents = Agents::new(defaults, providers.offered(), &tools.schemas()).unwrap();
+        let resolved = agents.resolve("explore", Some(model)).unwrap();
+        let runner = TurnRunner::new(
+            options,
+            Arc::new(providers),
+            Arc::new(tools),
+            Clock::system(),
+        );
+        let view = RunView {
+            run: run(folder, model),
+            agent: resolved.definition.body.into(),
+            tools: resolved.tools.body.into(),
+            messages: Vec::new(),
+            steps: Vec::new(),
+        };
+        Driver { runner, view }
+    }
+
+    /// Appends an entry; gives its seq.
+    pub(super) fn push(&mut self, kind: MessageKind, role: Role, content: Vec<Block>) -> i64 {
+        let seq = self.view.last_seq() + 1;
+        let tool_call = content.iter().find_map(|block| match block {
+            Block::ToolResult { tool_call_id, .. } => Some(tool_call_id.clone()),
+            _ => None,
+        });
+        self.view.messages.push(Arc::new(Message {
+            id: MessageId(Uuid::from_u128(u128::try_from(seq).unwrap())),
+            seq,
+            at: Timestamp(0),
+            role,
+            kind,
+            origin: Origin::User,
+            run: Some(self.view.run.id),
+            content,
+            tool_call,
+            announce: None,
+            silent: false,
+            metadata: None,
+        }));
+        seq
+    }
+
+    pub(super) fn say(&mut self, text: &str) -> i64 {
+        self.push(MessageKind::Text, Role::User, vec![text_block(text)])
+    }
+
+    pub(super) fn announce(&mut self, text: &str) -> i64 {
+        self.push(MessageKind::Announce, Role::User, vec![text_block(text)])
+    }
+
+    pub(super) fn next(&self) -> Next {
+        self.runner.next(&self.view)
+    }
+
+    /// Writes intents down, as a commit does.
+    pub(super) fn intend(&mut self, intents: Vec<Intent>) -> Vec<usize> {
+        intents
+            .into_iter()
+            .map(|intent| {
+                let seen = (intent.kind == StepKind::Model).then(|| self.view.last_seq());
+                self.view
+                    .steps
+                    .push(Arc::new(step(&self.view, intent, seen)));
+                self.view.steps.len() - 1
+            })
+            .collect()
+    }
+
+    pub(super) async fn perform(&self, index: usize) -> StepOutcome {
+        let view = Arc::new(self.view.clone());
+        let step = Arc::clone(&self.view.steps[index]);
+        self.runner.perform(view, step).await
+    }
+
+    /// Writes an outcome down; a failure ends the run.
+    pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
+        let seq = match outcome {
+            StepOutcome::Failed(error) => return Err(error),
+            StepOutcome::Answer { blocks, .. } => {
+                let calls = blocks
+                    .iter()
+                    .any(|block| matches!(block, Block::ToolCall { .. }));
+                let kind = if calls {
+                    MessageKind::ToolCall
+                } else {
+                    MessageKind::Text
+                };
+                self.push(kind, Role::Assistant, blocks)
+            }
+            StepOutcome::ToolResult { text, is_error } => {
+                let tool_call_id = self.view.steps[index].tool_call.clone().unwrap();
+                let block = Block::ToolResult {
+                    tool_call_id,
+                    text,
+                    is_error,
+                };
+                self.push(MessageKind::ToolResult, Role::Tool, vec![block])
+            }
+        };
+        let step = Arc::make_mut(&mut self.view.steps[index]);
+        step.state = StepState::Done;
+        step.message_seq = Some(seq);
+        Ok(())
+    }
+
+    /// Runs until the turn ends. Each question is asked twice: the runner may judge by
+    /// nothing but the view.
+    pub(super) async fn turn(&mut self) -> Ended {
+        loop {
+            let next = self.next();
+            assert_same(&next, &self.next());
+            match next {
+                Next::EndTurn(text) => return Ended::Text(text),
+                Next::Fail(error) => return Ended::Error(error),
+                Next::Steps(intents) => {
+                    assert!(!intents.is_empty());
+                    let open = self.intend(intents);
+                    let outcomes = join_all(open.iter().map(|index| self.perform(*index))).await;
+                    // The last call's result comes first: the order of commits is not given.
+                    for (index, outcome) in open.into_iter().zip(outcomes).rev() {
+                        if let Err(error) = self.finish(index, outcome) {
+                            return Ended::Error(error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same apart from fresh step ids.
+fn assert_same(one: &Next, other: &Next) {
+    let bare = |next: &Next| match next {
+        Next::Steps(intents) => format!(
+            "{:?}",
+            intents
+                .iter()
+                .map(|one| (
+                    one.kind,
+                    &one.tool,
+                    &one.tool_call,
+                    &one.input,
+                    one.asked_by
+                ))
+                .collect::<Vec<_>>()
+        ),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(bare(one), bare(other));
+}
+
+fn text_block(text: &str) -> Block {
+    Block::Text {
+        text: text.to_owned(),
+    }
+}
+
+fn step(view: &RunView, intent: Intent, seen_up_to: Option<i64>) -> Step {
+    Step {
+        id: intent.id,
+        run: view.run.id,
+        seq: u32::try_from(view.steps.len()).unwrap() + 1,
+        kind: intent.kind,
+        tool: intent.tool,
+        tool_call: intent.tool_call,
+        asked_by: intent.asked_by,
+        effect: intent.effect,
+        state: StepState::Intended,
+        input: intent.input,
+        seen_up_to,
+        message_seq: None,
+        params_summary: intent.params_summary,
+        result_summary: None,
+        error: None,
+        attempts: 1,
+        started_at: Timestamp(0),
+        ended_at: None,
+    }
+}
+
+fn run(folder: &Path, model: &str) -> Run {
+    let session = SessionId(Uuid::from_u128(9));
+    let agent = AgentId::parse("explore").unwrap();
+    Run {
+        id: run_id(1),
+        org: "default".to_owned(),
+        user: "user".to_owned(),
+        session,
+        session_key: SessionKey::child(&agent, session),
+        generation: 1,
+        requester: None,
+        parent_run: None,
+        root_run: run_id(1),
+        origin: RunOrigin::Spawn,
+        agent,
+        label: None,
+        model: model.to_owned(),
+        lane: Lane::Subagent,
+        depth: 1,
+        cwd: Some(folder.to_str().unwrap().to_owned()),
+        state: RunState::Running,
+        cancel: None,
+        error: None,
+        result: None,
+        limit_ms: None,
+        used_ms: 0,
+        counting_since: None,
+        recoveries: 0,
+        not_before: None,
+        announce: AnnouncePolicy::None,
+        loops: 0,
+        tool_calls: 0,
+        steps: 0,
+        usage: Usage::default(),
+        meta: None,
+        pins: Pins::default(),
+        warnings: Vec::new(),
+        trace_id: String::new(),
+        created_at: Timestamp(0),
+        started_at: None,
+        ended_at: None,
+        last_activity_at: Timestamp(0),
+        ver: 1,
+    }
+}

@@ -1,0 +1,102 @@
+//! Carries out one step: a model call or a tool call, each within its time.
+
+use std::path::Path;
+
+use super::prompt::{conversation, system};
+use super::turn::{TurnRunner, empty_answers, pinned_agent};
+use crate::contract::journal::RunView;
+use crate::contract::runner::StepOutcome;
+use crate::kernel::run::RunError;
+use crate::kernel::step::Step;
+use crate::provider::{ModelRequest, ToolSchema};
+
+impl TurnRunner {
+    pub(super) async fn perform_model(&self, view: &RunView, step: &Step) -> StepOutcome {
+        let request = match self.request(view, step) {
+            Ok(request) => request,
+            Err(error) => return StepOutcome::Failed(error),
+        };
+        let model = &view.run.model;
+        let Some((provider, _)) = self.providers.find(model) else {
+            let message = format!(
+                "no provider for model {model}; there are {}. What the run has done so far is \
+                 kept in its session",
+                self.providers.offered().join(", ")
+            );
+            return StepOutcome::Failed(RunError::new("provider", message));
+        };
+        let limit = self.options.model_timeout;
+        match tokio::time::timeout(limit, provider.complete(request)).await {
+            Ok(Ok(answer)) => StepOutcome::Answer {
+                blocks: answer.blocks,
+                usage: answer.usage,
+            },
+            Ok(Err(fault)) => {
+                StepOutcome::Failed(RunError::new("provider", format!("model {model}: {fault}")))
+            }
+            Err(_) => {
+                let message = format!("model {model} gave no answer within {limit:?}");
+                StepOutcome::Failed(RunError::new("provider_timeout", message))
+            }
+        }
+    }
+
+    fn request(&self, view: &RunView, step: &Step) -> Result<ModelRequest, RunError> {
+        let definition = pinned_agent(view)?;
+        let model = view.run.model.split_once('/').map_or("", |(_, name)| name);
+        Ok(ModelRequest {
+            model: model.to_owned(),
+            system: system(&definition, view, self.workspace(view)),
+            messages: conversation(view, step.seen_up_to),
+            tools: pinned_tools(view)?,
+            empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn workspace<'a>(&'a self, view: &'a RunView) -> &'a Path {
+        match &view.run.cwd {
+            Some(cwd) => Path::new(cwd),
+            None => &self.options.workspace,
+        }
+    }
+
+    pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
+        let tools = match pinned_tools(view) {
+            Ok(tools) => tools,
+            Err(error) => return StepOutcome::Failed(error),
+        };
+        let name = step.tool.as_deref().unwrap_or_default();
+        if !tools.iter().any(|tool| tool.name == name) {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let shown = crate::kernel::text::preview(name, 64);
+            return StepOutcome::ToolResult {
+                text: format!(
+                    "no tool {shown:?}; this agent's tools are {}",
+                    names.join(", ")
+                ),
+                is_error: true,
+            };
+        }
+        let limit = self.options.tool_timeout;
+        let call = self
+            .tools
+            .call(name, self.workspace(view), step.input.clone());
+        match tokio::time::timeout(limit, call).await {
+            Ok(output) => StepOutcome::ToolResult {
+                text: output.text,
+                is_error: output.is_error,
+            },
+            Err(_) => StepOutcome::ToolResult {
+                text: format!("{name} was stopped after {limit:?}; narrow the call down"),
+                is_error: true,
+            },
+        }
+    }
+}
+
+fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {
+    serde_json::from_str(&view.tools).map_err(|error| {
+        let message = format!("the tools that this run pinned cannot be read: {error}");
+        RunError::new("pins", message)
+    })
+}

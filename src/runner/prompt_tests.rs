@@ -1,0 +1,192 @@
+//! Tests of what a model gets to see.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::super::driver::{Driver, run_id};
+use super::super::turn::Options;
+use super::*;
+
+fn driver() -> Driver {
+    Driver::new(
+        &PathBuf::from("/w"),
+        "offline/search",
+        None,
+        Options::default(),
+    )
+}
+
+fn call(id: &str) -> Block {
+    Block::ToolCall {
+        id: id.to_owned(),
+        name: "grep".to_owned(),
+        arguments: Value::Null,
+    }
+}
+
+fn result(id: &str) -> Block {
+    Block::ToolResult {
+        tool_call_id: id.to_owned(),
+        text: format!("result of {id}"),
+        is_error: false,
+    }
+}
+
+fn text(text: &str) -> Block {
+    Block::Text {
+        text: text.to_owned(),
+    }
+}
+
+impl Driver {
+    fn of_run(&mut self, run: u128) -> &mut Self {
+        self.view.run.id = run_id(run);
+        self
+    }
+
+    fn answer(&mut self, blocks: Vec<Block>) -> i64 {
+        self.push(MessageKind::Text, Role::Assistant, blocks)
+    }
+
+    fn tool(&mut self, id: &str) -> i64 {
+        self.push(MessageKind::ToolResult, Role::Tool, vec![result(id)])
+    }
+}
+
+fn seqs(messages: &[Arc<Message>]) -> Vec<i64> {
+    messages.iter().map(|message| message.seq).collect()
+}
+
+#[test]
+fn results_stand_in_call_order_and_people_only_entries_are_left_out() {
+    let mut driver = driver();
+    driver.say("task");
+    driver.answer(vec![call("a"), call("b")]);
+    driver.tool("b");
+    driver.push(
+        MessageKind::RestartNotice,
+        Role::System,
+        vec![text("restarted")],
+    );
+    driver.tool("a");
+    driver.answer(vec![text(" ")]);
+    let seen = conversation(&driver.view, None);
+    assert_eq!(seqs(&seen), [1, 2, 5, 3]);
+}
+
+#[test]
+fn only_what_the_step_saw_is_shown() {
+    let mut driver = driver();
+    driver.say("task");
+    driver.answer(vec![text("answer")]);
+    driver.announce("late");
+    assert_eq!(seqs(&conversation(&driver.view, Some(1))), [1]);
+    assert_eq!(seqs(&conversation(&driver.view, Some(3))), [1, 2, 3]);
+}
+
+#[test]
+fn a_call_whose_run_ended_before_its_result_gets_one_that_says_so() {
+    let mut driver = driver();
+    driver.of_run(1).say("first");
+    driver.answer(vec![call("a"), call("b")]);
+    driver.tool("b");
+    driver.of_run(2).say("second");
+    let seen = conversation(&driver.view, None);
+    assert_eq!(seqs(&seen), [1, 2, 2, 3, 4]);
+    assert!(format!("{:?}", seen[2].content).contains(NO_RESULT));
+}
+
+#[test]
+fn a_turn_that_waits_is_not_seen_by_the_one_before_and_comes_last_in_its_own() {
+    let mut driver = driver();
+    driver.of_run(1).say("first");
+    driver.of_run(2).say("second, while the first goes on");
+    driver.of_run(1).answer(vec![text("to the first")]);
+    assert_eq!(seqs(&conversation(&driver.view, None)), [1, 3]);
+    driver.of_run(2);
+    assert_eq!(seqs(&conversation(&driver.view, None)), [1, 3, 2]);
+    driver.answer(vec![text("to the second")]);
+    driver.of_run(3).say("third");
+    let seen = conversation(&driver.view, None);
+    assert_eq!(seen.last().map(|message| message.seq), Some(5));
+}
+
+#[test]
+fn the_system_prompt_holds_the_agents_and_the_facts() {
+    let mut driver = driver();
+    let definition = super::super::turn::pinned_agent(&driver.view).unwrap();
+    let spawned = system(&definition, &driver.view, Path::new("/w"));
+    assert!(spawned.starts_with(&definition.system_prompt));
+    for fact in ["agent explore", "/w", "Your last text", "is data"] {
+        assert!(spawned.contains(fact), "{fact}: {spawned}");
+    }
+    driver.view.run.origin = RunOrigin::Wake;
+    assert!(system(&definition, &driver.view, Path::new("/w")).contains("NO_REPLY"));
+}
+
+/// One thing that may happen in a session.
+#[derive(Clone, Debug)]
+enum Happening {
+    Said(u128),
+    Announced,
+    Restarted,
+    Answered { run: u128, calls: Vec<u8> },
+    Resulted { run: u128, call: u8 },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        (1u128..4).prop_map(Happening::Said),
+        Just(Happening::Announced),
+        Just(Happening::Restarted),
+        (1u128..4, prop::collection::vec(0u8..4, 0..4))
+            .prop_map(|(run, calls)| Happening::Answered { run, calls }),
+        (1u128..4, 0u8..4).prop_map(|(run, call)| Happening::Resulted { run, call }),
+    ]
+}
+
+proptest! {
+    /// Whatever a session went through, each call is followed by its one result, and no
+    /// result stands alone: else a provider refuses the whole conversation.
+    #[test]
+    fn no_call_stands_without_its_result(
+        happenings in prop::collection::vec(happening(), 0..24), seen in 0i64..26
+    ) {
+        let mut driver = driver();
+        for happening in happenings {
+            match happening {
+                Happening::Said(run) => { driver.of_run(run).say("text"); }
+                Happening::Announced => { driver.announce("ended"); }
+                Happening::Restarted => {
+                    driver.push(MessageKind::RestartNotice, Role::System, vec![text("x")]);
+                }
+                Happening::Answered { run, calls } => {
+                    let blocks = calls.iter().map(|id| call(&id.to_string())).collect();
+                    driver.of_run(run).answer(blocks);
+                }
+                Happening::Resulted { run, call } => {
+                    driver.of_run(run).tool(&call.to_string());
+                }
+            }
+        }
+        driver.of_run(1);
+        let mut owed: Vec<String> = Vec::new();
+        for message in conversation(&driver.view, Some(seen)) {
+            prop_assert!(message.seq <= seen);
+            prop_assert_ne!(message.kind, MessageKind::RestartNotice);
+            if message.kind == MessageKind::ToolResult {
+                prop_assert!(!owed.is_empty(), "a result alone");
+                prop_assert_eq!(message.tool_call.clone(), Some(owed.remove(0)));
+                continue;
+            }
+            prop_assert!(owed.is_empty(), "a call without its result");
+            owed.extend(message.content.iter().filter_map(|block| match block {
+                Block::ToolCall { id, .. } => Some(id.clone()),
+                _ => None,
+            }));
+        }
+        prop_assert!(owed.is_empty(), "a call without its result");
+    }
+}

@@ -1,0 +1,267 @@
+//! The model loop (strategy `react`): ask the model, call the tools it asks for, ask again,
+//! until it answers in text. What comes next is judged from the journal alone.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::prompt::{is_of_another_turn, own_input};
+use crate::agent::AgentDefinition;
+use crate::clock::Clock;
+use crate::contract::BoxFuture;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::kernel::ids::StepId;
+use crate::kernel::message::{Block, Message, plain_text};
+use crate::kernel::run::RunError;
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::kernel::text;
+use crate::provider::Providers;
+use crate::tool::Catalogue;
+
+/// How often a model that answers with nothing is asked again.
+const EMPTY_RETRIES: usize = 2;
+
+/// The most characters of a step's summary.
+const SUMMARY_LIMIT: usize = 160;
+
+/// How runs are carried out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Waits this long before each step's effect, so that people can watch.
+    pub pace: Duration,
+    /// The most time of one model call.
+    pub model_timeout: Duration,
+    /// The most time of one tool call.
+    pub tool_timeout: Duration,
+    /// The folder of runs that name none.
+    pub workspace: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            pace: Duration::ZERO,
+            model_timeout: Duration::from_secs(120),
+            tool_timeout: Duration::from_secs(60),
+            workspace: PathBuf::from("."),
+        }
+    }
+}
+
+/// Carries out runs by the model loop. Cheap to clone.
+#[derive(Clone)]
+pub struct TurnRunner {
+    pub(super) options: Arc<Options>,
+    pub(super) providers: Arc<Providers>,
+    pub(super) tools: Arc<Catalogue>,
+    clock: Clock,
+}
+
+impl TurnRunner {
+    /// A runner that asks `providers` and calls `tools`; `clock` mints step ids.
+    pub fn new(
+        options: Options,
+        providers: Arc<Providers>,
+        tools: Arc<Catalogue>,
+        clock: Clock,
+    ) -> Self {
+        TurnRunner {
+            options: Arc::new(options),
+            providers,
+            tools,
+            clock,
+        }
+    }
+
+    fn ask_model(&self, view: &RunView) -> Next {
+        let definition = match pinned_agent(view) {
+            Ok(definition) => definition,
+            Err(error) => return Next::Fail(error),
+        };
+        let asked = view
+            .steps
+            .iter()
+            .filter(|step| step.kind == StepKind::Model && !step.state.is_open())
+            .count();
+        if asked >= definition.max_loops as usize {
+            let message = format!(
+                "agent {} made {asked} model calls, its max_loops, without coming to an end; \
+                 the transcript holds all of them",
+                definition.name
+            );
+            return Next::Fail(RunError::new("max_loops", message));
+        }
+        Next::Steps(vec![Intent {
+            id: StepId(self.clock.new_id()),
+            kind: StepKind::Model,
+            tool: None,
+            tool_call: None,
+            asked_by: None,
+            effect: Effect::Read,
+            input: Value::Null,
+            params_summary: Some(text::preview(&view.run.model, SUMMARY_LIMIT)),
+        }])
+    }
+
+    fn call_tool(&self, asked_by: &Step, id: &str, name: &str, arguments: &Value) -> Intent {
+        Intent {
+            id: StepId(self.clock.new_id()),
+            kind: StepKind::Tool,
+            tool: Some(name.to_owned()),
+            tool_call: Some(id.to_owned()),
+            asked_by: Some(asked_by.id),
+            // A tool that does not exist does nothing but say so.
+            effect: self.tools.effect(name).unwrap_or(Effect::Read),
+            input: arguments.clone(),
+            params_summary: Some(summary(arguments)),
+        }
+    }
+}
+
+impl Runner for TurnRunner {
+    fn next(&self, view: &RunView) -> Next {
+        let models = || {
+            view.steps
+                .iter()
+                .rev()
+                .filter(|one| one.kind == StepKind::Model)
+        };
+        let Some(latest) = models().next() else {
+            return self.ask_model(view);
+        };
+        if latest.state != StepState::Done {
+            let why = latest.error.as_deref().unwrap_or("the model call failed");
+            return Next::Fail(RunError::new("provider", why));
+        }
+        let answer = answer_of(view, latest);
+        let calls = tool_calls(answer);
+        let missing: Vec<Intent> = calls
+            .iter()
+            .filter(|(id, ..)| !has_step(view, latest, id))
+            .map(|(id, name, arguments)| self.call_tool(latest, id, name, arguments))
+            .collect();
+        if !missing.is_empty() {
+            return Next::Steps(missing);
+        }
+        if !calls.is_empty() || has_unseen_input(view, latest) {
+            return self.ask_model(view);
+        }
+        let text = plain_text(answer);
+        if !text.trim().is_empty() {
+            return Next::EndTurn(Some(text));
+        }
+        if empty_answers(view) <= EMPTY_RETRIES {
+            return self.ask_model(view);
+        }
+        Next::EndTurn(None)
+    }
+
+    fn perform(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, StepOutcome> {
+        let runner = self.clone();
+        Box::pin(async move {
+            if !runner.options.pace.is_zero() {
+                tokio::time::sleep(runner.options.pace).await;
+            }
+            match step.kind {
+                StepKind::Model => runner.perform_model(&view, &step).await,
+                StepKind::Tool => runner.perform_tool(&view, &step).await,
+            }
+        })
+    }
+}
+
+/// The agent as the run pinned it.
+pub(super) fn pinned_agent(view: &RunView) -> Result<AgentDefinition, RunError> {
+    serde_json::from_str(&view.agent).map_err(|error| {
+        let message = format!("the agent that this run pinned cannot be read: {error}");
+        RunError::new("pins", message)
+    })
+}
+
+/// How many of the run's last model calls were answered with nothing.
+pub(super) fn empty_answers(view: &RunView) -> usize {
+    view.steps
+        .iter()
+        .rev()
+        // The call that is just being made is no answer yet.
+        .skip_while(|step| step.state.is_open())
+        .take_while(|step| {
+            step.kind == StepKind::Model
+                && step.state == StepState::Done
+                && is_empty(answer_of(view, step))
+        })
+        .count()
+}
+
+/// Neither text nor tool calls?
+pub(super) fn is_empty(content: &[Block]) -> bool {
+    tool_calls(content).is_empty() && plain_text(content).trim().is_empty()
+}
+
+fn answer_of<'a>(view: &'a RunView, step: &Step) -> &'a [Block] {
+    step.message_seq
+        .and_then(|seq| at(view, seq))
+        .map_or(&[], |message| &message.content)
+}
+
+fn at(view: &RunView, seq: i64) -> Option<&Message> {
+    let index = view
+        .messages
+        .binary_search_by_key(&seq, |message| message.seq);
+    index.ok().map(|index| view.messages[index].as_ref())
+}
+
+fn tool_calls(content: &[Block]) -> Vec<(&str, &str, &Value)> {
+    content
+        .iter()
+        .filter_map(|block| match block {
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+            } => Some((id.as_str(), name.as_str(), arguments)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
+    view.steps
+        .iter()
+        .any(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(call))
+}
+
+/// Has something been said to this run, or has an announce come, since the model last looked?
+fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
+    let seen = latest.seen_up_to.unwrap_or(i64::MAX);
+    let own_input = own_input(view);
+    view.messages
+        .iter()
+        .rev()
+        .take_while(|message| message.seq > seen)
+        .any(|message| message.is_input() && !is_of_another_turn(view, own_input, message))
+}
+
+/// Arguments on one line, for people.
+fn summary(arguments: &Value) -> String {
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let line = match arguments {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", shown(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => shown(other),
+    };
+    text::preview(&line, SUMMARY_LIMIT)
+}
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

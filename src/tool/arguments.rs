@@ -1,0 +1,224 @@
+//! The arguments of a tool: declared once, and from that both the schema that models see and
+//! the check of what they send. Nothing is clamped, guessed or ignored.
+
+use serde_json::{Map, Value, json};
+
+/// One argument.
+pub(super) struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may hold.
+    pub shape: Shape,
+    /// It must be given.
+    pub required: bool,
+    /// What it means.
+    pub description: &'static str,
+}
+
+/// What an argument may hold.
+pub(super) enum Shape {
+    /// A text that is not empty.
+    Text,
+    /// A list of such texts.
+    Texts,
+    /// A whole number within these bounds.
+    Count { min: usize, max: usize },
+    /// true or false.
+    Flag,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Shape {
+    fn schema(&self) -> Value {
+        match self {
+            Shape::Text => json!({"type": "string"}),
+            Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            Shape::Count { min, max } => {
+                json!({"type": "integer", "minimum": min, "maximum": max})
+            }
+            Shape::Flag => json!({"type": "boolean"}),
+            Shape::Choice(words) => json!({"type": "string", "enum": words}),
+        }
+    }
+
+    /// `None` if `value` fits, else what is expected.
+    fn misfit(&self, value: &Value) -> Option<String> {
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+        match self {
+            Shape::Text => (!is_text(value)).then(|| "a text that is not empty".to_owned()),
+            Shape::Texts => {
+                let fits = value
+                    .as_array()
+                    .is_some_and(|items| items.iter().all(is_text));
+                (!fits).then(|| "a list of texts that are not empty".to_owned())
+            }
+            Shape::Count { min, max } => {
+                let fits = count(value).is_some_and(|number| (*min..=*max).contains(&number));
+                (!fits).then(|| format!("a whole number from {min} to {max}"))
+            }
+            Shape::Flag => (!value.is_boolean()).then(|| "true or false".to_owned()),
+            Shape::Choice(words) => {
+                let fits = value.as_str().is_some_and(|text| words.contains(&text));
+                (!fits).then(|| format!("one of {}", words.join(", ")))
+            }
+        }
+    }
+}
+
+fn count(value: &Value) -> Option<usize> {
+    value
+        .as_u64()
+        .and_then(|number| usize::try_from(number).ok())
+}
+
+/// The JSON Schema of these parameters.
+pub(super) fn schema(parameters: &[Parameter]) -> Value {
+    let mut properties = Map::new();
+    for parameter in parameters {
+        let mut one = parameter.shape.schema();
+        one["description"] = parameter.description.into();
+        properties.insert(parameter.name.to_owned(), one);
+    }
+    let required: Vec<&str> = parameters
+        .iter()
+        .filter(|parameter| parameter.required)
+        .map(|parameter| parameter.name)
+        .collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// Arguments that fit their parameters.
+pub(super) struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// Checks `value` against `parameters`; the error names the argument and what is expected.
+    pub(super) fn check(parameters: &[Parameter], value: Value) -> Result<Self, String> {
+        let Value::Object(mut given) = value else {
+            return Err(format!(
+                "arguments: expected an object with {}",
+                names(parameters)
+            ));
+        };
+        // Models write null for "not given".
+        given.retain(|_, value| !value.is_null());
+        for (name, value) in &given {
+            let Some(parameter) = parameters.iter().find(|one| one.name == name) else {
+                return Err(format!(
+                    "unknown argument {name:?}; the arguments are {}",
+                    names(parameters)
+                ));
+            };
+            if let Some(expected) = parameter.shape.misfit(value) {
+                let shown = crate::kernel::text::preview(&value.to_string(), 80);
+                return Err(format!("{name}: expected {expected}, got {shown}"));
+            }
+        }
+        for parameter in parameters {
+            if parameter.required && !given.contains_key(parameter.name) {
+                return Err(format!(
+                    "{}: missing; {}",
+                    parameter.name, parameter.description
+                ));
+            }
+        }
+        Ok(Arguments(given))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+
+    pub(super) fn texts(&self, name: &str) -> Vec<&str> {
+        let items = self.0.get(name).and_then(Value::as_array);
+        items.map_or_else(Vec::new, |items| {
+            items.iter().filter_map(Value::as_str).collect()
+        })
+    }
+
+    pub(super) fn count(&self, name: &str) -> Option<usize> {
+        self.0.get(name).and_then(count)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+fn names(parameters: &[Parameter]) -> String {
+    let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PARAMETERS: &[Parameter] = &[
+        Parameter {
+            name: "path",
+            shape: Shape::Text,
+            required: true,
+            description: "Where.",
+        },
+        Parameter {
+            name: "limit",
+            shape: Shape::Count { min: 1, max: 9 },
+            required: false,
+            description: "How many.",
+        },
+        Parameter {
+            name: "output",
+            shape: Shape::Choice(&["lines", "files"]),
+            required: false,
+            description: "What.",
+        },
+    ];
+
+    fn refusal(value: Value) -> String {
+        match Arguments::check(PARAMETERS, value.clone()) {
+            Ok(_) => panic!("taken: {value}"),
+            Err(text) => text,
+        }
+    }
+
+    #[test]
+    fn a_misfit_is_refused_by_name() {
+        assert!(refusal(json!({"path": "a", "pth": 1})).contains("\"pth\""));
+        assert!(refusal(json!({})).starts_with("path: missing"));
+        assert!(refusal(json!({"path": null})).starts_with("path: missing"));
+        assert!(refusal(json!({"path": ""})).starts_with("path:"));
+        assert!(refusal(json!({"path": ["a"]})).starts_with("path:"));
+        for limit in [json!(0), json!(10), json!(-1), json!(1.5), json!("3")] {
+            let text = refusal(json!({"path": "a", "limit": limit}));
+            assert!(
+                text.starts_with("limit: expected a whole number from 1 to 9"),
+                "{text}"
+            );
+        }
+        assert!(refusal(json!({"path": "a", "output": "x"})).contains("lines, files"));
+        assert!(refusal(json!("path")).contains("expected an object"));
+    }
+
+    #[test]
+    fn null_stands_for_not_given() {
+        let taken = Arguments::check(PARAMETERS, json!({"path": "a", "limit": null}));
+        assert_eq!(taken.ok().and_then(|taken| taken.count("limit")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_taken_or_refused_in_words(text in "\\PC{0,40}") {
+            let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            if let Err(words) = Arguments::check(PARAMETERS, value) {
+                prop_assert!(!words.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Tests of the tools through the catalogue, over real folders.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::tool::OUTPUT_LIMIT;
+
+struct Tree {
+    folder: tempfile::TempDir,
+    catalogue: Catalogue,
+}
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let denied = folder.path().join("daemon-state");
+        let tree = Tree {
+            catalogue: Catalogue::new(Options {
+                denied: vec![denied],
+            }),
+            folder,
+        };
+        for (path, text) in files {
+            tree.write(path, text.as_bytes());
+        }
+        tree
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
+        self.catalogue
+            .call(tool, self.folder.path(), arguments)
+            .await
+    }
+
+    async fn text(&self, tool: &str, arguments: Value) -> String {
+        let output = self.call(tool, arguments).await;
+        assert!(!output.is_error, "{}", output.text);
+        output.text
+    }
+
+    async fn error(&self, tool: &str, arguments: Value) -> String {
+        let output = self.call(tool, arguments).await;
+        assert!(output.is_error, "{}", output.text);
+        output.text
+    }
+}
+
+#[tokio::test]
+async fn read_numbers_lines_and_says_what_is_left() {
+    let tree = Tree::new(&[("a.txt", "one\ntwo\nthree\nfour\n"), ("empty", "")]);
+    let text = tree
+        .text("read", json!({"path": "a.txt", "offset": 2, "limit": 2}))
+        .await;
+    assert_eq!(
+        text,
+        "a.txt: lines 2-3 of 4\n2\ttwo\n3\tthree\n… 1 more lines; go on with offset 4"
+    );
+    assert_eq!(
+        tree.text("read", json!({"path": "empty"})).await,
+        "empty: empty"
+    );
+    let error = tree
+        .error("read", json!({"path": "a.txt", "offset": 5}))
+        .await;
+    assert!(error.contains("only 4 lines"), "{error}");
+}
+
+#[tokio::test]
+async fn read_refuses_folders_and_what_is_not_text() {
+    let tree = Tree::new(&[("src/a.rs", "x")]);
+    tree.write("b.bin", b"\x7fELF\0\0");
+    assert!(
+        tree.error("read", json!({"path": "src"}))
+            .await
+            .contains("is a folder")
+    );
+    assert!(
+        tree.error("read", json!({"path": "b.bin"}))
+            .await
+            .contains("not a text file")
+    );
+    assert!(
+        tree.error("read", json!({"path": "nope"}))
+            .await
+            .contains("no such file")
+    );
+}
+
+#[tokio::test]
+async fn a_long_read_stays_within_the_limit_and_can_be_gone_on_with() {
+    let line = "ä".repeat(300);
+    let tree = Tree::new(&[("long.txt", &format!("{line}\n").repeat(900))]);
+    let text = tree
+        .text("read", json!({"path": "long.txt", "limit": 900}))
+        .await;
+    assert!(text.len() <= OUTPUT_LIMIT);
+    let next: usize = text.rsplit(' ').next().unwrap().parse().unwrap();
+    let shown = text.lines().filter(|line| line.contains('\t')).count();
+    assert_eq!(next, shown + 1);
+}
+
+#[tokio::test]
+async fn list_sorts_and_leaves_out_what_git_ignores() {
+    let tree = Tree::new(&[
+        (".gitignore", "*.log\n"),
+        ("b.rs", ""),
+        ("a/inner.rs", ""),
+        ("noise.log", ""),
+        ("node_modules/x.js", ""),
+        (".git/config", ""),
+        ("daemon-state/token", "secret"),
+    ]);
+    assert_eq!(tree.text("list", json!({})).await, ".gitignore\na/\nb.rs");
+    let deep = tree
+        .text("list", json!({"depth": 2, "max_results": 3}))
+        .await;
+    assert_eq!(deep, ".gitignore\na/\na/inner.rs\n… 1 more");
+    assert!(
+        tree.error("list", json!({"path": "b.rs"}))
+            .await
+            .contains("use read")
+    );
+}
+
+#[tokio::test]
+async fn glob_matches_names_or_paths() {
+    let tree = Tree::new(&[("src/Limit.rs", ""), ("src/a/b.rs", ""), ("limits.md", "")]);
+    let names = tree
+        .text("glob", json!({"pattern": "*limit*", "ignore_case": true}))
+        .await;
+    assert_eq!(names, "limits.md\nsrc/Limit.rs\n2 of 3 files match");
+    let paths = tree.text("glob", json!({"pattern": "src/**/*.rs"})).await;
+    assert_eq!(paths, "src/Limit.rs\nsrc/a/b.rs\n2 of 3 files match");
+    let direct = tree.text("glob", json!({"pattern": "src/*.rs"})).await;
+    assert_eq!(direct, "src/Limit.rs\n1 of 3 files match");
+    assert!(
+        tree.error("glob", json!({"pattern": "a[" }))
+            .await
+            .starts_with("pattern:")
+    );
+}
+
+#[tokio::test]
+async fn grep_shows_lines_counts_the_rest_and_skips_what_is_not_text() {
+    let tree = Tree::new(&[
+        ("a.rs", "fn limit() {}\nlet x = 1;\n// Limit\n"),
+        ("b.rs", "limit limit\n"),
+    ]);
+    tree.write("c.bin", b"limit\0limit");
+    tree.write("d.txt", b"caf\xe9 limit\n");
+    let text = tree.text("grep", json!({"pattern": "limit"})).await;
+    assert_eq!(
+        text,
+        "a.rs:1: fn limit() {}\nb.rs:1: limit limit\nd.txt:1: caf\u{fffd} limit\n\
+         3 matching lines in 3 of 3 text files"
+    );
+    let any_case = json!({"pattern": "limit", "ignore_case": true, "max_results": 1});
+    let text = tree.text("grep", any_case).await;
+    assert!(
+        text.contains("… 3 more\n4 matching lines in 3 of 3 text files"),
+        "{text}"
+    );
+    let files = json!({"pattern": "(?i)limit", "output": "files", "glob": "*.rs"});
+    assert_eq!(
+        tree.text("grep", files).await,
+        "a.rs: 2\nb.rs: 1\n3 matching lines in 2 of 2 text files"
+    );
+    let some = json!({"pattern": "(?i)limit", "paths": ["a.rs", "b.rs"], "max_per_file": 1});
+    let text = tree.text("grep", some).await;
+    assert!(
+        text.starts_with("a.rs:1: fn limit() {}\nb.rs:1: limit limit\n… 1 more"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn grep_says_what_is_wrong_with_its_arguments() {
+    let tree = Tree::new(&[("a.rs", "x")]);
+    assert!(
+        tree.error("grep", json!({"pattern": "("}))
+            .await
+            .starts_with("pattern:")
+    );
+    assert!(
+        tree.error("grep", json!({"pattern": "a\\nb"}))
+            .await
+            .starts_with("pattern:")
+    );
+    assert!(
+        tree.error("grep", json!({"pattern": "a", "glob": "["}))
+            .await
+            .starts_with("glob:")
+    );
+    assert!(
+        tree.error("grep", json!({"pattern": "a", "regex": true}))
+            .await
+            .contains("regex")
+    );
+    assert!(
+        tree.error("nope", json!({}))
+            .await
+            .contains("read, list, glob, grep")
+    );
+}
+
+#[tokio::test]
+async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
+    let tree = Tree::new(&[("ws/a.rs", "needle"), ("secret", "needle")]);
+    tree.write("ws/state/token", b"needle");
+    let root = tree.folder.path().join("ws");
+    symlink(tree.folder.path().join("secret"), root.join("link")).unwrap();
+    symlink(tree.folder.path(), root.join("up")).unwrap();
+    let catalogue = Catalogue::new(Options {
+        denied: vec![root.join("state")],
+    });
+    let found = catalogue
+        .call("grep", &root, json!({"pattern": "needle"}))
+        .await;
+    assert_eq!(
+        found.text,
+        "a.rs:1: needle\n1 matching lines in 1 of 1 text files"
+    );
+    let named = catalogue.call("glob", &root, json!({"pattern": "*"})).await;
+    assert_eq!(named.text, "a.rs\n1 of 1 files match");
+    for path in ["..", "link", "up/secret", "state/token"] {
+        for (tool, arguments) in [
+            ("read", json!({"path": path})),
+            ("list", json!({"path": path})),
+            ("glob", json!({"pattern": "*", "path": path})),
+            ("grep", json!({"pattern": "needle", "path": path})),
+        ] {
+            let output = catalogue.call(tool, &root, arguments).await;
+            assert!(output.is_error, "{tool} {path}: {}", output.text);
+            assert!(!output.text.contains("needle"), "{tool} {path}");
+        }
+    }
+}

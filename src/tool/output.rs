@@ -1,0 +1,146 @@
+//! What tools answer, and how much of it at most.
+
+use crate::kernel::text;
+
+/// The most bytes of one tool result.
+pub const OUTPUT_LIMIT: usize = 64 * 1024;
+
+/// Room kept for the notes at the end, so that a long result still says what it left out.
+const NOTES_ROOM: usize = 1024;
+
+/// The most bytes of one quoted line.
+const LINE_LIMIT: usize = 400;
+
+/// What a tool answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What it says, at most [`OUTPUT_LIMIT`] bytes.
+    pub text: String,
+    /// It says that it failed.
+    pub is_error: bool,
+}
+
+impl ToolOutput {
+    /// An answer.
+    pub fn text(text: impl Into<String>) -> Self {
+        ToolOutput {
+            text: text.into(),
+            is_error: false,
+        }
+    }
+
+    /// A failure; the text says what was wrong and what to do.
+    pub fn error(text: impl Into<String>) -> Self {
+        ToolOutput {
+            text: text.into(),
+            is_error: true,
+        }
+    }
+
+    /// The same answer within [`OUTPUT_LIMIT`] and without U+0000; a cut is said.
+    pub(super) fn bounded(mut self) -> Self {
+        if self.text.contains('\0') {
+            self.text = text::storable(&self.text);
+        }
+        if self.text.len() > OUTPUT_LIMIT {
+            let note = format!("\n… cut at {OUTPUT_LIMIT} bytes");
+            let kept = text::prefix(&self.text, OUTPUT_LIMIT - note.len());
+            self.text = format!("{kept}{note}");
+        }
+        self
+    }
+}
+
+/// Collects result lines up to the limit; what does not fit is counted and said.
+#[derive(Default)]
+pub(super) struct Lines {
+    text: String,
+    left_out: usize,
+}
+
+impl Lines {
+    /// Adds a line, unless the result is full.
+    pub(super) fn push(&mut self, line: &str) {
+        if self.left_out > 0 || self.text.len() + line.len() + 1 > OUTPUT_LIMIT - NOTES_ROOM {
+            self.left_out += 1;
+        } else {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+    }
+
+    /// How many lines did not fit.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The result with `notes` below it, one a line.
+    pub(super) fn finish(mut self, notes: &[String]) -> String {
+        for note in notes {
+            self.text.push_str(note);
+            self.text.push('\n');
+        }
+        let end = self.text.trim_end_matches('\n').len();
+        self.text.truncate(end);
+        self.text
+    }
+}
+
+/// A line of a file as results quote it: without its line end, cut where it is very long.
+pub(super) fn quoted(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_end_matches(['\n', '\r']);
+    let kept = text::prefix(line, LINE_LIMIT);
+    if kept.len() == line.len() {
+        kept.to_owned()
+    } else {
+        format!("{kept}… ({} bytes more)", line.len() - kept.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn g9_11_a_long_result_is_cut_between_characters(
+            unit in "[aä€𝄞]{1,7}", extra in 0usize..40
+        ) {
+            let long = unit.repeat(OUTPUT_LIMIT / unit.len() + extra);
+            let bounded = ToolOutput::text(long.clone()).bounded();
+            prop_assert!(bounded.text.len() <= OUTPUT_LIMIT);
+            if long.len() > OUTPUT_LIMIT {
+                prop_assert!(bounded.text.ends_with("bytes"));
+            } else {
+                prop_assert_eq!(bounded.text, long);
+            }
+        }
+
+        #[test]
+        fn g9_11_a_long_line_is_cut_between_characters(line in "[aä€𝄞]{0,300}") {
+            let text = quoted(line.as_bytes());
+            prop_assert!(text.len() <= LINE_LIMIT + 40);
+            prop_assert!(line.starts_with(text.split('…').next().unwrap()));
+        }
+    }
+
+    #[test]
+    fn g9_10_bytes_that_are_no_text_are_replaced() {
+        assert_eq!(quoted(b"a\xffb\r\n"), "a\u{fffd}b");
+        assert_eq!(ToolOutput::text("a\0b").bounded().text, "a\u{fffd}b");
+    }
+
+    #[test]
+    fn a_full_result_counts_what_it_leaves_out() {
+        let mut lines = Lines::default();
+        for _ in 0..OUTPUT_LIMIT {
+            lines.push("0123456789");
+        }
+        assert!(lines.left_out() > 0);
+        let text = lines.finish(&["a note".to_owned()]);
+        assert!(text.len() <= OUTPUT_LIMIT);
+        assert!(text.ends_with("a note"));
+    }
+}

@@ -1,0 +1,265 @@
+//! The folder that a run's tools see, and the check that no path leads out of it. Every tool
+//! resolves the paths it is given here.
+
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// A folder with everything below it, apart from what is denied.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    root: PathBuf,
+    denied: Vec<PathBuf>,
+}
+
+impl Workspace {
+    /// The workspace at `root`; the folders `denied` are refused even inside it. Fails with
+    /// words for people where `root` is no folder or lies in a denied one.
+    pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, String> {
+        let shown = root.display();
+        let root = root
+            .canonicalize()
+            .map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
+        if !root.is_dir() {
+            return Err(format!("the workspace {shown} is not a folder"));
+        }
+        let workspace = Workspace {
+            denied: denied.iter().map(|path| settled(path)).collect(),
+            root,
+        };
+        if workspace.denies(&workspace.root) {
+            return Err(format!(
+                "the workspace {shown} lies in a folder of the daemon itself, which tools may \
+                 not see; choose another cwd"
+            ));
+        }
+        Ok(workspace)
+    }
+
+    /// The folder, without links in its path.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Does `path` (without links) belong to the daemon itself?
+    pub(super) fn denies(&self, path: &Path) -> bool {
+        self.denied.iter().any(|denied| path.starts_with(denied))
+    }
+
+    /// The existing file or folder that `path` names, without links. The error says why not
+    /// and which folder is allowed.
+    pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
+        if path.contains('\0') {
+            return Err("a path cannot hold U+0000".to_owned());
+        }
+        // Both must lie inside: the path as it is written, so that nothing outside is even
+        // looked at, and the path as the links in it lead.
+        let written = lexical(&self.root.join(path));
+        if !written.starts_with(&self.root) {
+            return Err(self.outside(path));
+        }
+        let joined = self.root.join(path);
+        let settled = settled(&joined);
+        if !settled.starts_with(&self.root) {
+            return Err(self.outside(path));
+        }
+        if self.denies(&settled) {
+            return Err(format!(
+                "access denied: {path} belongs to the daemon itself; tools may not see it"
+            ));
+        }
+        joined.canonicalize().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "no such file or folder: {path} (paths are taken from the workspace {})",
+                self.root.display()
+            ),
+            _ => format!("{path}: {error}"),
+        })
+    }
+
+    fn outside(&self, path: &str) -> String {
+        format!(
+            "access denied: {path} lies outside the allowed folder {}",
+            self.root.display()
+        )
+    }
+
+    /// A resolved path as results show it: from the root, parted by `/`.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        let below = path.strip_prefix(&self.root).unwrap_or(path);
+        let parts: Vec<_> = below
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy())
+            .collect();
+        if parts.is_empty() {
+            return ".".to_owned();
+        }
+        let text = parts.join("/");
+        if text.contains(char::is_control) {
+            // A name with a line end in it must not look like two results.
+            return text.escape_debug().to_string();
+        }
+        text
+    }
+}
+
+/// Opens a resolved regular file for reading. A link or pipe that took its place since it was
+/// resolved is refused instead of followed or waited for.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// `path` without `.` and `..`, by its text alone.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// `path` without links as far as it exists, the rest as it is written.
+fn settled(path: &Path) -> PathBuf {
+    let mut exists = path;
+    loop {
+        if let Ok(real) = exists.canonicalize() {
+            let rest = path.strip_prefix(exists).unwrap_or(Path::new(""));
+            return lexical(&real.join(rest));
+        }
+        match exists.parent() {
+            Some(parent) => exists = parent,
+            None => return lexical(path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Fixture {
+        _folder: tempfile::TempDir,
+        outside: PathBuf,
+        workspace: Workspace,
+    }
+
+    /// `ws/` with files, links in and out, and the daemon's own folder; `secret` beside it.
+    fn fixture() -> Fixture {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let root = base.join("ws");
+        fs::create_dir_all(root.join("src/deep")).unwrap();
+        fs::create_dir_all(root.join("state")).unwrap();
+        fs::create_dir_all(base.join("ws-sibling")).unwrap();
+        fs::write(root.join("src/a.rs"), "inside").unwrap();
+        fs::write(root.join("state/token"), "secret").unwrap();
+        fs::write(base.join("secret"), "secret").unwrap();
+        fs::write(base.join("ws-sibling/secret"), "secret").unwrap();
+        symlink(root.join("src/a.rs"), root.join("inward")).unwrap();
+        symlink(base.join("secret"), root.join("out")).unwrap();
+        symlink(&base, root.join("up")).unwrap();
+        symlink(root.join("state"), root.join("src/hidden")).unwrap();
+        let workspace = Workspace::open(&root, &[root.join("state")]).unwrap();
+        Fixture {
+            outside: base,
+            _folder: folder,
+            workspace,
+        }
+    }
+
+    #[test]
+    fn what_lies_inside_is_found() {
+        let fixture = fixture();
+        let whole = fixture.workspace.root().join("src/a.rs");
+        for path in [
+            "src/a.rs",
+            "./src/../src/a.rs",
+            "inward",
+            whole.to_str().unwrap(),
+        ] {
+            assert_eq!(fixture.workspace.resolve(path).unwrap(), whole, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused_with_the_allowed_folder() {
+        let fixture = fixture();
+        let secret = fixture.outside.join("secret");
+        for path in [
+            "..",
+            "../secret",
+            "src/../../secret",
+            "/",
+            "/etc/passwd",
+            secret.to_str().unwrap(),
+            "../ws-sibling/secret",
+            "out",
+            "up/secret",
+            "up/not-there",
+        ] {
+            let error = fixture.workspace.resolve(path).unwrap_err();
+            assert!(
+                error.contains("outside the allowed folder"),
+                "{path}: {error}"
+            );
+            let root = fixture.workspace.root().to_str().unwrap();
+            assert!(error.contains(root), "{path}: {error}");
+        }
+        assert!(fixture.workspace.resolve("a\0b").is_err());
+    }
+
+    #[test]
+    fn g10_7_the_daemons_own_folders_are_refused() {
+        let fixture = fixture();
+        for path in ["state", "state/token", "src/hidden/token", "state/new"] {
+            let error = fixture.workspace.resolve(path).unwrap_err();
+            assert!(error.contains("belongs to the daemon"), "{path}: {error}");
+        }
+        let root = fixture.workspace.root().join("state");
+        assert!(Workspace::open(&root, std::slice::from_ref(&root)).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let fixture = fixture();
+        let pipe = fixture.workspace.root().join("pipe");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        assert!(open_file(&pipe).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leads_out(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    "..", ".", "src", "a.rs", "out", "up", "inward", "secret", "ws", "state",
+                    "hidden", "token", "", "ws-sibling", "deep",
+                ]),
+                1..8,
+            )
+        ) {
+            let fixture = fixture();
+            if let Ok(path) = fixture.workspace.resolve(&parts.join("/")) {
+                prop_assert!(path.starts_with(fixture.workspace.root()));
+                prop_assert!(!path.starts_with(fixture.workspace.root().join("state")));
+            }
+        }
+    }
+}
