@@ -20,5 +20,6 @@ pub mod provider;
 pub mod registry;
 pub mod runner;
 pub mod store;
+pub mod telemetry;
 pub mod tool;
 pub mod wire;

@@ -1,25 +1,33 @@
 //! `abide serve`: runs the daemon, in this terminal or in the background.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
 use super::args::Common;
-use super::failure::Failure;
-use super::print;
+use super::failure::{Failure, exit};
+use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
+use super::text::clean;
+use crate::config::{self, Loaded};
+use crate::daemon::{self, Options, Ready};
+use crate::telemetry;
 
 /// Run the daemon
+///
+/// It ends on SIGTERM, on Ctrl-C or with abide stop. Whatever it was told is kept, also when
+/// it is killed, and goes on with the next start.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration; else $ABIDE_CONFIG or the one in the configuration folder
+    /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
     /// Where to listen, such as 127.0.0.1:7777; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    listen: Option<SocketAddr>,
 
     /// Go into the background once it is ready
     #[arg(long)]
@@ -33,12 +41,48 @@ pub(crate) struct Serve {
 impl Serve {
     /// Runs the daemon until it is told to stop.
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
-        let _ = (common, self.background);
-        Err(Failure::usage("this build has no daemon"))
+        common.place.refuse_address("serve", "--listen")?;
+        if self.background {
+            // Away from the terminal, so that its end is not this process's end. The process
+            // that started this one has made sure that it leads no group, so this succeeds.
+            rustix::process::setsid()
+                .map_err(|error| Failure::local("no session of its own", error))?;
+        }
+        telemetry::start();
+        let loaded = self.load()?;
+        for warning in &loaded.warnings {
+            print::note(&format!("note: {}", clean(warning)));
+        }
+        let warned = loaded.file.clone();
+        let json = common.json;
+        daemon::serve(Options {
+            state_dir: common.place.state_dir()?,
+            listen: self.listen,
+            config: loaded.config,
+            on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
+        })
+        .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
+        Ok(0)
+    }
+
+    fn load(&self) -> Result<Loaded, Failure> {
+        let named = self
+            .config
+            .clone()
+            .or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
+        let usual = named.is_none().then(usual_config).flatten();
+        let file = named.as_deref().or(usual.as_deref());
+        // A variable that is not UTF-8 is none of ours.
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        config::load(file, named.is_some(), variables).map_err(|error| {
+            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+        })
     }
 
     /// Starts the daemon in the background and returns once it is ready.
     pub(crate) async fn detach(self, common: &Common) -> Result<u8, Failure> {
+        common.place.refuse_address("serve", "--listen")?;
         let plan = Plan {
             state_dir: common.place.state_dir()?,
             config: self.config,
@@ -47,12 +91,51 @@ impl Serve {
         };
         let endpoint = start::start(&plan).await?.endpoint;
         if common.json {
-            print::object(&json!({ "pid": endpoint.pid, "url": endpoint.url }))?;
+            print::object(&endpoint)?;
         } else {
-            let log = plan.state_dir.join("abide.log");
-            print::answer(&format!("abide {} at {}", endpoint.pid, endpoint.url))?;
+            let log = plan.state_dir.join(start::LOG);
+            print::answer(&format!("abide is up: process {}, {}", endpoint.pid, endpoint.url))?;
             print::note(&format!("log {}; end it with: abide stop", log.display()));
         }
         Ok(0)
     }
+}
+
+fn usual_config() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
+        .map(|folder| folder.join("abide/abide.toml"))
+}
+
+/// What a person in front of a terminal wants to know of a daemon that is ready.
+fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
+    if json {
+        // Whoever reads this pipe may have left; the daemon is for others too.
+        let _ = print::object(&json!({ "ready": ready.endpoint }));
+    }
+    if !print::notes_are_watched() {
+        return;
+    }
+    let config = match config {
+        Some(file) => file.display().to_string(),
+        None => "defaults".to_owned(),
+    };
+    let mut lines = vec![
+        format!("{} abide {} is up", styled(GOOD, "✓"), ready.endpoint.version),
+        format!("  address  {}", ready.endpoint.url),
+        format!("  token    in {}", ready.token_file.display()),
+        format!("  config   {config}"),
+        format!("  model    {}", ready.model),
+        format!("  agents   {}", ready.agents.join(", ")),
+    ];
+    if ready.restored > 0 {
+        lines.push(format!(
+            "  runs     {} go on, {} of them were in the middle of a turn",
+            ready.restored, ready.resumed
+        ));
+    }
+    lines.push(styled(DIM, "  try: abide run \"where does it start?\""));
+    print::note(&lines.join("\n"));
 }

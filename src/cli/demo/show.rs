@@ -178,7 +178,7 @@ impl Show {
         &mut self,
         link: Link,
         runs: &[RunId],
-        pid: i32,
+        pid: u32,
     ) -> Result<Before, Failure> {
         loop {
             let waited = self.glance(&link, runs).await?;

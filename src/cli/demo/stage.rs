@@ -2,6 +2,7 @@
 //! can be started, killed and stopped.
 
 use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ impl Stage {
             plan: Plan {
                 state_dir,
                 config: Some(config),
-                listen: Some("127.0.0.1:0".to_owned()),
+                listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
                 alone: true,
             },
             running: None,
@@ -63,7 +64,7 @@ impl Stage {
     }
 
     /// Starts the daemon; it is ready when this returns. Gives its process and a link.
-    pub(super) async fn start(&mut self) -> Result<(i32, Link), Failure> {
+    pub(super) async fn start(&mut self) -> Result<(u32, Link), Failure> {
         let started = start::start(&self.plan).await?;
         let pid = started.endpoint.pid;
         self.running = Some(started);

@@ -22,7 +22,7 @@ pub(super) struct Summary {
     /// From the first start to the last stop, milliseconds.
     pub(super) took_ms: u64,
     /// The daemon that was killed, and the one after it.
-    pub(super) pids: (i32, i32),
+    pub(super) pids: (u32, u32),
     /// Steps that were finished before the kill and were not done again.
     pub(super) kept_steps: usize,
     /// What the runs found.
