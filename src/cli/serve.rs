@@ -73,8 +73,9 @@ impl Serve {
         let usual = named.is_none().then(usual_config).flatten();
         let file = named.as_deref().or(usual.as_deref());
         // A variable that is not UTF-8 is none of ours.
-        let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         config::load(file, named.is_some(), variables).map_err(|error| {
             Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
         })
@@ -94,7 +95,10 @@ impl Serve {
             print::object(&endpoint)?;
         } else {
             let log = plan.state_dir.join(start::LOG);
-            print::answer(&format!("abide is up: process {}, {}", endpoint.pid, endpoint.url))?;
+            print::answer(&format!(
+                "abide is up: process {}, {}",
+                endpoint.pid, endpoint.url
+            ))?;
             print::note(&format!("log {}; end it with: abide stop", log.display()));
         }
         Ok(0)
@@ -123,7 +127,11 @@ fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
         None => "defaults".to_owned(),
     };
     let mut lines = vec![
-        format!("{} abide {} is up", styled(GOOD, "✓"), ready.endpoint.version),
+        format!(
+            "{} abide {} is up",
+            styled(GOOD, "✓"),
+            ready.endpoint.version
+        ),
         format!("  address  {}", ready.endpoint.url),
         format!("  token    in {}", ready.token_file.display()),
         format!("  config   {config}"),

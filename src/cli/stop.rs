@@ -26,9 +26,8 @@ impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let pid = link.target.endpoint.as_ref().map(|endpoint| endpoint.pid);
-        let asked: Result<Empty, Failure> = link
-            .ask("gateway.drain", Drain { then: Then::Stop })
-            .await;
+        let asked: Result<Empty, Failure> =
+            link.ask("gateway.drain", Drain { then: Then::Stop }).await;
         match asked {
             // Somebody else has asked already: then both wait.
             Err(failure) if failure.kind != Kind::Conflict.as_str() => return Err(failure),

@@ -19,7 +19,7 @@ agent = "explore"
 model = "offline/search"
 
 [runner]
-pace = "450ms"
+pace = "1s"
 "#;
 
 /// The demo's daemon and its state folder.
