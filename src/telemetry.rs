@@ -1,20 +1,25 @@
-//! The daemon's log: lines on standard error, for a terminal, a file or a supervisor. Started
-//! once, by `abide serve`.
+//! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
 
-use std::io::{self, IsTerminal};
+use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Sends the log to standard error. `ABIDE_LOG` chooses what is in it (`debug`,
-/// `abide::store=trace`, …); else everything from `info` on, on a terminal from `warn` on.
-pub fn start() {
-    let terminal = io::stderr().is_terminal();
-    let usual = if terminal { "warn" } else { "info" };
-    let chosen = EnvFilter::try_from_env("ABIDE_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(chosen)
-        .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none())
-        .with_writer(io::stderr);
-    // A second start keeps the first log.
-    let _ = log.try_init();
+/// Starts the log. `ABIDE_LOG` filters it (`info`, `abide=debug`, …); a filter that cannot be
+/// read is an error and not a silent default.
+pub fn start() -> Result<(), String> {
+    let filter = match std::env::var("ABIDE_LOG") {
+        Ok(text) if !text.is_empty() => {
+            EnvFilter::try_new(&text).map_err(|fault| format!("ABIDE_LOG={text}: {fault}"))?
+        }
+        _ => EnvFilter::new("info"),
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let started = if std::io::stderr().is_terminal() {
+        builder.with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+    started.map_err(|fault| format!("the log cannot be started: {fault}"))
 }

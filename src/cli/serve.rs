@@ -48,7 +48,7 @@ impl Serve {
             rustix::process::setsid()
                 .map_err(|error| Failure::local("no session of its own", error))?;
         }
-        telemetry::start();
+        telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
         let loaded = self.load()?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));

@@ -1,5 +1,6 @@
 //! Opening a store, and the handle to an open one.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -122,6 +123,7 @@ impl Store {
             let db = Sqlite::open(&path, Use::Read).map_err(&wrap)?;
             migrate::check_not_newer(&db)?;
         }
+        private(&path).map_err(&wrap)?;
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(|fault| match fault {
             MigrateError::Db(source) => wrap(source),
@@ -229,6 +231,21 @@ impl Store {
             .as_bytes()
             .to_vec()
     }
+}
+
+/// The file is there and readable by its owner alone; the engine gives the files beside it
+/// the same mode.
+fn private(path: &Path) -> Result<(), DbError> {
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map(|_| ())
+        .map_err(|fault| DbError {
+            kind: DbErrorKind::Other,
+            message: fault.to_string(),
+        })
 }
 
 fn closed() -> Fault {
