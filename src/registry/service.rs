@@ -73,6 +73,11 @@ impl Service {
     /// it returns, nothing of the registry writes any more. `first` is what a restore left to
     /// be done.
     pub async fn run(mut self, first: Vec<Effect>) {
+        // What the restore's own commands have left: runs in the middle of a turn, which go
+        // before those that have not begun.
+        while let Ok(effect) = self.effects.try_recv() {
+            self.take(effect);
+        }
         for effect in first {
             self.take(effect);
         }
