@@ -35,8 +35,6 @@ pub(super) enum Signal {
 
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the used time of live runs is written.
-const TOUCH_EACH: Duration = Duration::from_secs(30);
 
 /// The loop; it lives until it is told to drain.
 pub struct Service {
@@ -82,11 +80,8 @@ impl Service {
             self.take(effect);
         }
         let mut tick = tokio::time::interval(TICK);
-        let mut touch =
-            tokio::time::interval_at(tokio::time::Instant::now() + TOUCH_EACH, TOUCH_EACH);
-        let compare_each = self.inner.options.compare_each;
-        let mut compare =
-            tokio::time::interval_at(tokio::time::Instant::now() + compare_each, compare_each);
+        let mut touch = every(self.inner.options.touch_each);
+        let mut compare = every(self.inner.options.compare_each);
         let inner = Arc::clone(&self.inner);
         let drained = inner.drained();
         tokio::pin!(drained);
@@ -284,4 +279,11 @@ impl Service {
             tracing::warn!(%fault, "the clean end was not written; the next start takes it for a crash");
         }
     }
+}
+
+/// Ticks after each `period`, the first time after the first one.
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.reset();
+    ticks
 }
