@@ -7,5 +7,10 @@
 
 mod architecture;
 mod cli;
+mod harness;
 mod house;
+mod invariants;
+mod kills;
 mod licences;
+mod random_kills;
+mod scenarios;
