@@ -151,7 +151,9 @@ fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
     });
     let said = text::clean(&said.unwrap_or_default());
     // Its last words come after whatever it logged.
-    let said = said.rsplit_once("abide: ").map_or("", |(_, last)| last.trim());
+    let said = said
+        .rsplit_once("abide: ")
+        .map_or("", |(_, last)| last.trim());
     let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     let message = if said.is_empty() {
         "the daemon ended while it was starting and said nothing".to_owned()
