@@ -1,12 +1,17 @@
 //! The only place that reads time and mints ids, so that tests can hold both.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that the ban points to"
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
 
-use crate::kernel::time::Timestamp;
+use crate::kernel::time::{Moment, Timestamp};
 
 /// Reads time and mints ids. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -53,6 +58,15 @@ impl Clock {
             Source::Test { ms } => {
                 Duration::from_millis(u64::try_from(ms.load(Ordering::Relaxed)).unwrap_or(0))
             }
+        }
+    }
+
+    /// Both clocks at once.
+    pub fn moment(&self) -> Moment {
+        let steady = i64::try_from(self.monotonic().as_millis()).unwrap_or(i64::MAX);
+        Moment {
+            wall: self.now(),
+            steady: Timestamp(steady),
         }
     }
 

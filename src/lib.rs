@@ -7,10 +7,19 @@
 //! types.
 
 pub mod agent;
+pub mod cli;
+pub mod client;
 pub mod clock;
+pub mod config;
 pub mod contract;
+pub mod daemon;
+pub mod failpoint;
+pub mod gateway;
 pub mod kernel;
 pub mod provider;
 pub mod registry;
 pub mod runner;
+pub mod store;
+pub mod telemetry;
 pub mod tool;
+pub mod wire;

@@ -58,7 +58,5 @@ super::text_enum::text_enum! {
         ToolCompleted = "tool.completed",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
-        /// The daemon stops taking work.
-        GatewayDraining = "gateway.draining",
     }
 }

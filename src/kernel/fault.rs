@@ -32,6 +32,8 @@ pub enum Kind {
     TooLarge,
     /// A configured limit is reached.
     Limit,
+    /// Too many tries; later it may work.
+    RateLimited,
     /// Starting, draining or out of disk space; later it may work.
     Unavailable,
     /// Too much at once; in a moment it may work.
@@ -53,6 +55,7 @@ impl Kind {
             Kind::Conflict => "conflict",
             Kind::TooLarge => "too_large",
             Kind::Limit => "limit",
+            Kind::RateLimited => "rate_limited",
             Kind::Unavailable => "unavailable",
             Kind::Busy => "busy",
         }
@@ -69,7 +72,8 @@ pub struct Fault {
     /// One sentence: what to do.
     pub hint: Option<String>,
     /// Further fields for programs (`path`, `limit`, `value`, …).
-    pub data: Map<String, Value>,
+    /// Boxed, so that a `Result` with a fault in it stays small.
+    pub data: Box<Map<String, Value>>,
 }
 
 impl Fault {
@@ -79,7 +83,7 @@ impl Fault {
             kind,
             message: message.into(),
             hint: None,
-            data: Map::new(),
+            data: Box::default(),
         }
     }
 

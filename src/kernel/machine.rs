@@ -11,7 +11,7 @@
 use super::action::{Action, EventKind};
 use super::event::RunEvent;
 use super::run::{Outcome, Run, RunError, RunState};
-use super::time::Timestamp;
+use super::time::Moment;
 
 /// An event that the run's state has no edge for. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub struct Applied {
 ///
 /// Terminal runs take nothing. A run whose cancel was asked for takes no new step, pause or
 /// slot; it can only end.
-pub fn apply(run: &Run, event: RunEvent, now: Timestamp) -> Result<Applied, NoSuchEdge> {
+pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchEdge> {
     use RunState::{Paused, Queued, Running, Settling};
 
     let mut next = Moving::new(run, now);
@@ -44,7 +44,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Timestamp) -> Result<Applied, NoSu
     match (run.state, event) {
         (Queued, RunEvent::Started) if !cancelling => {
             let first = next.run.started_at.is_none();
-            next.run.started_at.get_or_insert(now);
+            next.run.started_at.get_or_insert(now.wall);
             next.run.not_before = None;
             next.enter(Running);
             next.emit(if first {
@@ -145,7 +145,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Timestamp) -> Result<Applied, NoSu
                 next.end(Outcome::Cancelled, None);
             } else if run.state == Running {
                 next.run.recoveries += u32::from(counts);
-                next.run.not_before = (delay_ms > 0).then(|| now.plus_ms(delay_ms));
+                next.run.not_before = (delay_ms > 0).then(|| now.wall.plus_ms(delay_ms));
                 next.enter(Queued);
                 next.actions.push(Action::Release);
                 next.actions.push(Action::Enqueue);
@@ -167,18 +167,18 @@ pub fn apply(run: &Run, event: RunEvent, now: Timestamp) -> Result<Applied, NoSu
 /// A run in the middle of a move.
 struct Moving {
     run: Run,
-    now: Timestamp,
+    now: Moment,
     actions: Vec<Action>,
 }
 
 impl Moving {
-    fn new(run: &Run, now: Timestamp) -> Self {
+    fn new(run: &Run, now: Moment) -> Self {
         let mut run = run.clone();
-        run.last_activity_at = now;
+        run.last_activity_at = now.wall;
         // Each write books the time used since the one before.
         if let Some(since) = run.counting_since {
-            run.used_ms += now.since(since);
-            run.counting_since = Some(now);
+            run.used_ms += now.steady.since(since);
+            run.counting_since = Some(now.steady);
         }
         Moving {
             run,
@@ -193,7 +193,7 @@ impl Moving {
 
     fn enter(&mut self, state: RunState) {
         self.run.state = state;
-        self.run.counting_since = counts(state).then_some(self.now);
+        self.run.counting_since = counts(state).then_some(self.now.steady);
     }
 
     fn release_if_running(&mut self) {
@@ -216,7 +216,7 @@ impl Moving {
 
     fn end(&mut self, outcome: Outcome, error: Option<RunError>) {
         self.enter(RunState::Ended(outcome));
-        self.run.ended_at = Some(self.now);
+        self.run.ended_at = Some(self.now.wall);
         self.run.error = error;
         self.run.not_before = None;
         self.emit(EventKind::RunEnded);

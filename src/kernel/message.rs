@@ -182,6 +182,26 @@ impl NewMessage {
     }
 }
 
+impl NewMessage {
+    /// This message at its place.
+    pub fn at(self, seq: i64, at: Timestamp) -> Message {
+        Message {
+            id: self.id,
+            seq,
+            at,
+            role: self.role,
+            kind: self.kind,
+            origin: self.origin,
+            run: self.run,
+            content: self.content,
+            tool_call: self.tool_call,
+            announce: self.announce,
+            silent: self.silent,
+            metadata: self.metadata,
+        }
+    }
+}
+
 /// The text of a list of blocks, paragraphs parted by an empty line.
 pub fn plain_text(content: &[Block]) -> String {
     let texts: Vec<&str> = content

@@ -222,6 +222,8 @@ pub struct Run {
     pub parent_run: Option<RunId>,
     /// The topmost run of the chain; itself when nobody's child.
     pub root_run: RunId,
+    /// The topmost session of its session's tree.
+    pub root_session: SessionId,
     /// What made it.
     pub origin: RunOrigin,
     /// Who carries it out.
@@ -248,7 +250,7 @@ pub struct Run {
     pub limit_ms: Option<u64>,
     /// How much of that is used, without the time since `counting_since`.
     pub used_ms: u64,
-    /// Since when it has been using its time, in this life of the daemon.
+    /// Since when it has been using its time: a steady reading of this life of the daemon.
     pub counting_since: Option<Timestamp>,
     /// Restarts that met it in the middle of a step, without a finished step since.
     pub recoveries: u32,
@@ -290,14 +292,14 @@ impl Run {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
     }
 
-    /// The running time used up to `now`, milliseconds.
-    pub fn used_at(&self, now: Timestamp) -> u64 {
-        self.used_ms + self.counting_since.map_or(0, |since| now.since(since))
+    /// The running time used up to the steady reading `steady`, milliseconds.
+    pub fn used_at(&self, steady: Timestamp) -> u64 {
+        self.used_ms + self.counting_since.map_or(0, |since| steady.since(since))
     }
 
-    /// What is left of the limit at `now`, milliseconds; `None` = no limit.
-    pub fn left_at(&self, now: Timestamp) -> Option<u64> {
+    /// What is left of the limit at the steady reading `steady`, milliseconds; `None` = no limit.
+    pub fn left_at(&self, steady: Timestamp) -> Option<u64> {
         self.limit_ms
-            .map(|limit| limit.saturating_sub(self.used_at(now)))
+            .map(|limit| limit.saturating_sub(self.used_at(steady)))
     }
 }

@@ -23,6 +23,15 @@ impl Timestamp {
     }
 }
 
+/// One reading of both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Wall-clock time: what rows and people see. It may jump.
+    pub wall: Timestamp,
+    /// Milliseconds of this life of the daemon. It never jumps: limits are counted with it.
+    pub steady: Timestamp,
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Years before 1970 or after 9999 do not occur; they are clamped rather than panicking.

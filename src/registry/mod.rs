@@ -1,125 +1,130 @@
-//! The product's name: spawn, drive, settle, announce, wait, restore.
+//! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
+//! clone; one service loop does what follows a commit.
 
-pub mod request;
+mod announce;
+mod compare;
+mod drive;
+mod lanes;
+mod options;
+mod request;
+mod restore;
+mod service;
+mod spawn;
+mod timers;
+mod view;
+mod wait;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::contract::catalog::Catalog;
-use crate::kernel::fault::Fault;
-use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
+use tokio::sync::{mpsc, watch};
+
+pub use options::{LaneCaps, Options};
 pub use request::*;
+pub use restore::Restored;
+pub use service::Service;
+
+use crate::clock::Clock;
+use crate::contract::catalog::Catalog;
+use crate::contract::runner::Runner;
+use crate::kernel::ids::BootId;
+use crate::store::{Effect, Store};
+use service::Signal;
+use wait::Waiters;
+
+/// The registry's handle: what the doors call.
 #[derive(Clone)]
-pub struct Registry {/* Arc inside */}
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    catalog: Arc<dyn Catalog>,
+    runner: Arc<dyn Runner>,
+    options: Options,
+    boot: BootId,
+    waiters: Waiters,
+    signals: mpsc::UnboundedSender<Signal>,
+    draining: watch::Sender<bool>,
+    restored: AtomicU64,
+    to_restore: AtomicU64,
+}
+
+/// What a registry is made of.
+pub struct Parts {
+    /// Its rows.
+    pub store: Store,
+    /// What its commits leave to be done.
+    pub effects: mpsc::UnboundedReceiver<Effect>,
+    /// Time and ids.
+    pub clock: Clock,
+    /// Which agents there are.
+    pub catalog: Arc<dyn Catalog>,
+    /// Who carries out their runs.
+    pub runner: Arc<dyn Runner>,
+    /// Settings.
+    pub options: Options,
+    /// This life of the daemon.
+    pub boot: BootId,
+}
+
 impl Registry {
-    pub async fn spawn(&self, who: &Principal, request: SpawnRequest) -> Result<Accepted, Fault> {
-        let _ = (self,);
-        unimplemented!()
+    /// A registry, and the service that must run for anything to happen.
+    pub fn new(parts: Parts) -> (Registry, Service) {
+        let (signals, received) = mpsc::unbounded_channel();
+        let registry = Registry {
+            inner: Arc::new(Inner {
+                store: parts.store,
+                clock: parts.clock,
+                catalog: parts.catalog,
+                runner: parts.runner,
+                options: parts.options,
+                boot: parts.boot,
+                waiters: Waiters::default(),
+                signals,
+                draining: watch::Sender::new(false),
+                restored: AtomicU64::new(0),
+                to_restore: AtomicU64::new(0),
+            }),
+        };
+        let service = Service::new(Arc::clone(&registry.inner), parts.effects, received);
+        (registry, service)
     }
-    pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    /// `bool` = created by this call
-    pub async fn create_session(
-        &self,
-        who: &Principal,
-        request: CreateRequest,
-    ) -> Result<(SessionView, bool), Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn session(&self, who: &Principal, key: &SessionKey) -> Result<SessionView, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn sessions(
-        &self,
-        who: &Principal,
-        filter: SessionFilter,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<Page<SessionView>, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    /// before/after: seq bounds, exclusive; without both: the last `limit` messages
-    pub async fn history(
-        &self,
-        who: &Principal,
-        key: &SessionKey,
-        before: Option<i64>,
-        after: Option<i64>,
-        limit: u32,
-        tools: bool,
-    ) -> Result<History, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn inbox(
-        &self,
-        who: &Principal,
-        key: &SessionKey,
-        acked: bool,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<Page<InboxEntry>, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    /// the ids acknowledged by this or an earlier call
-    pub async fn ack(
-        &self,
-        who: &Principal,
-        key: &SessionKey,
-        ids: Vec<AnnounceId>,
-    ) -> Result<Vec<AnnounceId>, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn wait(
-        &self,
-        who: &Principal,
-        ids: Vec<RunId>,
-        all: bool,
-        window: Duration,
-    ) -> Result<WaitAnswer, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn runs(
-        &self,
-        who: &Principal,
-        filter: RunFilter,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<Page<RunDetail>, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn steps(
-        &self,
-        who: &Principal,
-        id: RunId,
-        limit: u32,
-        cursor: Option<String>,
-    ) -> Result<StepPage, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
-    pub async fn counts(&self) -> Result<Counts, Fault> {
-        let _ = (self,);
-        unimplemented!()
-    }
+
+    /// Which agents there are.
     pub fn catalog(&self) -> &dyn Catalog {
-        let _ = (self,);
-        unimplemented!()
+        self.inner.catalog.as_ref()
     }
+
+    /// The store's own id, UUID text, the same over restarts.
     pub fn store_id(&self) -> &str {
-        let _ = (self,);
-        unimplemented!()
+        self.inner.store.id()
+    }
+
+    /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
+    pub fn drain(&self) {
+        self.inner.draining.send_replace(true);
+    }
+
+    /// How many open runs were restored at this start, of how many.
+    pub fn restore_progress(&self) -> (u64, u64) {
+        (
+            self.inner.restored.load(Ordering::Relaxed),
+            self.inner.to_restore.load(Ordering::Relaxed),
+        )
+    }
+}
+
+impl Inner {
+    /// Returns when a drain has begun, at once if it has already.
+    async fn drained(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self
+            .draining
+            .subscribe()
+            .wait_for(|draining| *draining)
+            .await;
     }
 }

@@ -8,6 +8,7 @@ use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::Step;
 use crate::kernel::time::Timestamp;
+pub use crate::store::command::Accepted;
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,25 +74,6 @@ pub struct TurnRequest {
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
     pub meta: Option<Value>,
-}
-
-/// A run that is in the store.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Accepted {
-    /// The run.
-    pub run: RunId,
-    /// The session that it works in.
-    pub session: SessionKey,
-    /// Who does it.
-    pub agent: AgentId,
-    /// With which model.
-    pub model: String,
-    /// Levels below a root session.
-    pub depth: u32,
-    /// The session was made by this call.
-    pub created: bool,
-    /// What the caller should know.
-    pub warnings: Vec<String>,
 }
 
 /// What `sessions.create` does where the key is taken.

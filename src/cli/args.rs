@@ -1,0 +1,119 @@
+//! The command line as clap sees it, and the way from a parsed command to an exit code.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use super::discover::Where;
+use super::failure::Failure;
+use super::{history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+
+/// A durable session daemon with a persistent subagent registry.
+#[derive(Debug, Parser)]
+#[command(
+    name = "abide",
+    version = env!("CARGO_PKG_VERSION"),
+    max_term_width = 80,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = AFTER
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "\
+A run is named by its id, by the last digits of it, by its label, or by @last.
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
+6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
+serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration";
+
+/// What every command takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) place: Where,
+
+    /// Answer as JSON, one object a line
+    #[arg(long, global = true, help_heading = "Options")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Status(status::Status),
+    Stop(stop::Stop),
+    Run(run::Run),
+    Spawn(spawn::Spawn),
+    Wait(wait::Wait),
+    Ps(ps::Ps),
+    Sessions(sessions::Sessions),
+    History(history::History),
+    Inbox(inbox::Inbox),
+}
+
+/// Carries out a command and prints why it failed, if it did.
+pub fn execute(arguments: Arguments) -> ExitCode {
+    let Arguments { common, command } = arguments;
+    let code = match carry_out(&common, command) {
+        Ok(code) => code,
+        Err(failure) => {
+            report(&failure, common.json);
+            failure.code
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
+    // The daemon brings a runtime of its own.
+    let command = match command {
+        Command::Serve(serve) if !serve.detach => return serve.run(common),
+        other => other,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::local("the program cannot start", error))?;
+    runtime.block_on(async {
+        match command {
+            Command::Serve(command) => command.detach(common).await,
+            Command::Status(command) => command.run(common).await,
+            Command::Stop(command) => command.run(common).await,
+            Command::Run(command) => command.run(common).await,
+            Command::Spawn(command) => command.run(common).await,
+            Command::Wait(command) => command.run(common).await,
+            Command::Ps(command) => command.run(common).await,
+            Command::Sessions(command) => command.run(common).await,
+            Command::History(command) => command.run(common).await,
+            Command::Inbox(command) => command.run(common).await,
+        }
+    })
+}
+
+fn report(failure: &Failure, json: bool) {
+    if failure.kind == print::CLOSED {
+        return;
+    }
+    if json {
+        // If even this cannot be printed, the exit code still says it.
+        let _ = print::object(&failure.json());
+    } else {
+        let text = super::text::clean(&failure.to_string());
+        print::note(&format!("{} {text}", print::styled(print::BAD, "abide:")));
+    }
+}
+
+/// A length of time as people type it: `90s`, `10m`, or a number of seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 90s or 10m"))
+}

@@ -1,0 +1,250 @@
+//! Where the daemon is and which token opens it: flags, then environment, then the default
+//! state folder. Used by every command that talks to a daemon, and by those that start one.
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::failure::{Failure, exit};
+
+/// The flags by which any command finds its daemon.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Which daemon")]
+pub(crate) struct Where {
+    /// The daemon's address, such as http://127.0.0.1:7777
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "state_dir")]
+    url: Option<String>,
+
+    /// Not yet: this version listens on TCP only
+    #[arg(long, global = true, value_name = "PATH", hide = true)]
+    socket: Option<PathBuf>,
+
+    /// The folder in which the daemon keeps its state
+    #[arg(long, global = true, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// A file that holds the token; else the one in the state folder
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// A daemon that may be there.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// `http://host:port`.
+    pub(crate) url: String,
+    /// What to send as bearer token.
+    pub(crate) token: String,
+    /// What the daemon wrote about itself; `None` if it was found by its address alone.
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+/// `<state-dir>/endpoint.json`, written by a daemon once it is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Endpoint {
+    /// The daemon's version.
+    pub(crate) version: String,
+    /// Its protocol number.
+    pub(crate) protocol: u32,
+    /// Its process.
+    pub(crate) pid: i32,
+    /// This life of it.
+    pub(crate) boot_id: String,
+    /// Its address.
+    pub(crate) url: String,
+}
+
+impl Where {
+    /// Looks for a daemon below this state folder only.
+    pub(crate) fn folder(folder: &Path) -> Self {
+        Where {
+            state_dir: Some(folder.to_owned()),
+            ..Where::default()
+        }
+    }
+
+    /// The state folder in force.
+    pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.state_dir {
+            return std::path::absolute(folder)
+                .map_err(|error| Failure::local(folder.display(), error));
+        }
+        if let Some(folder) = variable("ABIDE_STATE_DIR") {
+            return std::path::absolute(&folder).map_err(|error| Failure::local(folder, error));
+        }
+        // The specification of these folders says that a relative path is to be ignored.
+        let state = variable("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| env::home_dir().map(|home| home.join(".local/state")));
+        match state {
+            Some(state) => Ok(state.join("abide")),
+            None => Err(
+                Failure::usage("there is no home folder to keep the state in")
+                    .hint("name a folder: --state-dir DIR or ABIDE_STATE_DIR"),
+            ),
+        }
+    }
+
+    /// The daemon that these flags and the environment name. It was there when it wrote its
+    /// endpoint; whether it still answers is found out by asking.
+    pub(crate) fn target(&self) -> Result<Target, Failure> {
+        if self.socket.is_some() {
+            return Err(Failure::usage("--socket: this version listens on TCP only")
+                .hint("use --url or --state-dir"));
+        }
+        // A flag goes before any variable, also before one of another name.
+        let url = match (&self.url, &self.state_dir) {
+            (Some(url), _) => Some(url.clone()),
+            (None, Some(_)) => None,
+            (None, None) => variable("ABIDE_URL"),
+        };
+        let folder = self.state_dir()?;
+        match url {
+            Some(url) => self.at_address(&url, &folder),
+            None => self.in_folder(&folder),
+        }
+    }
+
+    fn in_folder(&self, folder: &Path) -> Result<Target, Failure> {
+        let endpoint = match Endpoint::read(folder)? {
+            Some(endpoint) if endpoint.is_alive() => endpoint,
+            Some(endpoint) => return Err(gone(folder, &endpoint)),
+            None => return Err(no_daemon(folder)),
+        };
+        let token = match self.named_token()? {
+            Some(token) => token,
+            None => read_token(&folder.join("token"))?,
+        };
+        Ok(Target {
+            url: endpoint.url.clone(),
+            token,
+            endpoint: Some(endpoint),
+        })
+    }
+
+    fn at_address(&self, url: &str, folder: &Path) -> Result<Target, Failure> {
+        let url = url.trim_end_matches('/').to_owned();
+        if !url.starts_with("http://") {
+            return Err(Failure::usage(format!(
+                "{url} is no address of a daemon: it must begin with http://"
+            )));
+        }
+        let endpoint = Endpoint::read(folder)?.filter(|endpoint| endpoint.url == url);
+        // The folder's token is for the folder's daemon and is shown to no other address.
+        let token = match (self.named_token()?, &endpoint) {
+            (Some(token), _) => token,
+            (None, Some(_)) => read_token(&folder.join("token"))?,
+            (None, None) => {
+                return Err(Failure::new(
+                    exit::AUTH,
+                    "unauthorized",
+                    format!("there is no token for {url}"),
+                )
+                .hint("name it: --token-file FILE or ABIDE_TOKEN_FILE"));
+            }
+        };
+        Ok(Target {
+            url,
+            token,
+            endpoint,
+        })
+    }
+
+    fn named_token(&self) -> Result<Option<String>, Failure> {
+        let file = self
+            .token_file
+            .clone()
+            .or_else(|| variable("ABIDE_TOKEN_FILE").map(PathBuf::from));
+        file.map(|file| read_token(&file)).transpose()
+    }
+}
+
+impl Endpoint {
+    /// Reads the endpoint of `folder`; `None` if no daemon has written one.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Endpoint>, Failure> {
+        let path = folder.join("endpoint.json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(Failure::local(path.display(), error)),
+        };
+        serde_json::from_str(&text).map(Some).map_err(|error| {
+            Failure::local(path.display(), error)
+                .hint("it was written by another version; name the daemon with --url instead")
+        })
+    }
+
+    /// Is its process still there?
+    pub(crate) fn is_alive(&self) -> bool {
+        process_exists(self.pid)
+    }
+}
+
+/// Is there a process of this number?
+pub(crate) fn process_exists(pid: i32) -> bool {
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else {
+        return false;
+    };
+    // Not being allowed to signal it means that it exists.
+    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+}
+
+/// Nothing answers for `folder`.
+pub(crate) fn no_daemon(folder: &Path) -> Failure {
+    Failure::new(
+        exit::NO_DAEMON,
+        "no_daemon",
+        format!("no daemon runs on {}", folder.display()),
+    )
+    .hint(start_command(folder))
+}
+
+fn gone(folder: &Path, endpoint: &Endpoint) -> Failure {
+    Failure::new(
+        exit::NO_DAEMON,
+        "no_daemon",
+        format!(
+            "the daemon on {} (process {}) is gone without a stop; what it was told is kept",
+            folder.display(),
+            endpoint.pid
+        ),
+    )
+    .hint(format!("its runs go on when you {}", start_command(folder)))
+}
+
+/// How to start a daemon on `folder`, as a sentence with the command to type.
+pub(crate) fn start_command(folder: &Path) -> String {
+    let named = Where::default()
+        .state_dir()
+        .is_ok_and(|usual| usual == folder);
+    if named {
+        "start it: abide serve --detach".to_owned()
+    } else {
+        format!(
+            "start it: abide serve --detach --state-dir {}",
+            folder.display()
+        )
+    }
+}
+
+fn read_token(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| {
+        let message = format!("the token in {} cannot be read: {error}", file.display());
+        Failure::new(exit::AUTH, "unauthorized", message)
+            .hint("run as the user who started the daemon, or use --token-file FILE")
+    })?;
+    Ok(text.trim().to_owned())
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

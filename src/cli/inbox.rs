@@ -1,0 +1,123 @@
+//! `abide inbox`: how the runs ended that a session asked for.
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::text::{COLUMNS, age, clean, line, short, span};
+use super::{ids, print};
+use crate::clock::Clock;
+use crate::kernel::ids::SessionKey;
+use crate::kernel::time::Timestamp;
+use crate::wire::input::PageSize;
+use crate::wire::sessions::{Ack, GetInbox, Inbox as Page};
+use crate::wire::shapes::Announce;
+
+/// Show how the runs ended that a session asked for
+///
+/// Each end is told once and waits here until it is acknowledged.
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// A session key or label
+    #[arg(value_name = "SESSION")]
+    session: String,
+
+    /// Acknowledge what is shown, so that it is not shown again
+    #[arg(long, conflicts_with = "acked")]
+    ack: bool,
+
+    /// Those that were acknowledged, in place of those that wait
+    #[arg(long)]
+    acked: bool,
+}
+
+impl Inbox {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let key = ids::session(&link, &self.session).await?;
+        let mut request = GetInbox {
+            session_key: key.clone(),
+            acked: self.acked,
+            limit: PageSize::default(),
+            cursor: None,
+        };
+        let mut shown = 0;
+        loop {
+            let raw = link.raw("sessions.inbox", &request).await?;
+            let page: Page = link::read(&raw)?;
+            if common.json {
+                print::object(&raw)?;
+            } else {
+                let now = Clock::system().now();
+                for announce in &page.announces {
+                    print::answer(&show(announce, now))?;
+                }
+            }
+            shown += page.announces.len();
+            // Acknowledged only once it has been printed: what was not seen stays.
+            if self.ack && !page.announces.is_empty() {
+                acknowledge(&link, common, &key, &page).await?;
+            }
+            request.cursor = page.next_cursor;
+            if request.cursor.is_none() {
+                break;
+            }
+        }
+        if !common.json {
+            match (shown, self.ack) {
+                (0, _) => print::note("nothing waits in this inbox"),
+                (_, true) => print::note(&format!("acknowledged: {shown}")),
+                (_, false) => {}
+            }
+        }
+        Ok(0)
+    }
+}
+
+async fn acknowledge(
+    link: &Link,
+    common: &Common,
+    key: &SessionKey,
+    page: &Page,
+) -> Result<(), Failure> {
+    let request = Ack {
+        session_key: key.clone(),
+        announce_ids: page
+            .announces
+            .iter()
+            .map(|announce| announce.announce_id)
+            .collect(),
+    };
+    let raw = link.raw("sessions.ack", &request).await?;
+    if common.json {
+        print::object(&raw)?;
+    }
+    Ok(())
+}
+
+fn show(announce: &Announce, now: Timestamp) -> String {
+    let name = announce.label.as_deref().unwrap_or(announce.agent.as_str());
+    let head = format!(
+        "{name} {}: ended {} after {}, {} ago",
+        short(announce.run_id),
+        announce.outcome,
+        span(announce.duration_ms),
+        age(announce.at, now)
+    );
+    let mut text = print::styled(print::HEAD, line(&head, COLUMNS));
+    if let Some(error) = &announce.error {
+        text.push_str(&format!("\n{}", clean(error)));
+    }
+    if !announce.result.is_empty() {
+        text.push_str(&format!("\n{}", clean(&announce.result).trim_end()));
+    }
+    if announce.truncated {
+        text.push_str(&format!(
+            "\n(cut here; all of it: abide wait {})",
+            short(announce.run_id)
+        ));
+    }
+    text.push('\n');
+    text
+}

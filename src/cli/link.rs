@@ -1,0 +1,145 @@
+//! A connection to the daemon, and what its errors mean to a person. Used by every command
+//! that asks a daemon.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::discover::{Target, Where};
+use super::failure::{Failure, exit};
+use crate::client::{Client, ClientError};
+use crate::clock::Clock;
+use crate::kernel::fault::Kind;
+
+/// A connection to the daemon.
+pub(crate) struct Link {
+    client: Client,
+    /// Where it leads.
+    pub(crate) target: Target,
+}
+
+impl Link {
+    /// Finds the daemon and connects to it.
+    pub(crate) async fn open(place: &Where) -> Result<Link, Failure> {
+        let target = place.target()?;
+        match Client::connect(&target.url, Some(&target.token)).await {
+            Ok(client) => Ok(Link { client, target }),
+            Err(error) => Err(failure(error, &target)),
+        }
+    }
+
+    /// Asks, and gives the answer as it came.
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<Value, Failure> {
+        self.ask(method, params).await
+    }
+
+    /// Asks, and reads the answer.
+    pub(crate) async fn ask<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl Serialize + Send,
+    ) -> Result<R, Failure> {
+        self.client
+            .call(method, params)
+            .await
+            .map_err(|error| failure(error, &self.target))
+    }
+}
+
+/// Reads an answer that came with [`Link::raw`].
+pub(crate) fn read<R: DeserializeOwned>(answer: &Value) -> Result<R, Failure> {
+    R::deserialize(answer).map_err(|error| {
+        Failure::local("the daemon's answer cannot be read", error)
+            .hint("--json shows it as it came")
+    })
+}
+
+/// Was the link lost, so that nobody knows what became of the request?
+pub(crate) fn is_broken(failure: &Failure) -> bool {
+    failure.kind == LOST
+}
+
+/// Looks for the daemon until it answers again. `say` is told once that this goes on.
+pub(crate) async fn find_again(
+    place: &Where,
+    lost: Failure,
+    say: impl FnOnce(&str),
+) -> Result<Link, Failure> {
+    say("the link to the daemon was lost; looking for it again");
+    let clock = Clock::system();
+    let started = clock.monotonic();
+    loop {
+        match Link::open(place).await {
+            Ok(link) => return Ok(link),
+            Err(failure) if failure.code != exit::NO_DAEMON => return Err(failure),
+            Err(_) if clock.monotonic() - started > SEARCH => return Err(lost),
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+/// How long a lost daemon is looked for.
+const SEARCH: Duration = Duration::from_secs(60);
+/// How often.
+pub(crate) const RETRY: Duration = Duration::from_millis(250);
+
+const LOST: &str = "link_lost";
+
+fn failure(error: ClientError, target: &Target) -> Failure {
+    let code = error.exit();
+    let failure = match &error {
+        ClientError::NoDaemon { .. } => {
+            let text = match &target.endpoint {
+                Some(endpoint) => format!("process {} does not answer at", endpoint.pid),
+                None => "no daemon answers at".to_owned(),
+            };
+            Failure::new(code, "no_daemon", format!("{text} {}", target.url))
+                .hint("see how it is: abide status; start one: abide serve --detach")
+        }
+        ClientError::Unauthorized { .. } => Failure::new(
+            exit::AUTH,
+            "unauthorized",
+            format!("the daemon at {} does not take this token", target.url),
+        )
+        .hint("use the one of its state folder: --state-dir DIR or --token-file FILE"),
+        ClientError::LinkLost(_) => Failure::new(code, LOST, error.to_string())
+            .hint("what the daemon accepted is kept; see it with: abide ps"),
+        ClientError::Rpc(fault) => {
+            let kind = fault.kind().map_or("other", Kind::as_str);
+            let mut failure = Failure::new(code, kind, fault.message.clone());
+            failure.hints.extend(fault.hint().map(str::to_owned));
+            failure.data = Some(Box::new(Value::Object(fault.data.clone())));
+            failure
+        }
+        ClientError::Url { .. } => Failure::usage(error.to_string()),
+        ClientError::Refused { .. } | ClientError::Answer(_) => {
+            Failure::new(code, "refused", error.to_string())
+        }
+    };
+    with_versions(failure, target)
+}
+
+/// A daemon of another version may not know what this program asks for: say so where that is
+/// what happened.
+fn with_versions(failure: Failure, target: &Target) -> Failure {
+    let own = env!("CARGO_PKG_VERSION");
+    let Some(theirs) = target.endpoint.as_ref().map(|endpoint| &endpoint.version) else {
+        return failure;
+    };
+    let misunderstood = matches!(
+        failure.kind,
+        "unknown_method" | "invalid_params" | "refused"
+    );
+    if !misunderstood || theirs == own {
+        return failure;
+    }
+    failure.hint(format!(
+        "the daemon is version {theirs}, this program {own}; restart it: abide stop && abide serve --detach"
+    ))
+}

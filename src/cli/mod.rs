@@ -1,0 +1,26 @@
+//! What a person types: one file a command. Commands talk to a daemon only through the
+//! client; `main.rs` parses and calls [`execute`].
+
+mod args;
+mod discover;
+mod failure;
+mod follow;
+mod history;
+mod ids;
+mod inbox;
+mod link;
+mod print;
+mod ps;
+mod run;
+mod screen;
+mod serve;
+mod sessions;
+mod spawn;
+mod start;
+mod status;
+mod stop;
+mod text;
+mod tree;
+mod wait;
+
+pub use args::{Arguments, execute};

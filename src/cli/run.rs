@@ -1,0 +1,80 @@
+//! `abide run`: does one task and prints its answer, like a program that has never heard of
+//! a daemon.
+
+use std::io::IsTerminal;
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::follow::{End, Task, follow};
+use super::link::{self, Link};
+use super::spawn::{self, Work};
+use super::{ids, print, start, wait};
+use crate::wire::sessions::Spawned;
+
+/// Do a task and print its answer
+///
+/// Shows on standard error how it goes on, and prints the answer on standard output. Ctrl-C
+/// only stops watching: the run goes on, and abide wait comes back to it. A lost link is
+/// found again and never starts the work twice. With --json two lines are printed: what was
+/// accepted, and the run when it has ended.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    work: Work,
+
+    /// Fail if no daemon is there, in place of starting one
+    #[arg(long)]
+    no_start: bool,
+}
+
+impl Run {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let request = self.work.request()?;
+        let link = match Link::open(&common.place).await {
+            Err(failure) if failure.code == exit::NO_DAEMON && may_start(self.no_start) => {
+                print::note("no daemon is there; starting one");
+                let started = start::usual(&common.place).await?;
+                print::note(&format!(
+                    "daemon {} at {}; end it with: abide stop",
+                    started.pid, started.url
+                ));
+                Link::open(&common.place).await?
+            }
+            opened => opened?,
+        };
+        let raw = spawn::send(&link, common, &request).await?;
+        let spawned: Spawned = link::read(&raw)?;
+        if common.json {
+            print::object(&raw)?;
+        } else {
+            spawn::warn(&spawned);
+        }
+        let runs = [spawned.run_id];
+        let task = Task {
+            ids: &runs,
+            any: false,
+            window: None,
+            show: !common.json,
+        };
+        let end = follow(link, &common.place, task).await?;
+        let ended = match end {
+            End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
+            End::Detached => return Ok(wait::detached(&runs)),
+        };
+        let link = Link::open(&common.place).await?;
+        let run = ids::details(&link, ended.run_id).await?;
+        if common.json {
+            print::object(&run)?;
+        } else {
+            wait::result(&run, false)?;
+        }
+        Ok(exit::of_run(&run.state, run.needs_review))
+    }
+}
+
+/// A script gets an error that it can handle; a person gets a daemon.
+fn may_start(forbidden: bool) -> bool {
+    !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched()
+}

@@ -1,0 +1,153 @@
+//! Starting a daemon in the background: for `serve --detach`, for `run` where none is there,
+//! and for the demo.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::discover::{Endpoint, Where};
+use super::failure::Failure;
+use super::link::Link;
+use super::{print, text};
+use crate::clock::Clock;
+
+/// How often the new process is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// After this time the person is told that it still goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How to start a daemon.
+pub(crate) struct Plan {
+    /// Where it keeps its state.
+    pub(crate) state_dir: PathBuf,
+    /// Its configuration; else the usual one.
+    pub(crate) config: Option<PathBuf>,
+    /// Where it listens; else as configured.
+    pub(crate) listen: Option<String>,
+}
+
+/// A daemon in the background that answers.
+pub(crate) struct Started {
+    /// The process; the daemon goes on when this is dropped.
+    pub(crate) process: Child,
+    /// What it says about itself.
+    pub(crate) endpoint: Endpoint,
+}
+
+/// Starts a daemon on the state folder in force, configured as usual.
+pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
+    let plan = Plan {
+        state_dir: place.state_dir()?,
+        config: None,
+        listen: None,
+    };
+    Ok(start(&plan).await?.endpoint)
+}
+
+/// Starts a daemon in a session of its own, so that it outlives this terminal. Once this
+/// returns it is ready. If it ends first, the failure is its own, exit code included.
+pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
+    let log = plan.state_dir.join("abide.log");
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&plan.state_dir)
+        .map_err(|error| cannot_write(&plan.state_dir, &error))?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .mode(0o600)
+        .open(&log)
+        .map_err(|error| cannot_write(&log, &error))?;
+    let before = file
+        .seek(SeekFrom::End(0))
+        .map_err(|error| Failure::local(log.display(), error))?;
+    let mut process = command(plan)?
+        .stdin(Stdio::null())
+        .stdout(
+            file.try_clone()
+                .map_err(|error| Failure::local(log.display(), error))?,
+        )
+        .stderr(file)
+        .spawn()
+        .map_err(|error| Failure::local("the daemon cannot be started", error))?;
+
+    let clock = Clock::system();
+    let started = clock.monotonic();
+    let mut told = false;
+    loop {
+        let ended = process
+            .try_wait()
+            .map_err(|error| Failure::local("the new daemon cannot be watched", error))?;
+        if let Some(status) = ended {
+            return Err(ended_early(&log, before, status.code()));
+        }
+        if let Some(endpoint) = ready(plan, process.id()).await? {
+            return Ok(Started { process, endpoint });
+        }
+        if !told && clock.monotonic() - started > PATIENCE {
+            told = true;
+            print::note(&format!("it is still starting; its log: {}", log.display()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn command(plan: &Plan) -> Result<Command, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::local("the path of this program is unknown", error))?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--background");
+    command.arg("--state-dir").arg(&plan.state_dir);
+    if let Some(config) = &plan.config {
+        command.arg("--config").arg(config);
+    }
+    if let Some(listen) = &plan.listen {
+        command.arg("--listen").arg(listen);
+    }
+    Ok(command)
+}
+
+/// The endpoint is written when the daemon is ready, and this one must be of that process.
+async fn ready(plan: &Plan, pid: u32) -> Result<Option<Endpoint>, Failure> {
+    let written = Endpoint::read(&plan.state_dir)?;
+    let Some(endpoint) = written.filter(|endpoint| u32::try_from(endpoint.pid) == Ok(pid)) else {
+        return Ok(None);
+    };
+    Link::open(&Where::folder(&plan.state_dir)).await?;
+    Ok(Some(endpoint))
+}
+
+fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
+    let said = fs::File::open(log).and_then(|mut file| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(before))?;
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    });
+    let said = text::clean(&said.unwrap_or_default());
+    let said = said.trim().trim_start_matches("abide: ");
+    let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    let message = if said.is_empty() {
+        "the daemon ended while it was starting and said nothing".to_owned()
+    } else {
+        format!("the daemon did not start: {said}")
+    };
+    Failure::new(code, "not_started", message).hint(format!("its log: {}", log.display()))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        NO_PERMISSION,
+        "not_writable",
+        format!("{} cannot be written: {error}", path.display()),
+    )
+    .hint("name a folder that you may write to: --state-dir DIR")
+}
+
+/// What `serve` answers where it may not write.
+const NO_PERMISSION: u8 = 77;

@@ -1,0 +1,55 @@
+//! `abide status`: which daemon is there and what it does.
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::print;
+use super::text::{clean, span};
+use crate::wire::gateway::{NoParams, Status as Answer};
+
+/// Show which daemon is there and what it does
+#[derive(Debug, Args)]
+pub(crate) struct Status {}
+
+impl Status {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let raw = link.raw("gateway.status", NoParams {}).await?;
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let status: Answer = link::read(&raw)?;
+        let counts = status.counts;
+        let lines = [
+            format!(
+                "abide {} ({}), process {}, up {}",
+                status.version,
+                status.phase,
+                status.pid,
+                span(status.uptime_ms)
+            ),
+            format!("  address  {}", status.url),
+            format!("  state    {}", common.place.state_dir()?.display()),
+            format!("  agent    {} with {}", status.default_agent, status.model),
+            format!(
+                "  runs     {} running, {} queued, {} paused, {} settling",
+                counts.running, counts.queued, counts.paused, counts.settling
+            ),
+            format!(
+                "  announces waiting to be delivered: {}",
+                counts.pending_announces
+            ),
+        ];
+        print::answer(&clean(&lines.join("\n")))?;
+        let own = env!("CARGO_PKG_VERSION");
+        if status.version != own {
+            print::note(&format!(
+                "this program is version {own}; to run that: abide stop && abide serve --detach"
+            ));
+        }
+        Ok(0)
+    }
+}

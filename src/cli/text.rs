@@ -1,0 +1,164 @@
+//! What a terminal may show: cleaned text, tables of 80 columns, short ids, ages.
+//! Used by every command that prints.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::kernel::time::Timestamp;
+
+/// The width that every table keeps to.
+pub(crate) const COLUMNS: usize = 80;
+
+/// `text` without what could steer a terminal: escape sequences, control characters and marks
+/// that turn the direction of writing. Line ends and tabs stay.
+pub(crate) fn clean(text: &str) -> String {
+    let plain = anstream::adapter::strip_str(text).to_string();
+    plain
+        .chars()
+        .filter(|ch| matches!(ch, '\n' | '\t') || !steers(*ch))
+        .collect()
+}
+
+fn steers(ch: char) -> bool {
+    ch.is_control()
+        || matches!(ch, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `text` cleaned, on one line, at most `columns` wide; a cut is shown by `…`.
+pub(crate) fn line(text: &str, columns: usize) -> String {
+    let joined = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if joined.width() <= columns {
+        return joined;
+    }
+    let mut cut = String::new();
+    let mut used = 0;
+    for ch in joined.chars() {
+        let wide = ch.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        cut.push(ch);
+        used += wide;
+    }
+    cut.push('…');
+    cut
+}
+
+/// The part of an id that people type: its last eight digits.
+pub(crate) fn short(id: impl std::fmt::Display) -> String {
+    let text = id.to_string();
+    match text.char_indices().rev().nth(7) {
+        Some((start, _)) => text[start..].to_owned(),
+        None => text,
+    }
+}
+
+/// A time span as people say it: `0.4s`, `12s`, `3m`, `5h`, `9d`.
+pub(crate) fn span(ms: u64) -> String {
+    match ms {
+        0..=9_999 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        10_000..=119_999 => format!("{}s", ms / 1000),
+        120_000..=7_199_999 => format!("{}m", ms / 60_000),
+        7_200_000..=172_799_999 => format!("{}h", ms / 3_600_000),
+        _ => format!("{}d", ms / 86_400_000),
+    }
+}
+
+/// How long ago `at` was, seen from `now`.
+pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
+    span(now.since(at))
+}
+
+/// A table whose last column takes what the others leave of 80 columns.
+pub(crate) struct Table {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table with these heads.
+    pub(crate) fn new(heads: &[&'static str]) -> Self {
+        Table {
+            heads: heads.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; its cells are cleaned here.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as lines of at most [`COLUMNS`]. A cell that is too wide is cut.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let last = self.heads.len().saturating_sub(1);
+        let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row).take(last) {
+                *width = (*width).max(line(cell, 24).width());
+            }
+        }
+        let taken: usize = widths.iter().take(last).map(|width| width + 2).sum();
+        widths[last] = COLUMNS.saturating_sub(taken).max(8);
+        let heads = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        std::iter::once(&heads)
+            .chain(&self.rows)
+            .map(|row| join(row, &widths))
+            .collect()
+    }
+}
+
+fn join(row: &[String], widths: &[usize]) -> String {
+    let mut out = String::new();
+    for (cell, width) in row.iter().zip(widths) {
+        let cell = line(cell, *width);
+        out.push_str(&cell);
+        out.extend(std::iter::repeat_n(
+            ' ',
+            width - cell.width().min(*width) + 2,
+        ));
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn g14_text_of_models_cannot_steer_the_terminal() {
+        let text = "a\u{1b}[31mb\u{1b}]0;title\u{7}c\u{9b}2Jd\u{8}e\rf\u{202e}g\n\th";
+        // The rest of a sequence whose start is gone is plain text.
+        assert_eq!(clean(text), "abc2Jdefg\n\th");
+    }
+
+    #[test]
+    fn a_line_is_cut_by_its_width_on_the_screen() {
+        assert_eq!(line("one\n two", 20), "one two");
+        assert_eq!(line("子代理恢复运行", 9), "子代理恢…");
+        assert_eq!(line("abc", 3), "abc");
+        assert_eq!(line("abcd", 3), "ab…");
+    }
+
+    #[test]
+    fn spans_read_as_people_say_them() {
+        let said: Vec<String> = [412, 9_950, 61_000, 3_600_000, 90_000_000, 864_000_000]
+            .map(span)
+            .into();
+        assert_eq!(said, ["0.4s", "9.9s", "61s", "60m", "25h", "10d"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_keeps_to_its_width(cells in proptest::collection::vec("\\PC{0,60}", 3..30)) {
+            let mut table = Table::new(&["RUN", "STATE", "WHAT"]);
+            for row in cells.chunks_exact(3) {
+                table.row(row.to_vec());
+            }
+            for line in table.lines() {
+                prop_assert!(line.width() <= COLUMNS, "{line:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `abide wait`: waits for runs and prints their answers.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::args::{Common, duration};
+use super::failure::{Failure, exit};
+use super::follow::{End, Task, follow};
+use super::link::{self, Link};
+use super::{ids, print, text, tree};
+use crate::kernel::ids::RunId;
+use crate::wire::runs::{Waited, WaitedRun};
+use crate::wire::shapes::Run;
+
+/// Wait for runs and print their answers
+///
+/// A wait changes nothing about a run: when it is over, or after Ctrl-C, the run goes on and
+/// can be waited for again.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The runs
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+
+    /// One that has ended is enough
+    #[arg(long)]
+    any: bool,
+
+    /// Wait no longer than this, such as 30s; else until they have ended
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+}
+
+impl Wait {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let mut runs = Vec::new();
+        for text in &self.runs {
+            runs.push(ids::run(&link, text).await?);
+        }
+        let task = Task {
+            ids: &runs,
+            any: self.any,
+            window: self.timeout,
+            show: !common.json,
+        };
+        let raw = match follow(link, &common.place, task).await? {
+            End::Done(raw) | End::Window(raw) => raw,
+            End::Detached => return Ok(detached(&runs)),
+        };
+        if common.json {
+            print::object(&raw)?;
+        }
+        let waited: Waited = link::read(&raw)?;
+        let several = waited.runs.len() > 1;
+        let mut code = 0;
+        for entry in &waited.runs {
+            let its_code = match entry {
+                WaitedRun::Known { run, .. } => {
+                    if !common.json {
+                        result(run, several)?;
+                    }
+                    exit::of_run(&run.state, run.needs_review)
+                }
+                WaitedRun::Unknown { run_id, .. } => {
+                    if !common.json {
+                        print::note(&format!("no run has the id {run_id}"));
+                    }
+                    exit::NOT_FOUND
+                }
+            };
+            let counts = !(self.any && waited.done && its_code == exit::WINDOW);
+            if code == 0 && counts {
+                code = its_code;
+            }
+        }
+        Ok(code)
+    }
+}
+
+/// Prints what a run has come to: its text as the answer, all else as notes.
+pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
+    let who = format!("{} {}", tree::name(run), text::short(run.run_id));
+    if with_head && tree::is_ended(&run.state) {
+        print::answer(&print::styled(print::HEAD, text::line(&who, 78)))?;
+    }
+    if let Some(result) = &run.result {
+        print::answer(text::clean(result).trim_end())?;
+    }
+    let digits = text::short(run.run_id);
+    match (&*run.state, &run.error) {
+        ("ok", _) => {}
+        (state, Some(error)) => print::note(&format!(
+            "{}: ended {state}: {}",
+            text::line(&who, 40),
+            text::clean(&error.message)
+        )),
+        (state, None) if tree::is_ended(state) => {
+            print::note(&format!("{}: ended {state}", text::line(&who, 40)));
+        }
+        (state, None) => print::note(&format!(
+            "{}: {state}, goes on; wait again: abide wait {digits}",
+            text::line(&who, 40)
+        )),
+    }
+    if run.result_truncated {
+        print::note(&format!(
+            "the answer is longer; all of it: abide history {digits}"
+        ));
+    }
+    Ok(())
+}
+
+/// After Ctrl-C: nothing was ended, and how to come back.
+pub(crate) fn detached(runs: &[RunId]) -> u8 {
+    let digits: Vec<String> = runs.iter().map(text::short).collect();
+    print::note(&format!(
+        "detached; the work goes on. Come back: abide wait {}",
+        digits.join(" ")
+    ));
+    exit::WINDOW
+}
+
+/// The run that a wait for one run ended with.
+pub(crate) fn only(raw: &Value) -> Result<Run, Failure> {
+    let waited: Waited = link::read(raw)?;
+    match waited.runs.into_iter().next() {
+        Some(WaitedRun::Known { run, .. }) => Ok(*run),
+        _ => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            "the daemon does not know the run any more",
+        )),
+    }
+}

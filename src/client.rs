@@ -1,0 +1,255 @@
+//! The JSON-RPC client over WebSocket, used by the command line and by tests.
+//!
+//! Finding a daemon and its token is the caller's job; here both come in as values.
+
+use std::time::Duration;
+
+use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
+use jsonrpsee::core::client::{ClientT, Error as RpcError};
+use jsonrpsee::core::traits::ToRpcParams;
+use jsonrpsee::ws_client::{PingConfig, WsClient, WsClientBuilder};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use crate::wire::error::WireError;
+use crate::wire::input::WAIT_LIMIT;
+
+/// The largest message in either direction: the server's limits and some room for what
+/// surrounds an answer.
+const MESSAGE_LIMIT: u32 = 11 * 1024 * 1024;
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls in flight, the server's limits for calls and waits together.
+const CALLS: usize = 64 + 1024;
+
+/// Why a call did not give an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The URL is none that this client can use.
+    #[error("{url} is not a daemon's URL: {message}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Nobody answers there. Nothing was sent.
+    #[error("no daemon answers at {url}: {message}")]
+    NoDaemon {
+        /// Where.
+        url: String,
+        /// What the system says.
+        message: String,
+    },
+    /// The daemon does not take this token. Nothing was done.
+    #[error("the daemon at {url} does not accept this token")]
+    Unauthorized {
+        /// Where.
+        url: String,
+    },
+    /// The daemon refused the connection for another reason. Nothing was done.
+    #[error("the daemon at {url} refused the connection with HTTP status {status}")]
+    Refused {
+        /// Where.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The connection ended before the answer came. The call may have been carried out.
+    #[error("the link to the daemon was lost before its answer came: {0}")]
+    LinkLost(String),
+    /// The daemon's answer is an error.
+    #[error("{0}")]
+    Rpc(WireError),
+    /// The daemon's answer does not have the shape that this client knows.
+    #[error("the daemon's answer cannot be read: {0}")]
+    Answer(String),
+}
+
+impl ClientError {
+    /// The exit code of the command line.
+    pub fn exit(&self) -> u8 {
+        match self {
+            ClientError::Url { .. } => 2,
+            ClientError::NoDaemon { .. } | ClientError::LinkLost(_) => 10,
+            ClientError::Unauthorized { .. } => 11,
+            ClientError::Refused { .. } => 9,
+            ClientError::Rpc(error) => error.exit(),
+            ClientError::Answer(_) => 1,
+        }
+    }
+}
+
+/// A connection to a daemon. Calls may be made at the same time.
+#[derive(Debug)]
+pub struct Client {
+    rpc: WsClient,
+}
+
+impl Client {
+    /// Connects over TCP to `url` (`ws://` or `http://`, host and port).
+    pub async fn connect(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
+        let address = address(url)?;
+        let no_daemon = |message: String| ClientError::NoDaemon {
+            url: url.to_owned(),
+            message,
+        };
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
+            .await
+            .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
+            .map_err(|error| no_daemon(error.to_string()))?;
+        // Requests are small and wait for an answer, so holding them back helps nobody.
+        stream
+            .set_nodelay(true)
+            .map_err(|error| no_daemon(error.to_string()))?;
+        Client::over(stream, url, token).await
+    }
+
+    /// Connects over a stream that is open already; `url` names the host in the upgrade.
+    pub async fn over<S>(stream: S, url: &str, token: Option<&str>) -> Result<Client, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let invalid = |message: String| ClientError::Url {
+            url: url.to_owned(),
+            message,
+        };
+        let mut headers = http::HeaderMap::new();
+        if let Some(token) = token {
+            let value = http::HeaderValue::try_from(format!("Bearer {token}"));
+            let mut value = value.map_err(|_| ClientError::Unauthorized {
+                url: url.to_owned(),
+            })?;
+            value.set_sensitive(true);
+            headers.insert(http::header::AUTHORIZATION, value);
+        }
+        let transport = WsTransportClientBuilder {
+            max_request_size: MESSAGE_LIMIT,
+            max_response_size: MESSAGE_LIMIT,
+            connection_timeout: CONNECT_TIMEOUT,
+            headers,
+            ..WsTransportClientBuilder::default()
+        };
+        let target = format!("ws://{}/", address(url)?)
+            .parse()
+            .map_err(|error| invalid(format!("{error}")))?;
+        let (sender, receiver) = transport
+            .build_with_stream(target, stream)
+            .await
+            .map_err(|error| handshake(url, error))?;
+        let rpc = WsClientBuilder::default()
+            // The longest call is a wait; the server ends it, this is the net below.
+            .request_timeout(WAIT_LIMIT + Duration::from_secs(60))
+            .max_concurrent_requests(CALLS)
+            .enable_ws_ping(PingConfig::default())
+            .build_with_transport(sender, receiver);
+        Ok(Client { rpc })
+    }
+
+    /// Makes one call.
+    pub async fn call<P, R>(&self, method: &str, params: P) -> Result<R, ClientError>
+    where
+        P: Serialize + Send,
+        R: DeserializeOwned,
+    {
+        self.rpc
+            .request(method, ByName(params))
+            .await
+            .map_err(answer)
+    }
+}
+
+/// Any request type as parameters of a call.
+struct ByName<P>(P);
+
+impl<P: Serialize> ToRpcParams for ByName<P> {
+    fn to_rpc_params(self) -> Result<Option<Box<RawValue>>, serde_json::Error> {
+        serde_json::value::to_raw_value(&self.0).map(Some)
+    }
+}
+
+/// Host and port of a daemon's URL.
+fn address(url: &str) -> Result<String, ClientError> {
+    let invalid = |message: &str| ClientError::Url {
+        url: url.to_owned(),
+        message: message.to_owned(),
+    };
+    let parsed: http::Uri = url
+        .parse()
+        .map_err(|_| invalid("it must look like http://127.0.0.1:7777"))?;
+    match parsed.scheme_str() {
+        Some("ws" | "http") => {}
+        _ => return Err(invalid("it must begin with http:// or ws://")),
+    }
+    let authority = parsed
+        .authority()
+        .ok_or_else(|| invalid("it names no host"))?;
+    match authority.port_u16() {
+        Some(_) => Ok(authority.as_str().to_owned()),
+        None => Ok(format!("{authority}:80")),
+    }
+}
+
+fn handshake(url: &str, error: WsHandshakeError) -> ClientError {
+    let url = url.to_owned();
+    match error {
+        WsHandshakeError::Rejected { status_code: 401 } => ClientError::Unauthorized { url },
+        WsHandshakeError::Rejected { status_code } => ClientError::Refused {
+            url,
+            status: status_code,
+        },
+        error => ClientError::NoDaemon {
+            url,
+            message: error.to_string(),
+        },
+    }
+}
+
+fn answer(error: RpcError) -> ClientError {
+    match error {
+        RpcError::Call(error) => {
+            let data = error
+                .data()
+                .and_then(|data| serde_json::from_str(data.get()).ok())
+                .unwrap_or_default();
+            ClientError::Rpc(WireError {
+                code: error.code(),
+                message: error.message().to_owned(),
+                data,
+            })
+        }
+        RpcError::ParseError(error) => ClientError::Answer(error.to_string()),
+        RpcError::RestartNeeded(cause) => ClientError::LinkLost(cause.to_string()),
+        error => ClientError::LinkLost(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_there_is_not_a_lost_link() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", free.local_addr().unwrap());
+        drop(free);
+        let error = Client::connect(&url, None).await.unwrap_err();
+        assert!(matches!(error, ClientError::NoDaemon { .. }), "{error}");
+        assert_eq!(error.exit(), 10);
+    }
+
+    #[test]
+    fn urls_without_sense_are_refused() {
+        for bad in ["", "127.0.0.1:7777", "https://host:1", "http://", "ftp://a"] {
+            assert!(
+                matches!(address(bad), Err(ClientError::Url { .. })),
+                "{bad}"
+            );
+        }
+        assert_eq!(address("http://localhost").unwrap(), "localhost:80");
+        assert_eq!(address("ws://[::1]:7777/").unwrap(), "[::1]:7777");
+    }
+}

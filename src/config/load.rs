@@ -1,0 +1,263 @@
+//! Reads the file and the variables, checks each setting, and says what it does not know.
+
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::settings::{Config, KEYS};
+
+/// A configuration that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The settings in force.
+    pub config: Config,
+    /// The file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What was not understood, each with the nearest known name. Nothing is dropped from
+    /// the file.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The file that was named cannot be read.
+    #[error("{path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// The file is no TOML.
+    #[error("{path} is not TOML: {reason}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        reason: String,
+    },
+    /// A setting has a value that it cannot have.
+    #[error("{source_name}: {key} = {value}: {reason}")]
+    Value {
+        /// The file or the variable.
+        source_name: String,
+        /// Which setting.
+        key: String,
+        /// What was found.
+        value: String,
+        /// What is expected.
+        reason: String,
+    },
+}
+
+/// Reads `file` (a missing one is an error only when `required`) and the `ABIDE_*`
+/// variables among `variables`, which win.
+pub fn load(
+    file: Option<&Path>,
+    required: bool,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Loaded, ConfigError> {
+    let mut loaded = Loaded {
+        config: Config::default(),
+        file: None,
+        warnings: Vec::new(),
+    };
+    if let Some(path) = file {
+        read_file(path, required, &mut loaded)?;
+    }
+    for (name, text) in variables {
+        read_variable(&name, &text, &mut loaded)?;
+    }
+    Ok(loaded)
+}
+
+fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), ConfigError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound && !required => return Ok(()),
+        Err(fault) => {
+            return Err(ConfigError::Unreadable {
+                path: path.to_owned(),
+                reason: fault.to_string(),
+            });
+        }
+    };
+    let table: toml::Table = text.parse().map_err(|fault| ConfigError::Syntax {
+        path: path.to_owned(),
+        reason: format!("{fault}"),
+    })?;
+    loaded.file = Some(path.to_owned());
+    let source = path.display().to_string();
+    walk("", &Value::Table(table), &source, loaded)
+}
+
+/// Takes each setting of a table and of the tables in it.
+fn walk(key: &str, value: &Value, source: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
+    if let (Value::Table(table), false) = (value, KEYS.contains(&key)) {
+        for (name, value) in table {
+            let below = if key.is_empty() {
+                name.clone()
+            } else {
+                format!("{key}.{name}")
+            };
+            walk(&below, value, source, loaded)?;
+        }
+        return Ok(());
+    }
+    take(key, value, source, loaded)
+}
+
+fn take(key: &str, value: &Value, source: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
+    if !KEYS.contains(&key) {
+        loaded.warnings.push(match nearest(key) {
+            Some(known) => format!("{source}: no setting {key:?}; did you mean {known:?}?"),
+            None => format!("{source}: no setting {key:?}"),
+        });
+        return Ok(());
+    }
+    loaded
+        .config
+        .set(key, value)
+        .map_err(|reason| ConfigError::Value {
+            source_name: source.to_owned(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            reason,
+        })
+}
+
+/// `ABIDE_GATEWAY__LISTEN` is `gateway.listen`. Names without `__` are not settings.
+fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
+    let Some(rest) = name.strip_prefix("ABIDE_") else {
+        return Ok(());
+    };
+    if !rest.contains("__") {
+        return Ok(());
+    }
+    let key = rest.to_ascii_lowercase().replace("__", ".");
+    let value = match text.parse::<i64>() {
+        Ok(number) => Value::Integer(number),
+        Err(_) => Value::String(text.to_owned()),
+    };
+    take(&key, &value, &format!("variable {name}"), loaded)
+}
+
+/// The known key that is most like `key`, if any is at all.
+fn nearest(key: &str) -> Option<&'static str> {
+    KEYS.iter()
+        .copied()
+        .map(|known| (distance(key, known), known))
+        .filter(|(distance, known)| *distance * 3 <= known.len())
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// How many characters must be added, removed or changed.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, l) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, r) in right.iter().enumerate() {
+            let changed = diagonal + usize::from(l != *r);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn from(text: &str, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.toml");
+        std::fs::write(&path, text).unwrap();
+        let variables = variables
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        load(Some(&path), true, variables)
+    }
+
+    #[test]
+    fn a_variable_wins_over_the_file_and_the_file_over_the_default() {
+        let loaded = from(
+            "[lanes]\nmain = 2\nsubagent = 3\n[defaults]\nrun_timeout = \"90s\"\n",
+            &[
+                ("ABIDE_LANES__MAIN", "5"),
+                ("ABIDE_URL", "http://x"),
+                ("HOME", "/"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(loaded.config.lanes, [5, 3, 8, 16]);
+        assert_eq!(loaded.config.run_timeout, Some(Duration::from_secs(90)));
+        assert_eq!(loaded.warnings, [] as [String; 0]);
+    }
+
+    #[test]
+    fn g1_12_an_unknown_key_is_kept_and_reported_with_the_nearest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.toml");
+        let text = "[gateway]\nlistn = \"127.0.0.1:1\"\n[zoo]\nlion = 1\n";
+        std::fs::write(&path, text).unwrap();
+        let loaded = load(Some(&path), true, std::iter::empty()).unwrap();
+        assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+        assert!(loaded.warnings[0].contains("did you mean \"gateway.listen\"?"));
+        assert!(loaded.warnings[1].contains("zoo.lion"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn g3_3_zero_means_no_limit_and_unset_the_default() {
+        let unset = from("", &[]).unwrap().config;
+        assert_eq!(unset.run_timeout, Some(Duration::from_secs(3600)));
+        let zero = from("[defaults]\nrun_timeout = 0\n", &[]).unwrap().config;
+        assert_eq!(zero.run_timeout, None);
+    }
+
+    #[test]
+    fn a_wrong_value_names_file_key_value_and_what_is_expected() {
+        for (text, expected) in [
+            ("[lanes]\nmain = -1\n", "from 0 to 10000"),
+            ("[defaults]\nrun_timeout = \"soon\"\n", "a duration"),
+            ("[gateway]\nlisten = \"here\"\n", "an address"),
+            ("[workspace]\nroot = \"relative\"\n", "an absolute path"),
+            ("[defaults]\nmax_spawn_depth = 6\n", "from 0 to 5"),
+        ] {
+            let fault = from(text, &[]).unwrap_err().to_string();
+            assert!(fault.contains("abide.toml"), "{fault}");
+            assert!(fault.contains(expected), "{fault}");
+        }
+        assert!(matches!(from("[", &[]), Err(ConfigError::Syntax { .. })));
+    }
+
+    #[test]
+    fn every_key_is_taken() {
+        for key in KEYS {
+            let taken = [
+                Value::Integer(1),
+                Value::String("/a:1".to_owned()),
+                Value::String("127.0.0.1:1".to_owned()),
+            ]
+            .iter()
+            .any(|value| Config::default().set(key, value).is_ok());
+            assert!(taken, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_only_when_it_was_named() {
+        let path = Path::new("/nonexistent/abide.toml");
+        assert!(load(Some(path), false, std::iter::empty()).is_ok());
+        assert!(matches!(
+            load(Some(path), true, std::iter::empty()),
+            Err(ConfigError::Unreadable { .. })
+        ));
+    }
+}

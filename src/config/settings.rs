@@ -1,0 +1,204 @@
+//! The settings themselves. A setting that nothing reads does not exist.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Value;
+
+/// Every setting in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `gateway.listen`: where the daemon listens.
+    pub listen: SocketAddr,
+    /// `gateway.allowed_hosts`: further names that a `Host` header may give.
+    pub allowed_hosts: Vec<String>,
+    /// `gateway.allowed_origins`: further origins that a browser page may have.
+    pub allowed_origins: Vec<String>,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
+    pub drain_timeout: Duration,
+    /// `defaults.agent`: the agent where none is named.
+    pub agent: String,
+    /// `defaults.model`: the model where neither request, session nor agent names one.
+    pub model: String,
+    /// `defaults.run_timeout`: the limit of a run that names none; `None` (`0`) = no limit.
+    pub run_timeout: Option<Duration>,
+    /// `defaults.max_spawn_depth`: levels of spawning below a root session, 0 to 5.
+    pub max_spawn_depth: u32,
+    /// `defaults.max_client_children`: open runs that one session may have asked for.
+    pub max_client_children: u32,
+    /// `defaults.max_queued_turns`: turns that may wait in one session.
+    pub max_queued_turns: u32,
+    /// `lanes.main`, `lanes.subagent`, `lanes.nested`, `lanes.global`: runs at once; 0 = closed.
+    pub lanes: [usize; 4],
+    /// `recovery.max_age`: open runs without activity for longer are closed at start.
+    pub max_age: Duration,
+    /// `recovery.max_attempts`: kills in the middle of the same step that a run survives.
+    pub max_attempts: u32,
+    /// `recovery.compare_each`: how often open rows are compared with live tasks.
+    pub compare_each: Duration,
+    /// `workspace.root`: the folder of sessions that name none.
+    pub workspace: Option<PathBuf>,
+    /// `runner.pace`: a pause before each step, so that a person can watch.
+    pub pace: Duration,
+    /// `runner.model_timeout`: how long one call of a model may take.
+    pub model_timeout: Duration,
+    /// `runner.tool_timeout`: how long one call of a tool may take.
+    pub tool_timeout: Duration,
+    /// `providers.script.file`: answers for the provider `script`, which exists for tests.
+    pub script: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            drain_timeout: Duration::from_secs(20),
+            agent: "build".to_owned(),
+            model: "offline/search".to_owned(),
+            run_timeout: Some(Duration::from_secs(3600)),
+            max_spawn_depth: 1,
+            max_client_children: 200,
+            max_queued_turns: 20,
+            lanes: [8, 8, 8, 16],
+            max_age: Duration::from_secs(24 * 3600),
+            max_attempts: 5,
+            compare_each: Duration::from_secs(30),
+            workspace: None,
+            pace: Duration::ZERO,
+            model_timeout: Duration::from_secs(120),
+            tool_timeout: Duration::from_secs(60),
+            script: None,
+        }
+    }
+}
+
+/// The keys that exist, as `section.key`.
+pub const KEYS: &[&str] = &[
+    "gateway.listen",
+    "gateway.allowed_hosts",
+    "gateway.allowed_origins",
+    "gateway.drain_timeout",
+    "defaults.agent",
+    "defaults.model",
+    "defaults.run_timeout",
+    "defaults.max_spawn_depth",
+    "defaults.max_client_children",
+    "defaults.max_queued_turns",
+    "lanes.main",
+    "lanes.subagent",
+    "lanes.nested",
+    "lanes.global",
+    "recovery.max_age",
+    "recovery.max_attempts",
+    "recovery.compare_each",
+    "workspace.root",
+    "runner.pace",
+    "runner.model_timeout",
+    "runner.tool_timeout",
+    "providers.script.file",
+];
+
+impl Config {
+    /// Takes one setting; the fault says what is expected. The key must be one of [`KEYS`].
+    pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+        match key {
+            "gateway.listen" => {
+                self.listen = text(value)?
+                    .parse()
+                    .map_err(|_| "an address such as 127.0.0.1:7777 is expected".to_owned())?;
+            }
+            "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
+            "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "defaults.agent" => self.agent = text(value)?,
+            "defaults.model" => self.model = text(value)?,
+            "defaults.run_timeout" => {
+                let limit = duration(value)?;
+                self.run_timeout = (!limit.is_zero()).then_some(limit);
+            }
+            "defaults.max_spawn_depth" => self.max_spawn_depth = count(value, 0, 5)?,
+            "defaults.max_client_children" => {
+                self.max_client_children = count(value, 1, 10_000)?;
+            }
+            "defaults.max_queued_turns" => self.max_queued_turns = count(value, 1, 1000)?,
+            "lanes.main" => self.lanes[0] = slots(value)?,
+            "lanes.subagent" => self.lanes[1] = slots(value)?,
+            "lanes.nested" => self.lanes[2] = slots(value)?,
+            "lanes.global" => self.lanes[3] = slots(value)?,
+            "recovery.max_age" => self.max_age = duration(value)?,
+            "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
+            "recovery.compare_each" => {
+                self.compare_each = duration(value)?;
+                if self.compare_each.is_zero() {
+                    return Err("more than 0 is expected".to_owned());
+                }
+            }
+            "workspace.root" => self.workspace = Some(path(value)?),
+            "runner.pace" => self.pace = duration(value)?,
+            "runner.model_timeout" => self.model_timeout = duration(value)?,
+            "runner.tool_timeout" => self.tool_timeout = duration(value)?,
+            "providers.script.file" => self.script = Some(path(value)?),
+            _ => return Err("no setting of that name".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        _ => Err("text is expected".to_owned()),
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(text).collect(),
+        // The one form that a variable can have.
+        Value::String(list) => Ok(list
+            .split(',')
+            .map(|item| item.trim().to_owned())
+            .filter(|item| !item.is_empty())
+            .collect()),
+        _ => Err("a list of texts is expected".to_owned()),
+    }
+}
+
+fn path(value: &Value) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text(value)?);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err("an absolute path is expected".to_owned())
+    }
+}
+
+/// `"90s"`, `"10m"`, or a plain number of seconds.
+fn duration(value: &Value) -> Result<Duration, String> {
+    let expected = "a duration such as \"90s\" or \"10m\", or a number of seconds, is expected";
+    match value {
+        Value::String(text) => humantime::parse_duration(text).map_err(|_| expected.to_owned()),
+        Value::Integer(seconds) => u64::try_from(*seconds)
+            .map(Duration::from_secs)
+            .map_err(|_| expected.to_owned()),
+        Value::Float(seconds) => {
+            Duration::try_from_secs_f64(*seconds).map_err(|_| expected.to_owned())
+        }
+        _ => Err(expected.to_owned()),
+    }
+}
+
+fn count(value: &Value, least: u32, most: u32) -> Result<u32, String> {
+    let found = value
+        .as_integer()
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| (least..=most).contains(number));
+    found.ok_or_else(|| format!("a whole number from {least} to {most} is expected"))
+}
+
+fn slots(value: &Value) -> Result<usize, String> {
+    count(value, 0, 10_000).map(|slots| slots as usize)
+}

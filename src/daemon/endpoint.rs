@@ -1,0 +1,59 @@
+//! `endpoint.json`: how local clients find a daemon that is ready.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+use super::folder::refused;
+use crate::kernel::ids::BootId;
+use crate::kernel::time::Timestamp;
+
+const FILE: &str = "endpoint.json";
+
+/// How local clients find a daemon that is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    /// The program's version.
+    pub version: String,
+    /// The protocol it speaks.
+    pub protocol: u32,
+    /// The process.
+    pub pid: u32,
+    /// This life of it.
+    pub boot_id: BootId,
+    /// Where it listens.
+    pub url: String,
+    /// Since when.
+    pub started_at: Timestamp,
+}
+
+impl Endpoint {
+    /// Once this returns, whoever looks finds this daemon; nobody ever sees half a file.
+    pub fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let path = folder.join(FILE);
+        let aside = folder.join(".endpoint.new");
+        // Strings and numbers only: it has a JSON form.
+        let text = serde_json::to_string_pretty(self).expect("an endpoint is plain data");
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&aside)
+            .and_then(|mut file| writeln!(file, "{text}"))
+            .and_then(|()| fs::rename(&aside, &path))
+            .map_err(|fault| refused(&path, fault))
+    }
+
+    /// The daemon is gone. A file that stays behind is recognised by its process id.
+    pub fn remove(folder: &Path) {
+        if let Err(fault) = fs::remove_file(folder.join(FILE)) {
+            tracing::warn!(%fault, "endpoint.json stays behind");
+        }
+    }
+}

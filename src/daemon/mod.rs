@@ -1,0 +1,208 @@
+//! The daemon's story from start to stop: the only place where the parts are put together.
+//! The command line calls [`serve`].
+
+mod endpoint;
+mod failure;
+mod folder;
+mod lock;
+mod parts;
+mod phase;
+mod signals;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use endpoint::Endpoint;
+pub use failure::Failure;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::gateway;
+use crate::kernel::ids::BootId;
+use crate::registry::{Principal, Registry};
+use crate::store::Store;
+use phase::Process;
+
+/// How the daemon is started.
+pub struct Options {
+    /// Where it keeps its state.
+    pub state_dir: PathBuf,
+    /// Where it listens, in place of `gateway.listen`.
+    pub listen: Option<SocketAddr>,
+    /// The settings in force.
+    pub config: Config,
+    /// Called once it is ready, with what clients need to know.
+    pub on_ready: Box<dyn FnOnce(&Ready) + Send>,
+}
+
+/// A daemon that is ready.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// What stands in `endpoint.json`.
+    pub endpoint: Endpoint,
+    /// Where the token is.
+    pub token_file: PathBuf,
+    /// The model where nothing else is named.
+    pub model: String,
+    /// The names of the agents.
+    pub agents: Vec<String>,
+    /// Open runs that were found.
+    pub restored: usize,
+    /// Those of them that were in the middle of a turn.
+    pub resumed: usize,
+}
+
+/// The versions of this program and of the SQLite library in it, for `--version`.
+pub fn versions() -> String {
+    format!(
+        "abide {} (SQLite {}, store schema {})",
+        env!("CARGO_PKG_VERSION"),
+        crate::store::library_version(),
+        crate::store::SCHEMA,
+    )
+}
+
+/// Runs the daemon until it is told to stop. On return everything that was accepted is in
+/// the store, and the write-ahead file is empty.
+pub fn serve(options: Options) -> Result<(), Failure> {
+    crate::failpoint::configure_from_env().map_err(Failure::Config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("abide")
+        .build()
+        .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
+    runtime.block_on(run(options))
+}
+
+async fn run(options: Options) -> Result<(), Failure> {
+    let clock = Clock::system();
+    let boot = BootId(clock.new_id());
+    let started_at = clock.now();
+    let pid = std::process::id();
+    let config = options.config;
+
+    // Nothing is touched before it is certain that nobody else works here.
+    let folder = folder::prepare(&options.state_dir)?;
+    let lock = lock::take(&folder, boot, pid, started_at)?;
+    let address = options.listen.unwrap_or(config.listen);
+    let listener = bind(address).await?;
+    let local = listener
+        .local_addr()
+        .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
+    let url = format!("http://{local}");
+    let token = folder::token(&folder)?;
+
+    let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
+    let threads = opened.threads;
+    let workers = parts::workers(&folder, &clock, &config)?;
+    let (registry, service) = Registry::new(crate::registry::Parts {
+        store: opened.store,
+        effects: opened.effects,
+        clock: clock.clone(),
+        catalog: workers.catalog,
+        runner: workers.runner,
+        options: parts::registry_options(&config),
+        boot,
+    });
+
+    // Accepting begins before the rows are restored, so that clients are told how far it is
+    // instead of being refused; every call answers `unavailable` until then.
+    let process = Arc::new(Process::new(registry.clone()));
+    let shutdown = CancellationToken::new();
+    let doors = tokio::spawn(gateway::serve(
+        listener,
+        gateway::State {
+            registry: registry.clone(),
+            control: Arc::clone(&process) as Arc<dyn crate::contract::control::Control>,
+            clock: clock.clone(),
+            token: token.text,
+            principal: Principal {
+                org: "default".to_owned(),
+                user: "admin".to_owned(),
+            },
+            boot,
+            started_at,
+            url: url.clone(),
+            options: gateway::Options {
+                allowed_hosts: config.allowed_hosts.clone(),
+                allowed_origins: config.allowed_origins.clone(),
+                limits: gateway::Limits::default(),
+            },
+        },
+        shutdown.clone(),
+    ));
+    let restored = registry
+        .restore(pid)
+        .await
+        .map_err(|fault| Failure::Store(fault.to_string()))?;
+    let endpoint = Endpoint {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: 1,
+        pid,
+        boot_id: boot,
+        url,
+        started_at,
+    };
+    endpoint.write(&folder)?;
+    process.ready();
+    tracing::info!(
+        url = %endpoint.url,
+        %boot,
+        unclean = restored.unclean,
+        open = restored.open,
+        resumed = restored.resumed,
+        closed = restored.closed,
+        "ready"
+    );
+    (options.on_ready)(&Ready {
+        endpoint,
+        token_file: token.path,
+        model: config.model.clone(),
+        agents: workers.names,
+        restored: restored.open,
+        resumed: restored.resumed,
+    });
+    let working = tokio::spawn(service.run(restored.effects));
+
+    signals::until_told_to_stop(&process).await?;
+    tracing::info!("draining");
+    // A second signal parks at once: the drain's patience is over then.
+    let patience = signals::impatience(&process);
+    registry.drain();
+    let drained = tokio::select! {
+        worked = working => worked.map_err(|fault| Failure::Store(format!("the registry's loop ended: {fault}"))),
+        () = patience => Ok(()),
+    };
+    shutdown.cancel();
+    // Calls in flight have been answered or are refused by now; nobody is waited for longer.
+    let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
+    Endpoint::remove(&folder);
+    if tokio::task::spawn_blocking(move || threads.close())
+        .await
+        .is_err()
+    {
+        tracing::error!("the store did not close in order; the next start recovers it");
+    }
+    drop(lock);
+    drained
+}
+
+/// How long clients may take to read their last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|fault| match fault.kind() {
+            std::io::ErrorKind::AddrInUse => Failure::AddressTaken(address),
+            std::io::ErrorKind::PermissionDenied => {
+                Failure::NotPermitted(format!("{address} cannot be listened on"), fault)
+            }
+            _ => Failure::System(format!("{address} cannot be listened on"), fault),
+        })
+}

@@ -1,0 +1,81 @@
+//! Named points at which a test may kill the process, make it panic, or see that it came by.
+//! Compiled to nothing in every build but `cargo test`'s.
+//!
+//! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
+//! second and at the first pass; `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point
+//! that is passed.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+static TRACE: OnceLock<Mutex<File>> = OnceLock::new();
+
+/// Passes the point `name`: acts if a test asked for it.
+pub fn reach(name: &str) {
+    if !fail::has_failpoints() {
+        return;
+    }
+    if let Some(trace) = TRACE.get() {
+        let mut file = trace.lock().unwrap_or_else(PoisonError::into_inner);
+        // A trace that cannot be written shows as a point that was never passed.
+        let _ = writeln!(file, "{name}");
+    }
+    fail::fail_point!(name);
+}
+
+/// Passes one edge of a store command.
+pub fn reach_edge(command: &str, edge: &str) {
+    if fail::has_failpoints() {
+        reach(&format!("store.{command}.{edge}"));
+    }
+}
+
+/// Reads what a test asks for. An order that cannot be read is an error: a test must not
+/// pass because of a typing mistake.
+pub fn configure_from_env() -> Result<(), String> {
+    if !fail::has_failpoints() {
+        return Ok(());
+    }
+    if let Ok(path) = std::env::var("ABIDE_FAILPOINT_TRACE") {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|fault| format!("{path}: {fault}"))?;
+        let _ = TRACE.set(Mutex::new(file));
+    }
+    let Ok(orders) = std::env::var("ABIDE_FAILPOINTS") else {
+        return Ok(());
+    };
+    for order in orders.split(';').filter(|order| !order.is_empty()) {
+        configure(order).map_err(|fault| format!("ABIDE_FAILPOINTS {order:?}: {fault}"))?;
+    }
+    Ok(())
+}
+
+fn configure(order: &str) -> Result<(), String> {
+    let (name, action) = order.split_once('=').ok_or("no '='")?;
+    let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
+    let pass: u64 = pass.parse().map_err(|_| "no number after '@'")?;
+    let act = match action {
+        "kill" => kill,
+        "panic" => || panic!("a test asked for this panic"),
+        _ => return Err("neither kill nor panic".to_owned()),
+    };
+    let passes = Arc::new(AtomicU64::new(0));
+    fail::cfg_callback(name, move || {
+        if passes.fetch_add(1, Ordering::SeqCst) + 1 == pass {
+            act();
+        }
+    })
+}
+
+/// Ends the process as a power cut would: nothing of it runs any more.
+fn kill() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}

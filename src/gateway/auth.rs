@@ -1,0 +1,309 @@
+//! Who may come in: the token, the daemon's own names, and what failed tries cost.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, Uri};
+
+use crate::clock::Clock;
+use crate::kernel::fault::{Fault, Kind};
+
+/// Failed tries from one place in one window that are still answered as such.
+const TRIES: u32 = 20;
+/// How long a window is.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Places that are told apart.
+const PLACES: usize = 1024;
+
+/// Checks requests before anything of them is read.
+pub(crate) struct Guard {
+    token: blake3::Hash,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    failures: Mutex<HashMap<IpAddr, Window>>,
+    clock: Clock,
+}
+
+struct Window {
+    began: Duration,
+    count: u32,
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// Who calls.
+    pub(crate) peer: IpAddr,
+    /// The address that was called; one of the daemon's own names.
+    pub(crate) local: IpAddr,
+    /// The port that was called.
+    pub(crate) port: u16,
+}
+
+impl Guard {
+    /// Only a digest of `token` is kept.
+    pub(crate) fn new(token: &str, hosts: &[String], origins: &[String], clock: Clock) -> Self {
+        Guard {
+            token: blake3::hash(token.as_bytes()),
+            hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            origins: origins.to_vec(),
+            failures: Mutex::default(),
+            clock,
+        }
+    }
+
+    /// Refuses requests that a foreign web page could have sent: its host name may point
+    /// here, but it is none of the daemon's own.
+    pub(crate) fn check_names(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
+        let host = headers.get(HOST).and_then(|value| value.to_str().ok());
+        let named = host.and_then(|host| host.parse::<Uri>().ok());
+        let own = named.is_some_and(|uri| uri.host().is_some_and(|h| self.is_own(h, ends)));
+        if !own {
+            return Err(Fault::new(
+                Kind::Forbidden,
+                "the Host header names none of this daemon's own names",
+            )
+            .hint("use localhost or the address it listens on, or add the name to allowed_hosts"));
+        }
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Ok(());
+        };
+        if origin
+            .to_str()
+            .is_ok_and(|origin| self.is_allowed(origin, ends))
+        {
+            return Ok(());
+        }
+        Err(
+            Fault::new(Kind::Forbidden, "this Origin may not talk to the daemon")
+                .hint("add it to allowed_origins"),
+        )
+    }
+
+    fn is_own(&self, host: &str, ends: Ends) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse::<IpAddr>() {
+            Ok(address) if address.is_loopback() || address == ends.local => true,
+            _ => {
+                bare.eq_ignore_ascii_case("localhost")
+                    || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(bare))
+            }
+        }
+    }
+
+    /// A page that the daemon itself could have served, or one that is configured. Another
+    /// port of the same machine is another program.
+    fn is_allowed(&self, origin: &str, ends: Ends) -> bool {
+        if self.origins.iter().any(|allowed| allowed == origin) {
+            return true;
+        }
+        let Ok(uri) = origin.parse::<Uri>() else {
+            return false;
+        };
+        uri.host().is_some_and(|host| self.is_own(host, ends)) && uri.port_u16() == Some(ends.port)
+    }
+
+    /// Refuses requests without the token. The right one always passes: failed tries of one
+    /// program must not lock out its neighbours on the same machine.
+    pub(crate) fn check_token(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
+        let given = headers.get(AUTHORIZATION).and_then(|value| {
+            let text = value.as_bytes();
+            let (scheme, token) = text.split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+        });
+        // Hashes compare in constant time, whatever the lengths of the tokens.
+        if given.is_some_and(|token| blake3::hash(token.trim_ascii()) == self.token) {
+            return Ok(());
+        }
+        if let Some(wait) = self.count_failure(ends.peer) {
+            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            return Err(Fault::new(
+                Kind::RateLimited,
+                "too many requests without the right token came from this address",
+            )
+            .with("retryAfterMs", ms));
+        }
+        Err(Fault::new(
+            Kind::Unauthorized,
+            match given {
+                Some(_) => "the token is not the daemon's",
+                None => "a token is needed",
+            },
+        ))
+    }
+
+    /// Counts one; how long to wait, once there were too many.
+    fn count_failure(&self, peer: IpAddr) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        let mut failures = match self.failures.lock() {
+            Ok(failures) => failures,
+            // The map is whole after a panic too: each change is one insertion or addition.
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        let mut place = place(peer);
+        if failures.len() >= PLACES && !failures.contains_key(&place) {
+            failures.retain(|_, window| now.saturating_sub(window.began) < WINDOW);
+            if failures.len() >= PLACES {
+                place = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            }
+        }
+        let window = failures.entry(place).or_insert(Window {
+            began: now,
+            count: 0,
+        });
+        if now.saturating_sub(window.began) >= WINDOW {
+            *window = Window {
+                began: now,
+                count: 0,
+            };
+        }
+        window.count = window.count.saturating_add(1);
+        let left = (window.began + WINDOW).saturating_sub(now);
+        (window.count > TRIES).then_some(left)
+    }
+}
+
+/// One IPv4 address, or one IPv6 network, whose owner has all its addresses.
+fn place(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = address.to_bits() >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(bits))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::time::Timestamp;
+    use http::HeaderValue;
+
+    fn guard(clock: Clock) -> Guard {
+        let hosts = ["abide.lan".to_owned()];
+        let origins = ["https://panel.lan".to_owned()];
+        Guard::new("secret", &hosts, &origins, clock)
+    }
+
+    fn ends() -> Ends {
+        Ends {
+            peer: "10.0.0.9".parse().unwrap(),
+            local: "10.0.0.1".parse().unwrap(),
+            port: 7777,
+        }
+    }
+
+    fn headers(pairs: &[(http::HeaderName, &str)]) -> HeaderMap {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn g10_1_only_own_names_pass() {
+        let guard = guard(Clock::system());
+        for own in [
+            "localhost:7777",
+            "LOCALHOST",
+            "127.0.0.1:7777",
+            "127.0.0.2",
+            "[::1]:7777",
+            "10.0.0.1:7777",
+            "abide.lan:80",
+        ] {
+            let headers = headers(&[(HOST, own)]);
+            assert!(guard.check_names(&headers, ends()).is_ok(), "{own}");
+        }
+        for foreign in [
+            "evil.example:7777",
+            "localhost.evil.example",
+            "10.0.0.2:7777",
+            "",
+            "a b",
+            "evil.example@localhost",
+        ] {
+            let headers = headers(&[(HOST, foreign)]);
+            // User information before the name is no part of it.
+            let passes = guard.check_names(&headers, ends()).is_ok();
+            assert_eq!(passes, foreign.ends_with("@localhost"), "{foreign}");
+        }
+        assert!(guard.check_names(&HeaderMap::new(), ends()).is_err());
+    }
+
+    #[test]
+    fn g10_1_origins_are_the_daemons_own_or_configured() {
+        let guard = guard(Clock::system());
+        let passes = |origin: &str| {
+            let headers = headers(&[(HOST, "localhost:7777"), (ORIGIN, origin)]);
+            guard.check_names(&headers, ends()).is_ok()
+        };
+        assert!(passes("http://localhost:7777"));
+        assert!(passes("https://panel.lan"));
+        for foreign in [
+            "http://localhost:3000",
+            "http://localhost",
+            "https://evil.example",
+            "http://evil.example:7777",
+            "https://panel.lan.evil.example",
+            "null",
+            "",
+        ] {
+            assert!(!passes(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        let guard = guard(Clock::system());
+        let passes = |value: &str| {
+            let headers = headers(&[(AUTHORIZATION, value)]);
+            guard.check_token(&headers, ends()).is_ok()
+        };
+        assert!(passes("Bearer secret"));
+        assert!(passes("bearer  secret "));
+        for wrong in [
+            "Bearer secre",
+            "Bearer secrets",
+            "Bearer ",
+            "secret",
+            "Basic secret",
+        ] {
+            assert!(!passes(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn failed_tries_are_limited_by_place_and_the_right_token_still_passes() {
+        let clock = Clock::test(Timestamp(0));
+        let guard = guard(clock.clone());
+        let wrong = headers(&[(AUTHORIZATION, "Bearer x")]);
+        let kind = |ends| guard.check_token(&wrong, ends).unwrap_err().kind;
+        for _ in 0..TRIES {
+            assert_eq!(kind(ends()), Kind::Unauthorized);
+        }
+        assert_eq!(kind(ends()), Kind::RateLimited);
+        let other = Ends {
+            peer: "10.0.0.8".parse().unwrap(),
+            ..ends()
+        };
+        assert_eq!(kind(other), Kind::Unauthorized);
+        let right = headers(&[(AUTHORIZATION, "Bearer secret")]);
+        assert!(guard.check_token(&right, ends()).is_ok());
+        clock.advance(WINDOW);
+        assert_eq!(kind(ends()), Kind::Unauthorized);
+    }
+
+    #[test]
+    fn counting_failures_takes_bounded_memory() {
+        let guard = guard(Clock::test(Timestamp(0)));
+        for address in 0..u32::try_from(PLACES).unwrap() * 3 {
+            guard.count_failure(IpAddr::V4(address.into()));
+        }
+        assert!(guard.failures.lock().unwrap().len() <= PLACES + 1);
+    }
+}

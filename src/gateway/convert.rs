@@ -1,0 +1,259 @@
+//! From what the registry answers to what clients see.
+
+use std::borrow::Cow;
+
+use crate::contract::catalog::AgentSummary;
+use crate::kernel::announce::RESULT_LIMIT;
+use crate::kernel::message::{Block, Message};
+use crate::kernel::run::{PauseReason, RunState};
+use crate::kernel::step::{Step, StepKind};
+use crate::kernel::text;
+use crate::registry::{InboxEntry, RunDetail, SessionView, Waited};
+use crate::wire::{agents, runs, shapes};
+
+/// The most bytes of a result in a list.
+pub(super) const RESULT_PREVIEW: usize = 1024;
+/// The most bytes of text in one message of a page.
+const MESSAGE_TEXT: usize = 512 * 1024;
+/// The most bytes of results in one answer of a wait; each has at least its preview.
+const WAIT_TEXT: usize = 4 * 1024 * 1024;
+
+/// A run; `most` bytes of its result at most.
+pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
+    let RunDetail {
+        run,
+        step,
+        announce,
+        elapsed_ms,
+        deadline_at,
+    } = detail;
+    let mut result = run.result;
+    let mut result_truncated = false;
+    if let Some(text) = &mut result
+        && text.len() > most
+    {
+        text.truncate(text::prefix(text, most).len());
+        result_truncated = true;
+    }
+    let pause = run.state.pause();
+    shapes::Run {
+        run_id: run.id,
+        session_key: run.session_key,
+        parent_run_id: run.parent_run,
+        parent: run.requester.map(|requester| requester.key),
+        root_run_id: run.root_run,
+        agent: run.agent,
+        model: run.model,
+        depth: run.depth,
+        label: run.label,
+        state: run.state.as_str().into(),
+        pause_reason: pause.map(|reason| reason.as_str().into()),
+        step: step.map(|(seq, what)| shapes::CurrentStep { seq, what }),
+        tool_calls: run.tool_calls,
+        loops: run.loops,
+        last_activity_at: run.last_activity_at,
+        created_at: run.created_at,
+        started_at: run.started_at,
+        ended_at: run.ended_at,
+        elapsed_ms,
+        deadline_at,
+        result,
+        result_truncated,
+        error: run.error,
+        usage: run.usage,
+        warnings: run.warnings,
+        meta: run.meta,
+        pins: run.pins,
+        needs_review: pause == Some(PauseReason::Review),
+        trace_id: run.trace_id,
+        announce: shapes::AnnounceProgress {
+            policy: run.announce.as_str().into(),
+            state: announce.as_str().into(),
+        },
+    }
+}
+
+/// The runs of a wait; long results are cut so that the answer stays within its size.
+pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
+    let mut left = WAIT_TEXT;
+    let entries = entries.into_iter();
+    entries
+        .map(|entry| match entry {
+            Waited::NotFound(run_id) => runs::WaitedRun::Unknown {
+                status: "not_found".into(),
+                run_id,
+            },
+            Waited::Run(detail) => {
+                let status = match detail.run.state {
+                    RunState::Ended(outcome) => outcome.as_str(),
+                    _ => "pending",
+                };
+                let run = run(*detail, left.clamp(RESULT_PREVIEW, RESULT_LIMIT));
+                left = left.saturating_sub(run.result.as_ref().map_or(0, String::len));
+                runs::WaitedRun::Known {
+                    status: status.into(),
+                    run: Box::new(run),
+                }
+            }
+        })
+        .collect()
+}
+
+/// A session.
+pub(super) fn session(view: SessionView) -> shapes::Session {
+    let SessionView {
+        session,
+        busy,
+        usage,
+    } = view;
+    shapes::Session {
+        key: session.key,
+        id: session.id,
+        label: session.label,
+        title: session.title,
+        agent: session.agent,
+        is_sub_session: session.parent.is_some(),
+        parent: session.parent_key,
+        depth: session.depth,
+        owner: session.owner.as_str().into(),
+        model: session.model,
+        cwd: session.cwd,
+        messages: session.messages,
+        created_at: session.created_at,
+        updated_at: session.updated_at,
+        state: if busy { "busy" } else { "idle" }.into(),
+        revision: session.ver,
+        usage,
+    }
+}
+
+/// An entry of a transcript; very long texts are cut, so that a page with it can be sent.
+pub(super) fn message(message: Message) -> shapes::Message {
+    let mut content = message.content;
+    let truncated = shorten(&mut content);
+    shapes::Message {
+        id: message.id,
+        seq: message.seq,
+        at: message.at,
+        role: message.role.as_str().into(),
+        kind: message.kind.as_str().into(),
+        origin: message.origin.as_str().into(),
+        run_id: message.run,
+        content,
+        truncated,
+        tool_call_id: message.tool_call,
+        announce_id: message.announce,
+        silent: message.silent,
+        metadata: message.metadata,
+    }
+}
+
+fn shorten(content: &mut [Block]) -> bool {
+    let mut left = MESSAGE_TEXT;
+    let mut cut = false;
+    for block in content {
+        match block {
+            Block::Text { text } | Block::ToolResult { text, .. } => {
+                let keep = text::prefix(text, left).len();
+                cut |= keep < text.len();
+                text.truncate(keep);
+                left -= keep;
+            }
+            Block::ToolCall { arguments, .. } => {
+                let size = arguments.to_string().len();
+                if size > left {
+                    *arguments = serde_json::Value::Null;
+                    cut = true;
+                } else {
+                    left -= size;
+                }
+            }
+        }
+    }
+    cut
+}
+
+/// An entry of an inbox.
+pub(super) fn announce(entry: InboxEntry) -> shapes::Announce {
+    shapes::Announce {
+        announce_id: entry.announce,
+        run_id: entry.run,
+        session_key: entry.session,
+        label: entry.label,
+        agent: entry.agent,
+        outcome: entry.outcome.as_str().into(),
+        error: entry.error,
+        result: entry.result,
+        truncated: entry.truncated,
+        duration_ms: entry.duration_ms,
+        usage: entry.usage,
+        at: entry.at,
+        meta: entry.meta,
+        acked_at: entry.acked_at,
+        message_id: entry.message.0,
+        seq: entry.message.1,
+    }
+}
+
+/// A step.
+pub(super) fn step(step: Step) -> shapes::Step {
+    shapes::Step {
+        step_id: step.id,
+        seq: step.seq,
+        kind: step.kind.as_str().into(),
+        effect: (step.kind == StepKind::Tool).then(|| Cow::Borrowed(step.effect.as_str())),
+        tool: step.tool,
+        state: step.state.as_str().into(),
+        params_summary: step.params_summary,
+        result_summary: step.result_summary,
+        started_at: step.started_at,
+        ended_at: step.ended_at,
+        attempts: step.attempts,
+        error: step.error,
+    }
+}
+
+/// An agent.
+pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
+    agents::Agent {
+        name: agent.id.into(),
+        description: agent.description,
+        mode: agent.mode.as_str().to_owned(),
+        model: agent.model,
+        tools: agent.tools,
+        hidden: agent.hidden,
+        source: agent.source,
+        max_loops: agent.max_loops,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g9_11_long_messages_are_cut_between_characters_and_say_so() {
+        let long = "ä".repeat(MESSAGE_TEXT);
+        let mut content = [
+            Block::Text {
+                text: "x".to_owned(),
+            },
+            Block::Text { text: long },
+            Block::ToolCall {
+                id: "1".to_owned(),
+                name: "read".to_owned(),
+                arguments: serde_json::json!({"path": "a"}),
+            },
+        ];
+        assert!(shorten(&mut content));
+        let Block::Text { text } = &content[1] else {
+            panic!("a text stays a text");
+        };
+        assert_eq!(text.len(), MESSAGE_TEXT - 2);
+        assert!(text.chars().all(|character| character == 'ä'));
+        let mut short = [Block::Text {
+            text: "x".to_owned(),
+        }];
+        assert!(!shorten(&mut short));
+    }
+}

@@ -1,0 +1,276 @@
+//! The HTTP routes in front of JSON-RPC: health and readiness for anybody, calls and the
+//! WebSocket for those with the token.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use jsonrpsee::types::Id;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::auth::{Ends, Guard};
+use super::rpc::{Answer, Connection, Dispatcher, error_text};
+use super::socket;
+use super::status::phase_name;
+use crate::contract::control::Phase;
+use crate::kernel::fault::{Fault, Kind};
+use crate::wire::gateway::{Readiness, Restoring};
+
+/// The most of a refused body that is read, so that its sender comes to read why.
+const LINGER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What every request needs.
+pub(crate) struct Door {
+    pub(crate) guard: Guard,
+    pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+type Answered = Response<Full<Bytes>>;
+
+/// Something that a connection holds as long as it lives.
+pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
+
+/// Answers one request of a connection.
+pub(crate) async fn handle(
+    door: Arc<Door>,
+    connection: Arc<Connection>,
+    ends: Ends,
+    seat: Seat,
+    request: Request<Incoming>,
+) -> Result<Answered, Infallible> {
+    let route = (request.method(), request.uri().path());
+    let answered = match route {
+        (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
+        (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
+        (_, "/health" | "/ready") => wrong_method("GET"),
+        (_, "/") => match enter(&door, connection, ends, seat, request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, path) => {
+            let path = crate::kernel::text::prefix(path, 80);
+            let fault = Fault::not_found("route", path);
+            refused(fault.hint("there are /, /health and /ready"))
+        }
+    };
+    Ok(answered)
+}
+
+async fn enter(
+    door: &Arc<Door>,
+    connection: Arc<Connection>,
+    ends: Ends,
+    seat: Seat,
+    request: Request<Incoming>,
+) -> Result<Answered, Fault> {
+    door.guard.check_names(request.headers(), ends)?;
+    door.guard.check_token(request.headers(), ends)?;
+    match *request.method() {
+        Method::POST => call(door, connection, request).await,
+        Method::GET if wants_websocket(request.headers()) => upgrade(door, seat, request),
+        _ => Ok(wrong_method("POST")),
+    }
+}
+
+/// One message by HTTP POST.
+async fn call(
+    door: &Door,
+    connection: Arc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Answered, Fault> {
+    if !is_json(request.headers()) {
+        return Ok(error(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Fault::new(
+                Kind::InvalidRequest,
+                "the Content-Type must be application/json",
+            ),
+        ));
+    }
+    let most = door.dispatcher.limits().payload;
+    let body = request.into_body();
+    if body.size_hint().lower() > most as u64 {
+        discard(body).await;
+        return Err(too_large(most));
+    }
+    // What is announced is reserved before it is read.
+    let announced = body.size_hint().upper().unwrap_or(most as u64);
+    let held = door
+        .dispatcher
+        .hold_bytes(usize::try_from(announced).unwrap_or(most))?;
+    let bytes = match Limited::new(body, most).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            return Err(too_large(most));
+        }
+        Err(error) => {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                format!("the body ended early: {error}"),
+            ));
+        }
+    };
+    drop(held);
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let fault = Fault::new(Kind::ParseError, format!("the body is not UTF-8: {error}"));
+            return Ok(json(StatusCode::OK, error_text(Id::Null, fault)));
+        }
+    };
+    let text = match door.dispatcher.answer(&connection, text) {
+        Answer::None => String::new(),
+        Answer::Now(text) => text,
+        Answer::Later(answer) => answer.await,
+    };
+    Ok(json(StatusCode::OK, text))
+}
+
+/// From HTTP to a WebSocket, which goes on in a task of its own.
+fn upgrade(
+    door: &Arc<Door>,
+    seat: Seat,
+    mut request: Request<Incoming>,
+) -> Result<Answered, Fault> {
+    let version = request.headers().get(SEC_WEBSOCKET_VERSION);
+    let key = request.headers().get(SEC_WEBSOCKET_KEY);
+    let (Some(key), true) = (key, version.is_some_and(|version| version == "13")) else {
+        return Err(Fault::new(
+            Kind::InvalidRequest,
+            "a WebSocket upgrade needs Sec-WebSocket-Key, and Sec-WebSocket-Version 13",
+        ));
+    };
+    let accept = derive_accept_key(key.as_bytes());
+    let upgraded = hyper::upgrade::on(&mut request);
+    let dispatcher = Arc::clone(&door.dispatcher);
+    let shutdown = door.shutdown.clone();
+    door.tasks.spawn(async move {
+        match upgraded.await {
+            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, shutdown).await,
+            Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
+        }
+        drop(seat);
+    });
+    let mut answered = Response::new(Full::default());
+    *answered.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = answered.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let accept = HeaderValue::try_from(accept).map_err(Fault::internal)?;
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    Ok(answered)
+}
+
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let names = |header, token: &str| {
+        headers.get_all(header).iter().any(|value| {
+            let value = value.to_str().unwrap_or_default();
+            value
+                .split(',')
+                .any(|part| part.trim().eq_ignore_ascii_case(token))
+        })
+    };
+    names(UPGRADE, "websocket") && names(CONNECTION, "upgrade")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let kind = value.and_then(|value| value.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn ready(phase: Phase) -> Answered {
+    let (status, restoring) = match phase {
+        Phase::Ready => (StatusCode::OK, Restoring::default()),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, Restoring::default()),
+        Phase::Starting { done, total } => {
+            (StatusCode::SERVICE_UNAVAILABLE, Restoring { done, total })
+        }
+    };
+    let body = Readiness {
+        state: phase_name(phase).to_owned(),
+        restoring,
+    };
+    match serde_json::to_string(&body) {
+        Ok(body) => json(status, body),
+        Err(error) => refused(Fault::internal(error)),
+    }
+}
+
+async fn discard(body: Incoming) {
+    if body.size_hint().lower() > LINGER_BYTES {
+        return;
+    }
+    let mut body = body;
+    while let Some(Ok(_)) = body.frame().await {}
+}
+
+fn too_large(most: usize) -> Fault {
+    Fault::new(
+        Kind::TooLarge,
+        format!("the body is larger than {most} bytes, the most one may have"),
+    )
+    .with("limit", "payload")
+    .with("value", most)
+}
+
+fn wrong_method(allowed: &'static str) -> Answered {
+    let fault = Fault::new(
+        Kind::InvalidRequest,
+        format!("this route takes {allowed}, and / also a WebSocket upgrade"),
+    );
+    let mut answered = error(StatusCode::METHOD_NOT_ALLOWED, fault);
+    let headers = answered.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static(allowed));
+    answered
+}
+
+/// A refusal before anything was parsed: the kind's own HTTP status.
+pub(crate) fn refused(fault: Fault) -> Answered {
+    let status = match fault.kind {
+        Kind::Unauthorized => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Busy | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    error(status, fault)
+}
+
+fn error(status: StatusCode, fault: Fault) -> Answered {
+    let wait = fault.data.get("retryAfterMs").and_then(|ms| ms.as_u64());
+    let mut answered = json(status, error_text(Id::Null, fault));
+    let headers = answered.headers_mut();
+    if let Some(ms) = wait {
+        headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        headers.insert(http::header::WWW_AUTHENTICATE, scheme);
+    }
+    answered
+}
+
+fn json(status: StatusCode, body: impl Into<Bytes>) -> Answered {
+    let mut answered = Response::new(Full::new(body.into()));
+    *answered.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    answered.headers_mut().insert(CONTENT_TYPE, kind);
+    answered
+}

@@ -1,0 +1,80 @@
+//! How a method is put into the table: a name, a request type, and a function from one to an
+//! answer.
+
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{Methods, RpcModule};
+use serde::Serialize;
+
+use super::rpc::error_object;
+use super::{Context, agents, runs, sessions, status};
+use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Idempotency;
+use crate::wire::decode::{Params, decode};
+
+/// Every method.
+pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
+    let context = Arc::new(context);
+    let mut table = Table(RpcModule::from_arc(Arc::clone(&context)));
+    agents::register(&mut table)?;
+    runs::register(&mut table)?;
+    sessions::register(&mut table)?;
+    status::register(&mut table)?;
+    let methods: Methods = table.0.into();
+    let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
+    names.sort_unstable();
+    context.capabilities.get_or_init(|| names);
+    Ok(methods)
+}
+
+/// The methods registered so far.
+pub(super) struct Table(RpcModule<Context>);
+
+impl Table {
+    /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
+    pub(super) fn method<P, R, F, Fut>(
+        &mut self,
+        name: &'static str,
+        handler: F,
+    ) -> Result<(), RegisterMethodError>
+    where
+        P: Params + Send + 'static,
+        R: Serialize + Clone + Send + 'static,
+        F: Fn(Arc<Context>, P) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send,
+    {
+        self.0
+            .register_async_method(name, move |params, context, _| async move {
+                let params = decode(params.as_str()).map_err(error_object)?;
+                let answer = handler(context, params).await.map_err(|fault| {
+                    if fault.kind == Kind::Internal {
+                        tracing::error!(method = name, %fault, "a call failed by a defect");
+                    }
+                    error_object(fault)
+                })?;
+                Ok::<R, ErrorObjectOwned>(answer)
+            })?;
+        Ok(())
+    }
+}
+
+/// The idempotency of a request: its key, and its other parameters in one canonical text,
+/// without `meta`, which may differ between repeats.
+pub(super) fn idempotency<P: Serialize>(
+    key: Option<&str>,
+    params: &P,
+) -> Result<Option<Idempotency>, Fault> {
+    let Some(key) = key else { return Ok(None) };
+    let mut request = serde_json::to_value(params).map_err(Fault::internal)?;
+    if let Some(fields) = request.as_object_mut() {
+        fields.remove("meta");
+        fields.remove("idempotencyKey");
+    }
+    request.sort_all_objects();
+    Ok(Some(Idempotency {
+        key: key.to_owned(),
+        request: request.to_string(),
+    }))
+}

@@ -1,0 +1,461 @@
+//! JSON-RPC messages: from the text of one message to the text of its answer. Both doors,
+//! HTTP and WebSocket, go through here; methods are looked up in a jsonrpsee module.
+//!
+//! The message is read here and not by jsonrpsee's own server, because that one takes an id
+//! such as -1 for a notification and never answers it, answers broken messages without
+//! `data.kind`, and holds a whole batch before it counts it.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
+use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
+use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::Limits;
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Phase};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::text;
+use crate::wire::error::WireError;
+
+/// The method that waits, which has a limit of its own.
+const WAIT: &str = "agent.wait";
+/// Methods that make work; refused while the daemon drains.
+const MAKES_WORK: [&str; 3] = ["agent.run", "sessions.create", "sessions.spawn"];
+/// Methods that answer also while the daemon starts.
+const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
+/// When a refused call may be tried again, milliseconds.
+const RETRY_AFTER_MS: u64 = 200;
+
+/// Answers messages. One for all connections.
+pub(crate) struct Dispatcher {
+    methods: Methods,
+    control: Arc<dyn Control>,
+    limits: Limits,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// What is in flight on one connection.
+#[derive(Default)]
+pub(crate) struct Connection {
+    calls: AtomicU32,
+    waits: AtomicU32,
+}
+
+/// The way to the answer of one message.
+pub(crate) enum Answer {
+    /// There is none: a notification.
+    None,
+    /// It is here already.
+    Now(String),
+    /// It comes. Dropping the future gives the call up.
+    Later(BoxFuture<'static, String>),
+}
+
+/// A place among the calls or the waits of a connection, until it is dropped.
+struct Held {
+    connection: Arc<Connection>,
+    waits: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let count = match self.waits {
+            true => &self.connection.waits,
+            false => &self.connection.calls,
+        };
+        count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Where a request stands.
+enum Place {
+    /// In a message of its own, which holds so many bytes.
+    Alone(HeldBytes),
+    /// In a batch, which holds place and bytes for all its entries.
+    Batch,
+}
+
+/// Bytes of requests in flight, until it is dropped.
+pub(crate) struct HeldBytes(Arc<AtomicUsize>, usize);
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// A message as it comes. `id` and `params` tell absent and null apart.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+/// What can be saved of a message that is no request.
+#[derive(Deserialize)]
+struct OnlyId<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl Dispatcher {
+    pub(crate) fn new(methods: Methods, control: Arc<dyn Control>, limits: Limits) -> Self {
+        Dispatcher {
+            methods,
+            control,
+            limits,
+            bytes: Arc::default(),
+        }
+    }
+
+    /// What a client may ask for.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How far the daemon has come.
+    pub(crate) fn phase(&self) -> Phase {
+        self.control.phase()
+    }
+
+    /// Takes `bytes` out of the budget for requests in flight, or says that it is used up.
+    pub(crate) fn hold_bytes(&self, bytes: usize) -> Result<HeldBytes, Fault> {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let held = HeldBytes(self.bytes.clone(), bytes);
+        if before + bytes > self.limits.request_bytes {
+            return Err(busy("too many bytes of requests are being worked on"));
+        }
+        Ok(held)
+    }
+
+    /// Begins to answer one message.
+    pub(crate) fn answer(self: &Arc<Self>, connection: &Arc<Connection>, text: &str) -> Answer {
+        let held = match self.hold_bytes(text.len()) {
+            Ok(held) => held,
+            Err(fault) => return Answer::Now(self.refusal(text, fault)),
+        };
+        if text.trim_start().starts_with('[') {
+            self.batch(connection, text, held)
+        } else {
+            self.single(connection, text, Place::Alone(held))
+        }
+    }
+
+    fn single(&self, connection: &Arc<Connection>, text: &str, place: Place) -> Answer {
+        let message = match serde_json::from_str::<Envelope>(text) {
+            Ok(message) if message.jsonrpc == "2.0" => message,
+            Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
+            Err(error) => return Answer::Now(broken(text, &error.to_string())),
+        };
+        // A notification has no way to be refused or answered, and no method here makes sense
+        // without its answer: it is not carried out.
+        let Some(raw) = message.id else {
+            tracing::debug!(method = %text::prefix(&message.method, 80), "notification ignored");
+            return Answer::None;
+        };
+        let Ok(id) = serde_json::from_str::<Id>(raw.get()) else {
+            return Answer::Now(broken(
+                text,
+                "an id is a string, a whole number from 0 to 2^64-1, or null",
+            ));
+        };
+        match self.call(connection, id.clone(), &message, place) {
+            Ok(call) => Answer::Later(call),
+            Err(fault) => Answer::Now(error_text(id, fault)),
+        }
+    }
+
+    fn call(
+        &self,
+        connection: &Arc<Connection>,
+        id: Id,
+        message: &Envelope,
+        place: Place,
+    ) -> Result<BoxFuture<'static, String>, Fault> {
+        let Some((name, method)) = self.methods.method_with_name(&message.method) else {
+            return Err(self.unknown(&message.method));
+        };
+        self.check_phase(name)?;
+        let waits = name == WAIT;
+        if waits && matches!(place, Place::Batch) {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                "agent.wait cannot stand in a batch: a batch answers when all of it is done",
+            )
+            .hint("send it as a message of its own"));
+        }
+        let held = match place {
+            Place::Alone(bytes) => Some((self.hold(connection, waits)?, bytes)),
+            Place::Batch => None,
+        };
+        let MethodCallback::Async(method) = method else {
+            return Err(Fault::internal(format_args!("{name} is not a call")));
+        };
+        let params = Params::new(message.params.map(RawValue::get)).into_owned();
+        let id = id.into_owned();
+        let answer = method(
+            id.clone(),
+            params,
+            ConnectionId(0),
+            self.limits.reply,
+            Extensions::new(),
+        );
+        let most = self.limits.reply;
+        Ok(Box::pin(async move {
+            let answer = AssertUnwindSafe(async move {
+                fail::fail_point!("gateway.handler");
+                answer.await
+            });
+            let text = match answer.catch_unwind().await {
+                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => {
+                    error_text(id, reply_too_large(most))
+                }
+                Ok(answer) => into_text(answer),
+                Err(_) => {
+                    tracing::error!(method = name, "a handler panicked");
+                    let fault = Fault::internal(format_args!("{name} failed by a defect"));
+                    error_text(id, fault)
+                }
+            };
+            drop(held);
+            text
+        }))
+    }
+
+    fn batch(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        text: &str,
+        bytes: HeldBytes,
+    ) -> Answer {
+        let most = self.limits.batch as usize;
+        let Entries { list, count } = match serde_json::from_str(text) {
+            Ok(entries) => entries,
+            Err(error) => return Answer::Now(broken(text, &error.to_string())),
+        };
+        if count == 0 {
+            let fault = Fault::new(Kind::InvalidRequest, "a batch has at least one entry");
+            return Answer::Now(error_text(Id::Null, fault));
+        }
+        if count > most {
+            let fault = Fault::new(
+                Kind::Limit,
+                format!("a batch has at most {most} entries, this one {count}. None was run"),
+            )
+            .hint("send several batches")
+            .with("limit", "batch")
+            .with("value", most);
+            return Answer::Now(error_text(Id::Null, fault));
+        }
+        let held = match self.hold(connection, false) {
+            Ok(held) => held,
+            Err(fault) => return Answer::Now(error_text(Id::Null, fault)),
+        };
+        let list: Vec<Box<RawValue>> = list.into_iter().map(RawValue::to_owned).collect();
+        let dispatcher = Arc::clone(self);
+        let connection = Arc::clone(connection);
+        Answer::Later(Box::pin(async move {
+            let mut out = String::from("[");
+            for entry in &list {
+                let answer = match dispatcher.single(&connection, entry.get(), Place::Batch) {
+                    Answer::None => continue,
+                    Answer::Now(text) => text,
+                    Answer::Later(answer) => answer.await,
+                };
+                if out.len() > 1 {
+                    out.push(',');
+                }
+                // What was done stays done; only its answer does not fit any more.
+                if out.len() + answer.len() > dispatcher.limits.reply {
+                    let fault = reply_too_large(dispatcher.limits.reply);
+                    out.push_str(&dispatcher.refusal(entry.get(), fault));
+                } else {
+                    out.push_str(&answer);
+                }
+            }
+            drop((held, bytes));
+            if out.len() == 1 {
+                return String::new();
+            }
+            out.push(']');
+            out
+        }))
+    }
+
+    fn hold(&self, connection: &Arc<Connection>, waits: bool) -> Result<Held, Fault> {
+        let (count, most, what) = match waits {
+            true => (&connection.waits, self.limits.waits, "waits"),
+            false => (&connection.calls, self.limits.in_flight, "calls"),
+        };
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        let held = Held {
+            connection: Arc::clone(connection),
+            waits,
+        };
+        if before >= most {
+            return Err(busy(&format!(
+                "{most} {what} are in flight on this connection, the most there may be"
+            )));
+        }
+        Ok(held)
+    }
+
+    fn check_phase(&self, name: &str) -> Result<(), Fault> {
+        let says = match self.control.phase() {
+            Phase::Ready => return Ok(()),
+            Phase::Starting { .. } if !ANSWERS_ALWAYS.contains(&name) => {
+                "the daemon is starting; nothing was done"
+            }
+            Phase::Draining if MAKES_WORK.contains(&name) => {
+                "the daemon is stopping and takes no new work; nothing was done"
+            }
+            _ => return Ok(()),
+        };
+        Err(Fault::new(Kind::Unavailable, says).with("retryAfterMs", RETRY_AFTER_MS))
+    }
+
+    fn unknown(&self, method: &str) -> Fault {
+        let method = text::prefix(method, 80);
+        let near = self
+            .methods
+            .method_names()
+            .map(|name| (strsim::jaro_winkler(method, name), name))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(likeness, _)| *likeness > 0.8);
+        let fault = Fault::new(
+            Kind::UnknownMethod,
+            format!("there is no method {method:?}"),
+        );
+        match near {
+            Some((_, name)) => fault.hint(format!("did you mean {name}?")),
+            None => fault,
+        }
+    }
+
+    /// The answer to a message that is not looked into any further than its id.
+    fn refusal(&self, text: &str, fault: Fault) -> String {
+        let id = serde_json::from_str::<OnlyId>(text).ok();
+        let id = id.and_then(|only| only.id.and_then(|id| serde_json::from_str(id.get()).ok()));
+        error_text(id.unwrap_or(Id::Null), fault)
+    }
+}
+
+/// The entries of a batch, as far as the limit goes that [`MOST_ENTRIES`] sets; the rest is
+/// counted and not kept.
+struct Entries<'a> {
+    list: Vec<&'a RawValue>,
+    count: usize,
+}
+
+/// More entries than any limit lets through are not held in memory.
+const MOST_ENTRIES: usize = 1024;
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a batch")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries<'de>, A::Error> {
+                let mut list = Vec::new();
+                while list.len() < MOST_ENTRIES {
+                    match seq.next_element()? {
+                        Some(entry) => list.push(entry),
+                        None => {
+                            let count = list.len();
+                            return Ok(Entries { list, count });
+                        }
+                    }
+                }
+                let mut count = list.len();
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Entries { list, count })
+            }
+        }
+        from.deserialize_seq(Read)
+    }
+}
+
+/// The answer to a message that is no request: is it JSON at all, and whose is it?
+fn broken(text: &str, what: &str) -> String {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        let fault = Fault::new(
+            Kind::ParseError,
+            format!("the message is not JSON: {error}"),
+        );
+        return error_text(Id::Null, fault);
+    }
+    let fault = Fault::new(
+        Kind::InvalidRequest,
+        format!("the message is JSON, but no JSON-RPC request: {what}"),
+    );
+    let id = serde_json::from_str::<OnlyId>(text)
+        .ok()
+        .and_then(|only| only.id);
+    let Some(id) = id.map(RawValue::get) else {
+        return error_text(Id::Null, fault);
+    };
+    match serde_json::from_str::<Id>(id) {
+        Ok(id) => error_text(id, fault),
+        // A number that is no valid id comes back all the same, so that its sender can tell
+        // which call was refused.
+        Err(_) if id.parse::<f64>().is_ok() => {
+            let error = serde_json::to_string(&WireError::from(fault)).unwrap_or_default();
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+        }
+        Err(_) => error_text(Id::Null, fault),
+    }
+}
+
+fn busy(what: &str) -> Fault {
+    Fault::new(Kind::Busy, format!("{what}; nothing was done")).with("retryAfterMs", RETRY_AFTER_MS)
+}
+
+fn reply_too_large(most: usize) -> Fault {
+    Fault::new(
+        Kind::TooLarge,
+        format!("the answer is larger than {most} bytes, the most one may have"),
+    )
+    .hint("ask for a smaller page")
+    .with("limit", "reply")
+    .with("value", most)
+}
+
+/// A fault as jsonrpsee's error object.
+pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
+    let error = WireError::from(fault);
+    ErrorObjectOwned::owned(error.code, error.message, Some(error.data))
+}
+
+/// A fault as the text of an answer.
+pub(crate) fn error_text(id: Id, fault: Fault) -> String {
+    into_text(MethodResponse::error(id, error_object(fault)))
+}
+
+fn into_text(answer: MethodResponse) -> String {
+    Box::<str>::from(answer.into_json()).into_string()
+}

@@ -1,0 +1,127 @@
+//! `agent.*` and `runs.*`.
+
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+
+use super::method::{Table, idempotency};
+use super::{Context, convert, page};
+use crate::kernel::fault::Fault;
+use crate::registry::{RunFilter, TurnRequest, WaitCause};
+use crate::wire::runs as wire;
+use crate::wire::shapes::Run;
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.method("agent.run", turn)?;
+    table.method("agent.wait", wait)?;
+    table.method("runs.get", get)?;
+    table.method("runs.list", list)?;
+    table.method("runs.steps", steps)
+}
+
+async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
+    let request = TurnRequest {
+        idempotency: idempotency(params.idempotency_key.as_deref(), &params)?,
+        session: params.session_key,
+        agent: params.agent,
+        message: params.message,
+        run_id: params.run_id,
+        model: params.model,
+        run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        meta: params.meta,
+    };
+    let accepted = context
+        .registry
+        .run_turn(&context.principal, request)
+        .await?;
+    Ok(wire::TurnAccepted {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        session_key: accepted.session,
+        created: accepted.created,
+        warnings: accepted.warnings,
+    })
+}
+
+async fn wait(context: Arc<Context>, params: wire::Wait) -> Result<wire::Waited, Fault> {
+    let ids = match (params.run_id, params.run_ids) {
+        (Some(id), None) => vec![id],
+        (None, Some(ids)) => ids,
+        _ => return Err(Fault::params("runId", "give either runId or runIds")),
+    };
+    if !(1..=wire::WAIT_RUNS).contains(&ids.len()) {
+        let message = format!("{} ids; one wait takes 1 to {}", ids.len(), wire::WAIT_RUNS);
+        return Err(Fault::params("runIds", message));
+    }
+    let all = params.mode != Some(wire::WaitMode::Any);
+    let window = params.wait_timeout.0;
+    let answer = context
+        .registry
+        .wait(&context.principal, ids, all, window)
+        .await?;
+    Ok(wire::Waited {
+        runs: convert::waited(answer.runs),
+        done: answer.done,
+        cause: match answer.cause {
+            WaitCause::Ended => "ended",
+            WaitCause::Window => "window",
+            WaitCause::Draining => "draining",
+        }
+        .into(),
+    })
+}
+
+async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> {
+    let detail = context
+        .registry
+        .run(&context.principal, params.run_id)
+        .await?;
+    Ok(convert::run(detail, usize::MAX))
+}
+
+async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<wire::Runs, Fault> {
+    let filter = RunFilter {
+        session: params.session_key,
+        parent: params.parent,
+        states: params
+            .states
+            .iter()
+            .map(|state| state.as_str().to_owned())
+            .collect(),
+        agent: params.agent,
+        label: params.label,
+        tree: params.tree,
+        undelivered: params.undelivered,
+        created_after: params.created_after,
+        created_before: params.created_before,
+    };
+    let fetch = async |limit| {
+        let registry = &context.registry;
+        let (filter, cursor) = (filter.clone(), params.cursor.clone());
+        let page = registry
+            .runs(&context.principal, filter, limit, cursor)
+            .await?;
+        let runs = page.items.into_iter();
+        Ok(wire::Runs {
+            runs: runs
+                .map(|run| convert::run(run, convert::RESULT_PREVIEW))
+                .collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn steps(context: Arc<Context>, params: wire::ListSteps) -> Result<wire::Steps, Fault> {
+    let fetch = async |limit| {
+        let (registry, cursor) = (&context.registry, params.cursor.clone());
+        let page = registry
+            .steps(&context.principal, params.run_id, limit, cursor)
+            .await?;
+        Ok(wire::Steps {
+            steps: page.items.into_iter().map(convert::step).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}

@@ -1,0 +1,157 @@
+//! `sessions.*`.
+
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+
+use super::method::{Table, idempotency};
+use super::{Context, convert, page};
+use crate::kernel::fault::Fault;
+use crate::kernel::run::AnnouncePolicy;
+use crate::kernel::session::Owner;
+use crate::registry::{CreateRequest, IfExists, SessionFilter, SessionKind, SpawnRequest};
+use crate::wire::sessions as wire;
+use crate::wire::shapes::Session;
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.method("sessions.spawn", spawn)?;
+    table.method("sessions.create", create)?;
+    table.method("sessions.get", get)?;
+    table.method("sessions.list", list)?;
+    table.method("sessions.history", history)?;
+    table.method("sessions.inbox", inbox)?;
+    table.method("sessions.ack", ack)
+}
+
+async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawned, Fault> {
+    let request = SpawnRequest {
+        idempotency: idempotency(params.idempotency_key.as_deref(), &params)?,
+        task: params.task,
+        run_id: params.run_id,
+        parent: params.parent,
+        agent: params.agent,
+        label: params.label,
+        model: params.model,
+        cwd: params.cwd,
+        run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        announce: params.announce.map(|policy| match policy {
+            wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
+            wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,
+            wire::AnnouncePolicy::None => AnnouncePolicy::None,
+        }),
+        meta: params.meta,
+    };
+    let accepted = context.registry.spawn(&context.principal, request).await?;
+    Ok(wire::Spawned {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        child_session_key: accepted.session,
+        agent: accepted.agent.into(),
+        model: accepted.model,
+        depth: accepted.depth,
+        warnings: accepted.warnings,
+    })
+}
+
+async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Created, Fault> {
+    let request = CreateRequest {
+        agent: params.agent,
+        key: params.key,
+        label: params.label,
+        title: params.title,
+        cwd: params.cwd,
+        owner: match params.owner {
+            None | Some(wire::Owner::Agent) => Owner::Agent,
+            Some(wire::Owner::Client) => Owner::Client,
+        },
+        if_exists: match params.if_exists {
+            None | Some(wire::IfExists::Get) => IfExists::Get,
+            Some(wire::IfExists::Conflict) => IfExists::Conflict,
+        },
+    };
+    let registry = &context.registry;
+    let (session, created) = registry.create_session(&context.principal, request).await?;
+    Ok(wire::Created {
+        session: convert::session(session),
+        created,
+    })
+}
+
+async fn get(context: Arc<Context>, params: wire::GetSession) -> Result<Session, Fault> {
+    let registry = &context.registry;
+    let session = registry
+        .session(&context.principal, &params.session_key)
+        .await?;
+    Ok(convert::session(session))
+}
+
+async fn list(context: Arc<Context>, params: wire::ListSessions) -> Result<wire::Sessions, Fault> {
+    let filter = SessionFilter {
+        kind: match params.kind {
+            None | Some(wire::SessionKind::Main) => SessionKind::Main,
+            Some(wire::SessionKind::Child) => SessionKind::Child,
+            Some(wire::SessionKind::All) => SessionKind::All,
+        },
+        parent: params.parent,
+        agent: params.agent,
+        label: params.label,
+        search: params.search,
+    };
+    let fetch = async |limit| {
+        let registry = &context.registry;
+        let (filter, cursor) = (filter.clone(), params.cursor.clone());
+        let page = registry
+            .sessions(&context.principal, filter, limit, cursor)
+            .await?;
+        Ok(wire::Sessions {
+            sessions: page.items.into_iter().map(convert::session).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn history(context: Arc<Context>, params: wire::GetHistory) -> Result<wire::History, Fault> {
+    if params.before.is_some() && params.after.is_some() {
+        return Err(Fault::params("before", "give it or after, not both"));
+    }
+    let fetch = async |limit| {
+        let history = context
+            .registry
+            .history(
+                &context.principal,
+                &params.session_key,
+                params.before,
+                params.after,
+                limit,
+                params.tools.unwrap_or(true),
+            )
+            .await?;
+        Ok(wire::History {
+            messages: history.messages.into_iter().map(convert::message).collect(),
+            truncated: history.truncated,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn inbox(context: Arc<Context>, params: wire::GetInbox) -> Result<wire::Inbox, Fault> {
+    let fetch = async |limit| {
+        let (key, cursor) = (&params.session_key, params.cursor.clone());
+        let page = context
+            .registry
+            .inbox(&context.principal, key, params.acked, limit, cursor)
+            .await?;
+        Ok(wire::Inbox {
+            announces: page.items.into_iter().map(convert::announce).collect(),
+            next_cursor: page.next,
+        })
+    };
+    page::fit(params.limit.0, fetch).await
+}
+
+async fn ack(context: Arc<Context>, params: wire::Ack) -> Result<wire::Acked, Fault> {
+    let (key, ids) = (&params.session_key, params.announce_ids);
+    let announce_ids = context.registry.ack(&context.principal, key, ids).await?;
+    Ok(wire::Acked { announce_ids })
+}

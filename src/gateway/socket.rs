@@ -1,0 +1,188 @@
+//! One WebSocket connection: messages in, answers out, in one task.
+//!
+//! While answers cannot be written, nothing is read: a client that sends and never reads
+//! holds up itself, and the daemon keeps no more for it than what is in flight.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use jsonrpsee::types::Id;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::{CapacityError, Error};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::rpc::{Answer, Connection, Dispatcher, error_text};
+use crate::contract::BoxFuture;
+use crate::kernel::fault::{Fault, Kind};
+
+/// A connection whose peer takes nothing for so long is given up.
+const STALLED: Duration = Duration::from_secs(60);
+/// How often a ping is sent. It is there to notice a dead link; a peer that is alive but does
+/// not look at its messages for a while is not cut off.
+const PING: Duration = Duration::from_secs(30);
+/// Read buffer of a connection; small, because idle connections have one too.
+const READ_BUFFER: usize = 8 * 1024;
+/// Answers are gathered up to this size before they are written, if more are ready.
+const WRITE_BUFFER: usize = 16 * 1024;
+/// The most that is read and thrown away after a message that was too large, so that its
+/// sender comes to read why.
+const LINGER_BYTES: u64 = 64 * 1024 * 1024;
+const LINGER: Duration = Duration::from_secs(5);
+
+type Calls = FuturesUnordered<BoxFuture<'static, String>>;
+
+/// Why a connection ends.
+enum End {
+    /// The peer left, or does not speak the protocol.
+    Gone,
+    /// The daemon says good-bye.
+    Close(CloseCode, &'static str),
+    /// A message was too large; what follows of it cannot be told from the next.
+    TooLarge,
+}
+
+/// Serves one connection until the peer leaves or `shutdown` is called and what is in flight
+/// has been answered.
+pub(crate) async fn serve<S>(io: S, dispatcher: Arc<Dispatcher>, shutdown: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let limits = dispatcher.limits();
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_message_size(Some(limits.payload))
+        .max_frame_size(Some(limits.payload));
+    let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let end = match talk(&mut socket, &dispatcher, &shutdown).await {
+        Ok(end) => end,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended");
+            End::Gone
+        }
+    };
+    match end {
+        End::Gone => {}
+        End::Close(code, reason) => close(&mut socket, code, reason).await,
+        End::TooLarge => {
+            let most = dispatcher.limits().payload;
+            let fault = Fault::new(
+                Kind::TooLarge,
+                format!("the message is larger than {most} bytes, the most one may have"),
+            )
+            .with("limit", "payload")
+            .with("value", most);
+            let text = error_text(Id::Null, fault);
+            if write_out(socket.send(Message::text(text))).await.is_ok() {
+                close(&mut socket, CloseCode::Size, "message too large").await;
+                let (mut rest, mut nowhere) =
+                    (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
+                let gone = tokio::io::copy(&mut rest, &mut nowhere);
+                // The time is a favour, not a duty: whatever comes out of it is fine.
+                let _ = tokio::time::timeout(LINGER, gone).await;
+            }
+        }
+    }
+}
+
+async fn talk<S>(
+    socket: &mut WebSocketStream<S>,
+    dispatcher: &Arc<Dispatcher>,
+    shutdown: &CancellationToken,
+) -> Result<End, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let connection = Arc::new(Connection::default());
+    let mut calls = Calls::new();
+    let mut ping = tokio::time::interval(PING);
+    ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ping.tick().await;
+    let mut unwritten = false;
+    let mut reading = true;
+    loop {
+        // What is there is taken first; answers are written out in one go once nothing is
+        // ready any more (or the write buffer is full).
+        tokio::select! {
+            biased;
+            Some(text) = calls.next(), if !calls.is_empty() => {
+                if !text.is_empty() {
+                    write_out(socket.feed(Message::text(text))).await?;
+                    unwritten = true;
+                }
+            }
+            message = socket.next(), if reading => {
+                let text = match message {
+                    None => return Ok(End::Gone),
+                    Some(Ok(Message::Text(text))) => text,
+                    Some(Ok(Message::Binary(bytes))) => match bytes.try_into() {
+                        Ok(text) => text,
+                        Err(_) => return Ok(End::Close(CloseCode::Invalid, "not UTF-8")),
+                    },
+                    Some(Ok(_)) => continue,
+                    Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => {
+                        return Ok(End::TooLarge);
+                    }
+                    Some(Err(Error::Utf8(_))) => {
+                        return Ok(End::Close(CloseCode::Invalid, "not UTF-8"));
+                    }
+                    Some(Err(Error::Protocol(error))) => {
+                        tracing::debug!(%error, "a peer broke the WebSocket protocol");
+                        return Ok(End::Close(CloseCode::Protocol, "broken frame"));
+                    }
+                    Some(Err(error)) => return Err(error),
+                };
+                match dispatcher.answer(&connection, &text) {
+                    Answer::None => {}
+                    Answer::Later(call) => calls.push(call),
+                    Answer::Now(text) => {
+                        write_out(socket.feed(Message::text(text))).await?;
+                        unwritten = true;
+                    }
+                }
+            }
+            () = std::future::ready(()), if unwritten => {
+                write_out(socket.flush()).await?;
+                unwritten = false;
+            }
+            () = shutdown.cancelled(), if reading => reading = false,
+            _ = ping.tick() => {
+                write_out(socket.send(Message::Ping(Default::default()))).await?;
+            }
+        }
+        if !reading && calls.is_empty() && !unwritten {
+            return Ok(End::Close(CloseCode::Away, "the daemon stops"));
+        }
+    }
+}
+
+async fn close<S>(socket: &mut WebSocketStream<S>, code: CloseCode, reason: &'static str)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let frame = CloseFrame {
+        code,
+        reason: reason.into(),
+    };
+    if let Err(error) = write_out(socket.close(Some(frame))).await {
+        tracing::debug!(%error, "a good-bye was not heard");
+    }
+}
+
+/// Writes, and gives up on a peer that takes nothing.
+async fn write_out(writing: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let mut writing = std::pin::pin!(writing);
+    // Nearly always there is room; a timer is made only if there is none.
+    if let Some(done) = (&mut writing).now_or_never() {
+        return done;
+    }
+    match tokio::time::timeout(STALLED, writing).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::Io(std::io::ErrorKind::TimedOut.into())),
+    }
+}

@@ -1,0 +1,98 @@
+//! Drains the outbox into the transcripts of requesters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::Inner;
+use super::service::Signal;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::session::Owner;
+use crate::store::command::NewRun;
+use crate::store::{Command, sessions};
+
+/// A delivery that failed is tried again after this long; the outbox row stays until then.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// One delivery at a time for each session.
+pub(super) struct Announcer {
+    inner: Arc<Inner>,
+    tasks: TaskTracker,
+    /// Sessions with a delivery under way; `true`: look once more when it is over.
+    under_way: HashMap<SessionId, bool>,
+}
+
+impl Announcer {
+    pub fn new(inner: Arc<Inner>, tasks: TaskTracker) -> Self {
+        Announcer {
+            inner,
+            tasks,
+            under_way: HashMap::new(),
+        }
+    }
+
+    /// Something waits to be told to this session.
+    pub fn deliver(&mut self, session: SessionId) {
+        if let Some(again) = self.under_way.get_mut(&session) {
+            *again = true;
+            return;
+        }
+        self.under_way.insert(session, false);
+        let inner = Arc::clone(&self.inner);
+        self.tasks.spawn(async move {
+            let delivered = match tell(&inner, session).await {
+                Ok(()) => true,
+                Err(fault) => {
+                    tracing::error!(%session, %fault, "announces were not delivered; they are kept and tried again");
+                    false
+                }
+            };
+            // The loop is gone when the daemon stops; the rows stay pending.
+            let _ = inner.signals.send(Signal::Delivered(session, delivered));
+        });
+    }
+
+    /// A delivery is over.
+    pub fn over(&mut self, session: SessionId, delivered: bool) {
+        let again = self.under_way.remove(&session).unwrap_or(false);
+        if !delivered {
+            let inner = Arc::clone(&self.inner);
+            // Not tracked: a drain does not wait for it, the row is found by the next start.
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN_AFTER).await;
+                let _ = inner.signals.send(Signal::DeliverAgain(session));
+            });
+        } else if again {
+            self.deliver(session);
+        }
+    }
+}
+
+/// Submits one delivery, with a wake run at hand where an agent must see it.
+async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
+    let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
+    let wake = match target {
+        Some(target) if target.owner == Owner::Agent => {
+            let agent = inner
+                .catalog
+                .resolve(target.agent.as_str(), target.model.as_deref())?;
+            Some(Box::new(NewRun {
+                id: RunId(inner.clock.new_id()),
+                // The user of the run that is told about takes its place.
+                user: String::new(),
+                label: None,
+                limit_ms: inner.options.run_timeout_ms,
+                meta: None,
+                agent,
+                trace_id: inner.clock.new_id().simple().to_string(),
+                key: None,
+            }))
+        }
+        _ => None,
+    };
+    let command = Command::Deliver { session, wake };
+    inner.store.submit_patiently(command).await.map(|_| ())
+}

@@ -1,0 +1,86 @@
+//! Compares open rows with live tasks. They never differ unless something here is wrong;
+//! then nobody must wait for ever because of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::Inner;
+use super::service::Signal;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::{Run, RunState};
+use crate::store::{Ticket, outbox, runs};
+
+/// A run on its way between two states looks like a difference for a moment: only what is
+/// the same at a second look counts.
+const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// Open rows that stood still between two looks; the loop knows which of them have a task.
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    /// Queued runs with their tickets.
+    pub queued: Vec<(RunId, Ticket)>,
+    /// Running runs.
+    pub running: Vec<RunId>,
+    /// Settling runs with what is left of their limits.
+    pub settling: Vec<(RunId, Option<u64>)>,
+    /// Sessions that something waits to be told to.
+    pub untold: Vec<SessionId>,
+}
+
+/// Looks twice and tells the loop what stood still.
+pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
+    tasks.spawn(async move {
+        let looks = async {
+            let first = rows(&inner).await?;
+            tokio::time::sleep(SECOND_LOOK_AFTER).await;
+            let second = rows(&inner).await?;
+            Ok::<_, Fault>(still(&inner, &first, second))
+        };
+        let suspects = tokio::select! {
+            looks = looks => looks,
+            () = inner.drained() => return,
+        };
+        match suspects {
+            Ok(suspects) => {
+                let _ = inner.signals.send(Signal::Suspected(suspects));
+            }
+            Err(fault) => tracing::warn!(%fault, "rows were not compared with tasks this time"),
+        }
+    });
+}
+
+type Rows = (Vec<Run>, Vec<SessionId>);
+
+async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
+    inner
+        .store
+        .read(|tx| Ok((runs::live(tx)?, outbox::pending_targets(tx)?)))
+        .await
+}
+
+fn still(inner: &Inner, first: &Rows, second: Rows) -> Suspects {
+    let mut suspects = Suspects::default();
+    let steady = inner.clock.moment().steady;
+    let before: HashMap<RunId, i64> = first.0.iter().map(|run| (run.id, run.ver)).collect();
+    for run in &second.0 {
+        if before.get(&run.id) != Some(&run.ver) {
+            continue;
+        }
+        match run.state {
+            RunState::Queued => suspects.queued.push((run.id, Ticket::of(run))),
+            RunState::Running => suspects.running.push(run.id),
+            RunState::Settling => suspects.settling.push((run.id, run.left_at(steady))),
+            RunState::Paused(_) | RunState::Ended(_) => {}
+        }
+    }
+    suspects.untold = second
+        .1
+        .into_iter()
+        .filter(|session| first.1.contains(session))
+        .collect();
+    suspects
+}

@@ -1,0 +1,385 @@
+//! One task for each run that holds a slot: it asks the runner for the next step, has it
+//! journaled, carried out and journaled again. What the run is, the rows say; the copy here
+//! is only what the runner is shown, and is replaced by each command's answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use super::Inner;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Next, StepOutcome};
+use crate::failpoint::reach;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::message::{Block, Message, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::run::{RunError, RunState};
+use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::store::command::{Conclusion, Recorded, RunAfter, Then};
+use crate::store::{Command, Reply, read};
+
+/// How a drive task ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Its run's row has moved on, or the daemon stops.
+    Moved,
+    /// The row still says running: recovery must look at it.
+    Lost(&'static str),
+    /// The task panicked.
+    Panicked,
+}
+
+/// A write that met a full disk is tried again after this long.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+
+type Performing =
+    FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<StepOutcome, Fault>)>>;
+
+/// Drives `run` from the moment it has a slot until it gives the slot back.
+pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToken) -> Ended {
+    let loaded = inner.store.read_now(|tx| read::view(tx, run));
+    let (view, input) = match loaded {
+        Ok(Some(loaded)) => loaded,
+        Ok(None) => return Ended::Moved,
+        Err(fault) => return refused(run, &fault, "its rows could not be read"),
+    };
+    if view.run.state != RunState::Queued {
+        return Ended::Moved;
+    }
+    let mut drive = Drive {
+        inner,
+        view: Arc::new(view),
+        stop,
+    };
+    match drive.start(input.as_deref()).await {
+        Ok(Some(steps)) => drive.go_on(steps).await,
+        Ok(None) => Ended::Moved,
+        Err(fault) => refused(run, &fault, "its start was refused"),
+    }
+}
+
+/// A conflict says that the row has moved on without this task; anything else leaves the run
+/// to recovery.
+fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
+    if matches!(fault.kind, Kind::Conflict | Kind::Unavailable) {
+        tracing::info!(%run, %fault, "a drive task stops: {what}");
+        Ended::Moved
+    } else {
+        tracing::error!(%run, %fault, "a drive task stops: {what}");
+        Ended::Lost(what)
+    }
+}
+
+struct Drive<'a> {
+    inner: &'a Arc<Inner>,
+    view: Arc<RunView>,
+    stop: CancellationToken,
+}
+
+impl Drive<'_> {
+    /// Takes the session's turn and intends the first steps; `None`: the turn is over
+    /// already.
+    async fn start(&mut self, input: Option<&str>) -> Result<Option<Vec<Arc<Step>>>, Fault> {
+        let resumed = self.view.steps.iter().any(|step| step.state.is_open());
+        let first = if resumed {
+            Next::Steps(Vec::new())
+        } else {
+            self.inner.runner.next(&self.with_input(input))
+        };
+        let (intents, end) = match first {
+            Next::Steps(intents) => (intents, None),
+            Next::EndTurn(text) => (Vec::new(), Some(Conclusion::EndTurn(text))),
+            Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
+        };
+        let run = self.view.run.id;
+        let after = self.submit(Command::StartRun { run, intents }).await?;
+        reach("drive.started");
+        let steps = self.absorb(after);
+        match end {
+            None => Ok(Some(steps)),
+            Some(why) => {
+                self.submit(Command::Conclude { run, why }).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Carries out steps until the run gives its slot back.
+    async fn go_on(&mut self, steps: Vec<Arc<Step>>) -> Ended {
+        let run = self.view.run.id;
+        let inner = Arc::clone(self.inner);
+        let mut parking = false;
+        let mut performing: Performing = FuturesUnordered::new();
+        self.perform(&mut performing, steps);
+        loop {
+            if performing.is_empty() {
+                return Ended::Lost("no step was open");
+            }
+            let limit = self.time_left();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    drop(performing);
+                    return self.stopped().await;
+                }
+                Some((step, outcome)) = performing.next() => {
+                    let after = match outcome {
+                        Ok(outcome) => self.record(&step, outcome).await,
+                        Err(fault) => Err(fault),
+                    };
+                    let after = match after {
+                        Ok(after) => after,
+                        Err(fault) => return refused(run, &fault, "an outcome was refused"),
+                    };
+                    let steps = self.absorb(after);
+                    if self.view.run.state != RunState::Running {
+                        return Ended::Moved;
+                    }
+                    if self.view.run.cancel.is_some() {
+                        drop(performing);
+                        return self.stopped().await;
+                    }
+                    if !parking {
+                        self.perform(&mut performing, steps);
+                    } else if performing.is_empty() {
+                        return self.park().await;
+                    }
+                }
+                () = inner.drained(), if !parking => {
+                    // Steps in flight end, nothing new begins.
+                    parking = true;
+                }
+                () = sleep(limit) => {
+                    if self.conclude(Conclusion::TimedOut).await {
+                        return Ended::Moved;
+                    }
+                }
+            }
+        }
+    }
+
+    fn perform(&self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
+        for step in steps {
+            if !step.state.is_open() {
+                continue;
+            }
+            let inner = Arc::clone(self.inner);
+            let view = Arc::clone(&self.view);
+            performing.push(Box::pin(async move {
+                if step.effect == Effect::Once && step.state == StepState::Intended {
+                    let begin = Command::BeginEffect {
+                        run: step.run,
+                        step: step.seq,
+                        attempt: step.attempts,
+                    };
+                    if let Err(fault) = submit(&inner, begin).await {
+                        return (step, Err(fault));
+                    }
+                }
+                reach("drive.performing");
+                let outcome = inner.runner.perform(view, Arc::clone(&step)).await;
+                (step, Ok(outcome))
+            }));
+        }
+    }
+
+    /// Writes an outcome together with what follows it.
+    async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
+        let recorded = match outcome {
+            StepOutcome::Answer { blocks, usage } => Recorded::Answer { blocks, usage },
+            StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
+            StepOutcome::Failed(error) => Recorded::Failed(error),
+        };
+        let then = self.what_follows(step, &recorded);
+        reach("drive.recording");
+        self.submit(Command::RecordOutcome {
+            run: step.run,
+            step: step.seq,
+            attempt: step.attempts,
+            outcome: recorded,
+            then,
+        })
+        .await
+    }
+
+    /// Asks the runner, on the view as the outcome will make it.
+    fn what_follows(&self, step: &Step, outcome: &Recorded) -> Then {
+        if let Recorded::Failed(error) = outcome {
+            return Then::Fail(error.clone());
+        }
+        let others_open = self
+            .view
+            .steps
+            .iter()
+            .any(|other| other.id != step.id && other.state.is_open());
+        if others_open {
+            return Then::Wait;
+        }
+        match self.inner.runner.next(&self.with_outcome(step, outcome)) {
+            Next::Steps(intents) => steps_or_fail(intents),
+            Next::EndTurn(text) => Then::EndTurn(text),
+            Next::Fail(error) => Then::Fail(error),
+        }
+    }
+
+    /// Puts a command's answer into the view; the steps that are open by it.
+    fn absorb(&mut self, after: RunAfter) -> Vec<Arc<Step>> {
+        let view = Arc::make_mut(&mut self.view);
+        view.run = after.run;
+        view.messages
+            .extend(after.messages.into_iter().map(Arc::new));
+        let mut open = Vec::new();
+        for step in after.steps.into_iter().map(Arc::new) {
+            match view.steps.iter_mut().find(|known| known.id == step.id) {
+                Some(known) => *known = Arc::clone(&step),
+                None => view.steps.push(Arc::clone(&step)),
+            }
+            if step.state.is_open() {
+                open.push(step);
+            }
+        }
+        open
+    }
+
+    /// The view as it will be once the turn's input stands in the transcript.
+    fn with_input(&self, input: Option<&str>) -> RunView {
+        let mut view = RunView::clone(&self.view);
+        if let Some(text) = input {
+            let id = MessageId(self.inner.clock.new_id());
+            let new = NewMessage::user(id, text);
+            view.messages.push(Arc::new(self.placed(new)));
+        }
+        view
+    }
+
+    /// The view as it will be once this outcome is written.
+    fn with_outcome(&self, step: &Step, outcome: &Recorded) -> RunView {
+        let mut view = RunView::clone(&self.view);
+        let id = MessageId(self.inner.clock.new_id());
+        let new = match outcome {
+            Recorded::Answer { blocks, .. } => {
+                let calls = blocks
+                    .iter()
+                    .any(|block| matches!(block, Block::ToolCall { .. }));
+                let mut new = NewMessage::user(id, "");
+                new.role = Role::Assistant;
+                new.kind = if calls {
+                    MessageKind::ToolCall
+                } else {
+                    MessageKind::Text
+                };
+                new.origin = Origin::Agent;
+                new.content = blocks.clone();
+                new
+            }
+            Recorded::ToolResult { text, is_error } => {
+                let tool_call_id = step.tool_call.clone().unwrap_or_default();
+                let result = Block::ToolResult {
+                    tool_call_id: tool_call_id.clone(),
+                    text: text.clone(),
+                    is_error: *is_error,
+                };
+                let mut new = NewMessage::new(
+                    id,
+                    Role::Tool,
+                    MessageKind::ToolResult,
+                    Origin::Internal,
+                    result,
+                );
+                new.tool_call = Some(tool_call_id);
+                new
+            }
+            Recorded::Failed(_) => return view,
+        };
+        let message = self.placed(new);
+        let mut step = step.clone();
+        step.state = StepState::Done;
+        step.message_seq = Some(message.seq);
+        step.ended_at = Some(message.at);
+        view.messages.push(Arc::new(message));
+        if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
+            *known = Arc::new(step);
+        }
+        view
+    }
+
+    /// A message at the place that the store will most likely give it.
+    fn placed(&self, mut new: NewMessage) -> Message {
+        new.run = Some(self.view.run.id);
+        new.at(self.view.last_seq() + 1, self.inner.clock.now())
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let steady = self.inner.clock.moment().steady;
+        self.view.run.left_at(steady).map(Duration::from_millis)
+    }
+
+    /// The executor was told to stop, and has: the run ends, or goes on at the next start
+    /// when the daemon's drain was what ran out.
+    async fn stopped(&self) -> Ended {
+        if self.view.run.cancel.is_none() && *self.inner.draining.borrow() {
+            return Ended::Moved;
+        }
+        self.conclude(Conclusion::ExecutorGone).await;
+        Ended::Moved
+    }
+
+    async fn park(&self) -> Ended {
+        let run = self.view.run.id;
+        match self.submit(Command::Park { run }).await {
+            Ok(_) => Ended::Moved,
+            Err(fault) => refused(run, &fault, "it could not be parked"),
+        }
+    }
+
+    async fn conclude(&self, why: Conclusion) -> bool {
+        let run = self.view.run.id;
+        match self.submit(Command::Conclude { run, why }).await {
+            Ok(_) => true,
+            Err(fault) => {
+                tracing::info!(%run, %fault, "the run was not ended");
+                false
+            }
+        }
+    }
+
+    async fn submit(&self, command: Command) -> Result<RunAfter, Fault> {
+        submit(self.inner, command).await
+    }
+}
+
+/// Submits a command of a run's task. A full disk is waited out: what a step has brought is
+/// not thrown away for it.
+async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault> {
+    loop {
+        match inner.store.submit_patiently(command.clone()).await {
+            Ok(Reply::Run(after)) => return Ok(*after),
+            Ok(other) => return Err(super::spawn::unexpected(&other)),
+            Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
+                tokio::select! {
+                    () = tokio::time::sleep(FULL_DISK_PAUSE) => {}
+                    () = inner.drained() => return Err(fault),
+                }
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+}
+
+async fn sleep(limit: Option<Duration>) {
+    match limit {
+        // A limit that was refused as not yet over is asked again a moment later.
+        Some(limit) => tokio::time::sleep(limit.max(Duration::from_millis(1))).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn steps_or_fail(intents: Vec<Intent>) -> Then {
+    if intents.is_empty() {
+        // A runner must name a step or an end; a turn without either would stand for ever.
+        return Then::Fail(RunError::new("runner", "the runner named no next step"));
+    }
+    Then::Steps(intents)
+}

@@ -1,0 +1,107 @@
+//! At start: every open run through the kernel's recovery. Rows only; effects wait until the
+//! service runs.
+
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+
+use super::Registry;
+use crate::kernel::fault::Fault;
+use crate::kernel::run::{Run, RunState};
+use crate::store::command::RunAfter;
+use crate::store::{Command, Effect, Reply, Ticket, outbox, runs};
+
+/// So many rows are restored in one group of commits.
+const AT_ONCE: usize = 256;
+
+/// What a start found.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// The life before ended uncleanly.
+    pub unclean: bool,
+    /// Open runs that were found.
+    pub open: usize,
+    /// Those that were in the middle of a turn and go on.
+    pub resumed: usize,
+    /// Those that could not be carried on.
+    pub closed: usize,
+    /// What the service must do first.
+    pub effects: Vec<Effect>,
+}
+
+impl Registry {
+    /// Once this returns, every open run is queued, paused, settling or ended, and none is
+    /// held by an executor that is gone.
+    pub async fn restore(&self, pid: u32) -> Result<Restored, Fault> {
+        let inner = &self.inner;
+        let command = Command::BeginBoot {
+            boot: inner.boot,
+            pid,
+        };
+        let Reply::Boot { unclean } = inner.store.submit_patiently(command).await? else {
+            return Err(Fault::internal(
+                "the store did not answer how the last life ended",
+            ));
+        };
+        let open = inner.store.read(runs::live).await?;
+        let mut restored = Restored {
+            unclean,
+            open: open.len(),
+            ..Restored::default()
+        };
+        inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
+        let now = inner.clock.now();
+        let (ready, broken): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
+            waits_as_it_should(
+                run,
+                now.since(run.last_activity_at),
+                inner.options.max_age_ms,
+            )
+        });
+        for run in &ready {
+            restored.effects.push(Effect::Enqueue(Ticket::of(run)));
+        }
+        inner
+            .restored
+            .fetch_add(ready.len() as u64, Ordering::Relaxed);
+        for group in broken.chunks(AT_ONCE) {
+            let commands = group.iter().map(|run| {
+                inner.store.submit_patiently(Command::Recover {
+                    run: run.id,
+                    unclean,
+                    earlier_life: true,
+                })
+            });
+            for (run, reply) in group.iter().zip(join_all(commands).await) {
+                match reply {
+                    Ok(Reply::Run(after)) => count(&mut restored, run, &after),
+                    Ok(other) => return Err(super::spawn::unexpected(&other)),
+                    // One row that cannot be recovered must not keep the others.
+                    Err(fault) => {
+                        tracing::error!(run = %run.id, %fault, "a run could not be restored");
+                    }
+                }
+            }
+            inner
+                .restored
+                .fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        for session in inner.store.read(outbox::pending_targets).await? {
+            restored.effects.push(Effect::Deliverable(session));
+        }
+        Ok(restored)
+    }
+}
+
+/// A queued run that nothing has happened to needs no command of its own.
+fn waits_as_it_should(run: &Run, idle_ms: u64, max_age_ms: u64) -> bool {
+    run.state == RunState::Queued && run.cancel.is_none() && idle_ms <= max_age_ms
+}
+
+fn count(restored: &mut Restored, before: &Run, after: &RunAfter) {
+    if after.run.state.is_terminal() {
+        restored.closed += 1;
+    } else if before.state == RunState::Running {
+        restored.resumed += 1;
+    }
+}

@@ -1,0 +1,217 @@
+//! Turns requests into one store command each: who does it, what is pinned, how long it may
+//! run. The command itself checks what depends on rows.
+
+use super::request::{CreateRequest, IfExists, SessionView, SpawnRequest, TurnRequest};
+use super::{Idempotency, Principal, Registry};
+use crate::contract::catalog::Resolved;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId};
+use crate::kernel::session::Owner;
+use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::store::{Command, Reply, read};
+
+impl Registry {
+    /// Spawns a run in a session of its own. Once this returns, it is in the store and
+    /// survives any kill; until then it is absent or whole.
+    pub async fn spawn(&self, who: &Principal, request: SpawnRequest) -> Result<Accepted, Fault> {
+        let agent = self.resolve(request.agent.as_deref(), request.model.as_deref())?;
+        let scope_target = request.parent.as_ref().map_or("", |key| key.as_str());
+        let key = self.key(who, "sessions.spawn", scope_target, request.idempotency);
+        let run = self.new_run(
+            who,
+            request.run_id,
+            agent,
+            request.label,
+            request.run_timeout_ms,
+            request.meta,
+            key,
+        );
+        let command = Command::Spawn(Box::new(Spawn {
+            org: who.org.clone(),
+            run,
+            session: SessionId(self.inner.clock.new_id()),
+            message: MessageId(self.inner.clock.new_id()),
+            task: request.task,
+            parent: request.parent,
+            announce: request.announce,
+            cwd: request.cwd,
+        }));
+        self.accepted(command).await
+    }
+
+    /// Queues a turn in a session, which is made if there is none. Once this returns, it is
+    /// in the store and survives any kill.
+    pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
+        let session = self
+            .inner
+            .store
+            .read_now(|tx| crate::store::sessions::by_key(tx, &who.org, &request.session))?;
+        let named = match (&request.agent, &session) {
+            (Some(agent), _) => Some(agent.as_str()),
+            (None, Some(session)) => Some(session.agent.as_str()),
+            (None, None) => None,
+        };
+        let model = request.model.as_deref().or_else(|| {
+            session
+                .as_ref()
+                .and_then(|session| session.model.as_deref())
+        });
+        let agent = self.resolve(named, model)?;
+        if session.is_none() && !agent.mode.is_primary() {
+            return Err(Fault::new(
+                Kind::Forbidden,
+                format!(
+                    "agent {} is a subagent: it holds no session of its own",
+                    agent.id
+                ),
+            )
+            .hint("spawn it (sessions.spawn), or name a primary agent"));
+        }
+        let key = self.key(
+            who,
+            "agent.run",
+            request.session.as_str(),
+            request.idempotency,
+        );
+        let run = self.new_run(
+            who,
+            request.run_id,
+            agent,
+            None,
+            request.run_timeout_ms,
+            request.meta,
+            key,
+        );
+        let command = Command::RunTurn(Box::new(RunTurn {
+            org: who.org.clone(),
+            run,
+            session: request.session,
+            new_session: SessionId(self.inner.clock.new_id()),
+            message: request.message,
+            model_named: request.model.is_some(),
+        }));
+        self.accepted(command).await
+    }
+
+    /// Makes a root session; the flag says whether this call made it.
+    pub async fn create_session(
+        &self,
+        who: &Principal,
+        request: CreateRequest,
+    ) -> Result<(SessionView, bool), Fault> {
+        let agent = self.session_agent(&request)?;
+        let command = Command::CreateSession(Box::new(NewSession {
+            id: SessionId(self.inner.clock.new_id()),
+            org: who.org.clone(),
+            key: request.key,
+            owner: request.owner,
+            agent,
+            label: request.label,
+            title: request.title,
+            cwd: request.cwd,
+            get_existing: request.if_exists == IfExists::Get,
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Session(session, created) => {
+                let (session, busy, usage) = self
+                    .inner
+                    .store
+                    .read_now(|tx| read::session_beside(tx, *session))?;
+                Ok((
+                    SessionView {
+                        session,
+                        busy,
+                        usage,
+                    },
+                    created,
+                ))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn session_agent(&self, request: &CreateRequest) -> Result<AgentId, Fault> {
+        let resolved = self.resolve(request.agent.as_deref(), None)?;
+        if request.owner == Owner::Agent && !resolved.mode.is_primary() {
+            return Err(Fault::new(
+                Kind::Forbidden,
+                format!(
+                    "agent {} is a subagent: it holds no session of its own",
+                    resolved.id
+                ),
+            )
+            .hint("spawn it (sessions.spawn), or name a primary agent"));
+        }
+        Ok(resolved.id)
+    }
+
+    pub(super) fn resolve(
+        &self,
+        agent: Option<&str>,
+        model: Option<&str>,
+    ) -> Result<Resolved, Fault> {
+        let catalog = &self.inner.catalog;
+        match agent {
+            Some(name) => catalog.resolve(name, model),
+            None => catalog.resolve(catalog.default_agent().as_str(), model),
+        }
+    }
+
+    fn key(
+        &self,
+        who: &Principal,
+        method: &str,
+        target: &str,
+        idempotency: Option<Idempotency>,
+    ) -> Option<Key> {
+        idempotency.map(|used| Key {
+            // Without a target the key belongs to whoever uses it.
+            scope: if target.is_empty() {
+                format!("{}/{method}/user:{}", who.org, who.user)
+            } else {
+                format!("{}/{method}/{target}", who.org)
+            },
+            digest: self.inner.store.digest(&used.request),
+            key: used.key,
+        })
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of one struct, named at both ends"
+    )]
+    fn new_run(
+        &self,
+        who: &Principal,
+        id: Option<RunId>,
+        agent: Resolved,
+        label: Option<String>,
+        run_timeout_ms: Option<u64>,
+        meta: Option<serde_json::Value>,
+        key: Option<Key>,
+    ) -> NewRun {
+        let inner = &self.inner;
+        NewRun {
+            id: id.unwrap_or_else(|| RunId(inner.clock.new_id())),
+            user: who.user.clone(),
+            label,
+            limit_ms: run_timeout_ms.or(inner.options.run_timeout_ms),
+            meta,
+            agent,
+            trace_id: inner.clock.new_id().simple().to_string(),
+            key,
+        }
+    }
+
+    async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
+        match self.inner.store.submit(command).await? {
+            Reply::Accepted(accepted) => Ok(accepted),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A command answered with another command's answer: a defect, said as one.
+pub(super) fn unexpected(reply: &Reply) -> Fault {
+    Fault::internal(format!("the store answered {reply:?}"))
+}

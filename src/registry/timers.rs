@@ -1,0 +1,71 @@
+//! Limits of runs that no drive task watches: those whose turn is over and which wait for
+//! their children.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::Inner;
+use crate::kernel::ids::RunId;
+use crate::store::Command;
+use crate::store::command::Conclusion;
+
+/// Settling runs and when their limits pass, on the steady clock. Rebuilt from rows at start.
+#[derive(Default)]
+pub struct Settling {
+    ends: HashMap<RunId, Option<Duration>>,
+}
+
+impl Settling {
+    /// The run settles and has `left_ms` of its limit left; `None` = no limit.
+    pub fn insert(&mut self, run: RunId, left_ms: Option<u64>, now: Duration) {
+        let end = left_ms.map(|left| now + Duration::from_millis(left));
+        self.ends.insert(run, end);
+    }
+
+    /// The run does not settle any more.
+    pub fn remove(&mut self, run: RunId) {
+        self.ends.remove(&run);
+    }
+
+    /// Is the run watched?
+    pub fn knows(&self, run: RunId) -> bool {
+        self.ends.contains_key(&run)
+    }
+
+    /// Every run that is watched.
+    pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.ends.keys().copied()
+    }
+
+    /// Takes out the runs whose limit has passed.
+    pub fn due(&mut self, now: Duration) -> Vec<RunId> {
+        let due: Vec<RunId> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| end.is_some_and(|end| end <= now))
+            .map(|(run, _)| *run)
+            .collect();
+        for run in &due {
+            self.ends.remove(run);
+        }
+        due
+    }
+}
+
+/// Ends a run whose limit has passed. The command looks at the row again: a run that went on
+/// meanwhile, or has time left, stays as it is.
+pub(super) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        let command = Command::Conclude {
+            run,
+            why: Conclusion::TimedOut,
+        };
+        if let Err(fault) = inner.store.submit_patiently(command).await {
+            tracing::info!(%run, %fault, "the run was not ended at its limit");
+        }
+    });
+}

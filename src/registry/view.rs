@@ -1,0 +1,341 @@
+//! What the doors show: lists, histories, inboxes. One source, the rows.
+
+use super::request::{
+    AnnounceState, Counts, History, InboxEntry, Page, RunDetail, RunFilter, SessionFilter,
+    SessionKind, SessionView, StepPage,
+};
+use super::{Principal, Registry};
+use crate::kernel::announce::Note;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::run::Run;
+use crate::kernel::time::Timestamp;
+use crate::store::tx::{DbError, Tx};
+use crate::store::{Command, Reply, messages, outbox, read, runs, sessions, steps};
+
+impl Registry {
+    /// One session.
+    pub async fn session(&self, who: &Principal, key: &SessionKey) -> Result<SessionView, Fault> {
+        let found = self
+            .inner
+            .store
+            .read_now(|tx| read::session(tx, &who.org, key))?;
+        found
+            .map(view)
+            .ok_or_else(|| Fault::not_found("session", key))
+    }
+
+    /// A page of sessions, newest first.
+    pub async fn sessions(
+        &self,
+        who: &Principal,
+        filter: SessionFilter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<SessionView>, Fault> {
+        let mut query = sessions::ListQuery {
+            org: who.org.clone(),
+            roots: match filter.kind {
+                SessionKind::Main => Some(true),
+                SessionKind::Child => Some(false),
+                SessionKind::All => None,
+            },
+            parent: None,
+            agent: filter.agent,
+            label: filter.label,
+            search: filter.search,
+            before: place(cursor)?,
+            limit: limit + 1,
+        };
+        if let Some(key) = &filter.parent {
+            query.parent = Some(self.session_id(who, key)?);
+            query.roots = None;
+        }
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| {
+                let rows = sessions::list(tx, &query)?;
+                rows.into_iter()
+                    .map(|(seq, session)| Ok((seq, read::session_beside(tx, session)?)))
+                    .collect::<Result<Vec<_>, DbError>>()
+            })
+            .await?;
+        let next = cut(&mut found, limit, |(seq, _)| *seq);
+        Ok(Page {
+            items: found.into_iter().map(|(_, shown)| view(shown)).collect(),
+            next,
+        })
+    }
+
+    /// A page of a transcript: the messages before or after a seq, without either the last
+    /// ones.
+    pub async fn history(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        before: Option<i64>,
+        after: Option<i64>,
+        limit: u32,
+        tools: bool,
+    ) -> Result<History, Fault> {
+        let session = self.session_id(who, key)?;
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| match (before, after) {
+                (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools),
+                (before, None) => {
+                    let before = before.unwrap_or(i64::MAX);
+                    messages::before(tx, session, before, limit + 1, tools)
+                }
+            })
+            .await?;
+        let truncated = found.len() > limit as usize;
+        if truncated && after.is_some() {
+            found.truncate(limit as usize);
+        } else if truncated {
+            found.remove(0);
+        }
+        Ok(History {
+            session,
+            messages: found,
+            truncated,
+        })
+    }
+
+    /// A page of a session's inbox, oldest first.
+    pub async fn inbox(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        acked: bool,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<InboxEntry>, Fault> {
+        let session = self.session_id(who, key)?;
+        let after = place(cursor)?.unwrap_or(0);
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| {
+                let entries = outbox::inbox(tx, session, acked, after, limit + 1)?;
+                entries
+                    .into_iter()
+                    .map(|entry| Ok((entry.seq, inbox_entry(tx, session, entry)?)))
+                    .collect::<Result<Vec<_>, DbError>>()
+            })
+            .await?;
+        let next = cut(&mut found, limit, |(seq, _)| *seq);
+        Ok(Page {
+            items: found.into_iter().filter_map(|(_, entry)| entry).collect(),
+            next,
+        })
+    }
+
+    /// Acknowledges announces of a session's inbox; all of them or none.
+    pub async fn ack(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        ids: Vec<AnnounceId>,
+    ) -> Result<Vec<AnnounceId>, Fault> {
+        let command = Command::Ack {
+            org: who.org.clone(),
+            session: key.clone(),
+            ids,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Acked(ids) => Ok(ids),
+            other => Err(super::spawn::unexpected(&other)),
+        }
+    }
+
+    /// One run.
+    pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
+        let shown = self.inner.store.read_now(|tx| read::run(tx, id))?;
+        shown
+            .filter(|shown| shown.run.org == who.org)
+            .map(|shown| self.detail(shown))
+            .ok_or_else(|| Fault::not_found("run", id))
+    }
+
+    /// A page of runs, newest first.
+    pub async fn runs(
+        &self,
+        who: &Principal,
+        filter: RunFilter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<RunDetail>, Fault> {
+        let query = read::RunQuery {
+            org: who.org.clone(),
+            session: self.opt_session_id(who, filter.session.as_ref())?,
+            requester: self.opt_session_id(who, filter.parent.as_ref())?,
+            states: filter.states,
+            agent: filter.agent,
+            label: filter.label,
+            tree: filter.tree,
+            undelivered: filter.undelivered,
+            created_after: filter.created_after,
+            created_before: filter.created_before,
+            before: place(cursor)?,
+            limit: limit + 1,
+        };
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| read::runs(tx, &query))
+            .await?;
+        let next = cut(&mut found, limit, |shown| shown.seq);
+        Ok(Page {
+            items: found.into_iter().map(|shown| self.detail(shown)).collect(),
+            next,
+        })
+    }
+
+    /// A page of a run's journal, oldest first.
+    pub async fn steps(
+        &self,
+        who: &Principal,
+        id: RunId,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<StepPage, Fault> {
+        self.run(who, id).await?;
+        let after = u32::try_from(place(cursor)?.unwrap_or(0))
+            .map_err(|_| Fault::params("cursor", "not a cursor of this list"))?;
+        let mut found = self
+            .inner
+            .store
+            .read(move |tx| steps::after(tx, id, after, limit + 1))
+            .await?;
+        let next = cut(&mut found, limit, |step| i64::from(step.seq));
+        Ok(Page { items: found, next })
+    }
+
+    /// What is live.
+    pub async fn counts(&self) -> Result<Counts, Fault> {
+        self.inner
+            .store
+            .read(|tx| {
+                let [queued, running, paused, settling] = runs::count_live(tx)?;
+                let pending = outbox::count_pending(tx)?;
+                Ok(Counts {
+                    queued,
+                    running,
+                    paused,
+                    settling,
+                    pending_announces: u64::try_from(pending).unwrap_or(0),
+                })
+            })
+            .await
+    }
+
+    fn detail(&self, shown: read::Shown) -> RunDetail {
+        let moment = self.inner.clock.moment();
+        let run = shown.run;
+        let left = run.left_at(moment.steady);
+        let waits = run.state == crate::kernel::run::RunState::Queued;
+        RunDetail {
+            step: shown.step,
+            announce: announce_state(&run, shown.announce.as_ref()),
+            elapsed_ms: run.used_at(moment.steady),
+            deadline_at: match left {
+                Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
+                _ => None,
+            },
+            run,
+        }
+    }
+
+    fn session_id(&self, who: &Principal, key: &SessionKey) -> Result<SessionId, Fault> {
+        self.inner
+            .store
+            .read_now(|tx| read::session_id(tx, &who.org, key))?
+            .ok_or_else(|| Fault::not_found("session", key))
+    }
+
+    fn opt_session_id(
+        &self,
+        who: &Principal,
+        key: Option<&SessionKey>,
+    ) -> Result<Option<SessionId>, Fault> {
+        key.map(|key| self.session_id(who, key)).transpose()
+    }
+}
+
+fn view((session, busy, usage): read::ShownSession) -> SessionView {
+    SessionView {
+        session,
+        busy,
+        usage,
+    }
+}
+
+fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
+    if !run.owes_announce() {
+        return AnnounceState::None;
+    }
+    match entry {
+        None => AnnounceState::Open,
+        Some(entry) if entry.acked_at.is_some() => AnnounceState::Acked,
+        Some(entry) => match entry.state.as_str() {
+            "delivered" => AnnounceState::Delivered,
+            "undelivered" => AnnounceState::Undelivered,
+            _ => AnnounceState::Pending,
+        },
+    }
+}
+
+fn inbox_entry(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    entry: outbox::Entry,
+) -> Result<Option<InboxEntry>, DbError> {
+    let Some(run) = runs::get(tx, entry.run)? else {
+        return Ok(None);
+    };
+    let (Some(note), Some(seq)) = (Note::of(&run), entry.message_seq) else {
+        return Ok(None);
+    };
+    let Some(message) = read::message_id_at(tx, session, seq)? else {
+        return Ok(None);
+    };
+    Ok(Some(InboxEntry {
+        announce: entry.announce,
+        run: run.id,
+        session: note.session_key,
+        label: note.label,
+        agent: note.agent,
+        outcome: note.outcome,
+        error: note.error,
+        result: note.result,
+        truncated: note.truncated,
+        duration_ms: note.duration_ms,
+        usage: note.usage,
+        at: entry.delivered_at.unwrap_or(Timestamp::default()),
+        meta: run.meta,
+        acked_at: entry.acked_at,
+        message: (MessageId(message), seq),
+    }))
+}
+
+/// Reads a cursor: the place where the page before ended.
+fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
+    cursor
+        .map(|text| {
+            text.parse::<i64>()
+                .map_err(|_| Fault::params("cursor", "not a cursor of this list"))
+        })
+        .transpose()
+}
+
+/// Cuts a page to `limit`; the cursor of the next one if there is more.
+fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
+    if found.len() <= limit as usize {
+        return None;
+    }
+    found.truncate(limit as usize);
+    found.last().map(|last| place(last).to_string())
+}

@@ -1,0 +1,148 @@
+//! Waiting for runs: subscribe, then read the row. A wait changes nothing, costs no thread
+//! and holds no slot.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::request::{RunDetail, WaitAnswer, WaitCause, Waited};
+use super::{Principal, Registry};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::store::read;
+
+/// Who waits for which run.
+#[derive(Default)]
+pub struct Waiters {
+    by_run: Mutex<HashMap<RunId, Vec<Arc<Notify>>>>,
+}
+
+impl Waiters {
+    /// The run has ended: whoever waits for it reads the row.
+    pub fn ended(&self, run: RunId) {
+        for waiter in self.lock().remove(&run).unwrap_or_default() {
+            waiter.notify_one();
+        }
+    }
+
+    /// Everybody reads the rows again.
+    pub fn all_look(&self) {
+        for waiter in self.lock().values().flatten() {
+            waiter.notify_one();
+        }
+    }
+
+    fn subscribe<'a>(&'a self, runs: &'a [RunId]) -> Subscription<'a> {
+        let waiter = Arc::new(Notify::new());
+        let mut by_run = self.lock();
+        for run in runs {
+            by_run.entry(*run).or_default().push(Arc::clone(&waiter));
+        }
+        Subscription {
+            waiters: self,
+            runs,
+            waiter,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Vec<Arc<Notify>>>> {
+        self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One wait among the waiters; gone when the wait is over or its client has left.
+struct Subscription<'a> {
+    waiters: &'a Waiters,
+    runs: &'a [RunId],
+    waiter: Arc<Notify>,
+}
+
+impl Drop for Subscription<'_> {
+    fn drop(&mut self) {
+        let mut by_run = self.waiters.lock();
+        for run in self.runs {
+            if let Some(waiting) = by_run.get_mut(run) {
+                waiting.retain(|other| !Arc::ptr_eq(other, &self.waiter));
+                if waiting.is_empty() {
+                    by_run.remove(run);
+                }
+            }
+        }
+    }
+}
+
+impl Registry {
+    /// Waits until the runs (`all`) or one of them have ended, or the window is over, or the
+    /// daemon stops. A run that is not there has nothing to wait for: it counts as ended and
+    /// is named.
+    pub async fn wait(
+        &self,
+        who: &Principal,
+        ids: Vec<RunId>,
+        all: bool,
+        window: Duration,
+    ) -> Result<WaitAnswer, Fault> {
+        let inner = &self.inner;
+        let subscription = inner.waiters.subscribe(&ids);
+        let over = tokio::time::sleep(window);
+        let drained = inner.drained();
+        tokio::pin!(over, drained);
+        let mut open = ids.clone();
+        let cause = loop {
+            let before = open.len();
+            let mut still = Vec::with_capacity(before);
+            inner.store.read_now(|tx| {
+                for id in &open {
+                    if read::is_terminal(tx, *id)? == Some(false) {
+                        still.push(*id);
+                    }
+                }
+                Ok(())
+            })?;
+            open = still;
+            let enough = if all {
+                open.is_empty()
+            } else {
+                open.len() < ids.len()
+            };
+            if enough {
+                break WaitCause::Ended;
+            }
+            tokio::select! {
+                () = subscription.waiter.notified() => {}
+                () = &mut over => break WaitCause::Window,
+                () = &mut drained => break WaitCause::Draining,
+            }
+        };
+        let mut runs = Vec::with_capacity(ids.len());
+        for id in &ids {
+            runs.push(match self.run(who, *id).await {
+                Ok(detail) => Waited::Run(Box::new(detail)),
+                Err(fault) if fault.kind == crate::kernel::fault::Kind::NotFound => {
+                    Waited::NotFound(*id)
+                }
+                Err(fault) => return Err(fault),
+            });
+        }
+        // The rows are read after the cause was known: a run that ended in between is done.
+        let ended = runs.iter().filter(|waited| is_over(waited)).count();
+        let done = if all { ended == runs.len() } else { ended > 0 };
+        Ok(WaitAnswer {
+            runs,
+            done,
+            cause: if done { WaitCause::Ended } else { cause },
+        })
+    }
+}
+
+fn is_over(waited: &Waited) -> bool {
+    match waited {
+        Waited::NotFound(_) => true,
+        Waited::Run(detail) => {
+            let detail: &RunDetail = detail;
+            detail.run.state.is_terminal()
+        }
+    }
+}

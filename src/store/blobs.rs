@@ -1,0 +1,23 @@
+//! The table of bodies that runs pin, by the hash of their content.
+
+use super::tx::{DbError, Tx, first};
+use crate::contract::catalog::Pinned;
+
+/// The body can be read by its hash.
+pub fn insert(tx: &mut dyn Tx, pinned: &Pinned) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO blobs (hash, body) VALUES (?1, ?2) ON CONFLICT (hash) DO NOTHING",
+        &[(&pinned.hash).into(), (&pinned.body).into()],
+    )
+    .map(|_| ())
+}
+
+/// The body with that hash.
+pub fn get(tx: &mut dyn Tx, hash: &str) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        "SELECT body FROM blobs WHERE hash = ?1",
+        &[hash.into()],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}

@@ -1,0 +1,75 @@
+//! The tables that belong to the store itself: lives of the daemon, its id, its counter.
+
+use super::tx::{DbError, Tx, first, number};
+use crate::kernel::ids::BootId;
+use crate::kernel::time::Timestamp;
+
+/// Takes `count` numbers that nobody had before; the first of them.
+pub fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
+    let last = first(
+        tx,
+        "UPDATE counters SET value = value + ?1 WHERE name = 'seq' RETURNING value",
+        &[count.into()],
+        |row| row.int(0),
+    )?;
+    Ok(last.unwrap_or(count) - count + 1)
+}
+
+/// The highest number that was taken.
+pub fn last_seq(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT value FROM counters WHERE name = 'seq'", &[])
+}
+
+/// A text of this store, such as its id.
+pub fn meta(tx: &mut dyn Tx, name: &str) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        "SELECT value FROM meta WHERE name = ?1",
+        &[name.into()],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
+/// The text is kept, unless there is one of that name.
+pub fn set_meta_once(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+        &[name.into(), value.into()],
+    )
+    .map(|_| ())
+}
+
+/// This life of the daemon is known; whether the one before it ended uncleanly.
+pub fn begin(
+    tx: &mut dyn Tx,
+    seq: i64,
+    boot: BootId,
+    pid: u32,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let unclean = number(
+        tx,
+        "SELECT ended_at IS NULL FROM boots ORDER BY seq DESC LIMIT 1",
+        &[],
+    )? != 0;
+    tx.execute(
+        "INSERT INTO boots (seq, id, pid, version, started_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        &[
+            seq.into(),
+            (&boot.0).into(),
+            pid.into(),
+            env!("CARGO_PKG_VERSION").into(),
+            now.0.into(),
+        ],
+    )?;
+    Ok(unclean)
+}
+
+/// This life of the daemon ended cleanly.
+pub fn end(tx: &mut dyn Tx, boot: BootId, now: Timestamp) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE boots SET ended_at = ?2 WHERE id = ?1",
+        &[(&boot.0).into(), now.0.into()],
+    )
+    .map(|_| ())
+}

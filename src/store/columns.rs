@@ -1,0 +1,94 @@
+//! Reading typed values out of rows.
+
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use super::tx::{DbError, Row};
+use crate::kernel::ids::{AgentId, SessionKey};
+use crate::kernel::time::Timestamp;
+
+/// A 16-byte id that may be NULL.
+pub fn opt_uuid(row: &dyn Row, column: usize) -> Result<Option<Uuid>, DbError> {
+    row.opt_bytes(column)?
+        .map(|bytes| {
+            Uuid::from_slice(bytes)
+                .map_err(|_| DbError::undecodable(column, "bytes that are no id"))
+        })
+        .transpose()
+}
+
+/// A 16-byte id.
+pub fn uuid(row: &dyn Row, column: usize) -> Result<Uuid, DbError> {
+    opt_uuid(row, column)?.ok_or_else(|| DbError::undecodable(column, "NULL"))
+}
+
+/// A point in time.
+pub fn time(row: &dyn Row, column: usize) -> Result<Timestamp, DbError> {
+    row.int(column).map(Timestamp)
+}
+
+/// A point in time that may be NULL.
+pub fn opt_time(row: &dyn Row, column: usize) -> Result<Option<Timestamp>, DbError> {
+    Ok(row.opt_int(column)?.map(Timestamp))
+}
+
+/// Text that may be NULL.
+pub fn opt_string(row: &dyn Row, column: usize) -> Result<Option<String>, DbError> {
+    Ok(row.opt_text(column)?.map(str::to_owned))
+}
+
+/// A count.
+pub fn count(row: &dyn Row, column: usize) -> Result<u32, DbError> {
+    u32::try_from(row.int(column)?)
+        .map_err(|_| DbError::undecodable(column, "a count out of range"))
+}
+
+/// An amount, such as milliseconds or tokens.
+pub fn amount(row: &dyn Row, column: usize) -> Result<u64, DbError> {
+    u64::try_from(row.int(column)?).map_err(|_| DbError::undecodable(column, "a negative amount"))
+}
+
+/// A value of an enum with a checked text form.
+pub fn named<T>(
+    row: &dyn Row,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<T, DbError> {
+    let text = row.text(column)?;
+    parse(text).ok_or_else(|| DbError::undecodable(column, format!("{text:?}")))
+}
+
+/// JSON.
+pub fn json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<T, DbError> {
+    serde_json::from_str(row.text(column)?)
+        .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
+}
+
+/// JSON that may be NULL.
+pub fn opt_json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<Option<T>, DbError> {
+    row.opt_text(column)?
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
+}
+
+/// A session key.
+pub fn key(row: &dyn Row, column: usize) -> Result<SessionKey, DbError> {
+    named(row, column, |text| SessionKey::parse(text).ok())
+}
+
+/// An agent's name.
+pub fn agent(row: &dyn Row, column: usize) -> Result<AgentId, DbError> {
+    named(row, column, |text| AgentId::parse(text).ok())
+}
+
+/// An amount as the engine takes it.
+pub fn to_int(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// A value as JSON text without U+0000, which neither JSON text nor a text column holds raw.
+pub fn to_json<T: serde::Serialize>(value: &T) -> String {
+    // These types hold only strings, numbers, lists and maps with text keys.
+    serde_json::to_string(value).expect("plain data has a JSON form")
+}

@@ -1,0 +1,338 @@
+//! The closed list of what can be written. Each command is one savepoint: all of it or
+//! nothing. Each may be submitted again after an unclear end; it then finds what it did.
+
+use crate::contract::catalog::Resolved;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::message::{Block, Message};
+use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunError, Usage};
+use crate::kernel::session::{Owner, Session};
+use crate::kernel::step::{Intent, Step};
+
+mod begin_effect;
+mod conclude;
+mod context;
+mod create_session;
+mod deliver;
+mod moves;
+mod record_outcome;
+mod recover;
+mod spawn;
+mod start_run;
+mod turn;
+
+pub use context::{Context, Effect, Settings, Ticket};
+
+/// A new session or run needs its ids minted before the command, so that a repeat of the
+/// command makes the same thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The tenant.
+    pub org: String,
+    /// Its address; made from agent and id if unset.
+    pub key: Option<SessionKey>,
+    /// Who answers in it.
+    pub owner: Owner,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// A name for look-ups.
+    pub label: Option<String>,
+    /// A heading for people.
+    pub title: Option<String>,
+    /// The folder that its tools see.
+    pub cwd: Option<String>,
+    /// Give the session that is there (agent and owner being the same) instead of refusing.
+    pub get_existing: bool,
+}
+
+/// What a repeat of a call is recognised by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Org, method, and parent or target.
+    pub scope: String,
+    /// The client's key.
+    pub key: String,
+    /// Keyed hash of the canonical parameters.
+    pub digest: Vec<u8>,
+}
+
+/// What every new run is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// The user it belongs to.
+    pub user: String,
+    /// A name for people.
+    pub label: Option<String>,
+    /// How long it may run, milliseconds; `None` = no limit.
+    pub limit_ms: Option<u64>,
+    /// Comes back unchanged.
+    pub meta: Option<serde_json::Value>,
+    /// The agent, its model and what is pinned of it.
+    pub agent: Resolved,
+    /// One trace through parent, child and restarts.
+    pub trace_id: String,
+    /// A safe repeat.
+    pub key: Option<Key>,
+}
+
+/// A spawned run and its own session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spawn {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: NewRun,
+    /// The child session's id.
+    pub session: SessionId,
+    /// The first message's id.
+    pub message: MessageId,
+    /// What is to be done.
+    pub task: String,
+    /// Who asks and is told.
+    pub parent: Option<SessionKey>,
+    /// How the requester is told; by its kind of owner if unset.
+    pub announce: Option<AnnouncePolicy>,
+    /// The folder that its tools see; the parent session's if unset.
+    pub cwd: Option<String>,
+}
+
+/// A turn in a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunTurn {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: NewRun,
+    /// The session; made if there is none.
+    pub session: SessionKey,
+    /// The id of a session that must be made.
+    pub new_session: SessionId,
+    /// What is said.
+    pub message: String,
+    /// The model was named by the caller, for this turn.
+    pub model_named: bool,
+}
+
+/// What is the outcome of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// A model's answer.
+    Answer {
+        /// Text and tool calls.
+        blocks: Vec<Block>,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// A tool's answer.
+    ToolResult {
+        /// What it says.
+        text: String,
+        /// It says that it failed.
+        is_error: bool,
+    },
+    /// The step failed, and the run with it.
+    Failed(RunError),
+}
+
+/// What follows a step's outcome, in the same transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// Other steps are still open.
+    Wait,
+    /// These steps.
+    Steps(Vec<Intent>),
+    /// The turn is over, with this final text.
+    EndTurn(Option<String>),
+    /// The run cannot go on.
+    Fail(RunError),
+}
+
+/// Why an open run is to end without an outcome of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conclusion {
+    /// Its cancel was asked for and its executor has stopped.
+    ExecutorGone,
+    /// Its turn is over, with this final text, and no step's outcome says so.
+    EndTurn(Option<String>),
+    /// Its limit passed; checked again in the transaction.
+    TimedOut,
+    /// It cannot go on.
+    Failed(RunError),
+    /// Somebody wants it and everything below it to end.
+    Cancel(CancelRequest),
+}
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
+        /// The closed list of what can be written.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Command {
+            $($(#[$doc])* $variant $($payload)*,)+
+        }
+
+        impl Command {
+            /// The name of every command, as failpoints use it.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// This command's name.
+            pub fn name(&self) -> &'static str {
+                match self { $(Command::$variant { .. } => $name,)+ }
+            }
+        }
+    };
+}
+
+commands! {
+    /// This life of the daemon is known, and whether the one before it ended uncleanly.
+    BeginBoot({ /** Its id. */ boot: BootId, /** The process. */ pid: u32 }) = "begin_boot",
+    /// This life of the daemon has ended cleanly.
+    EndBoot({ /** Its id. */ boot: BootId }) = "end_boot",
+    /// The session is there, new or as it was.
+    CreateSession((Box<NewSession>)) = "create_session",
+    /// The child session, its first message and the queued run are there, or nothing is.
+    Spawn((Box<Spawn>)) = "spawn",
+    /// The queued run is there, and its session, or nothing is.
+    RunTurn((Box<RunTurn>)) = "run_turn",
+    /// The run holds its session's turn, its input stands in the transcript, and its first
+    /// steps are intended.
+    StartRun({ /** The run. */ run: RunId, /** Its first steps. */ intents: Vec<Intent> })
+        = "start_run",
+    /// The effect of a `once` step may begin.
+    BeginEffect({ /** The run. */ run: RunId, /** The step. */ step: u32, /** Its try. */ attempt: u32 })
+        = "begin_effect",
+    /// The step's outcome stands in journal and transcript, and what follows it is intended
+    /// or ended.
+    RecordOutcome({
+        /** The run. */ run: RunId,
+        /** The step. */ step: u32,
+        /** The try whose outcome this is. */ attempt: u32,
+        /** What came out. */ outcome: Recorded,
+        /** What follows. */ then: Then,
+    }) = "record_outcome",
+    /// The run is back in its queue, at a step boundary.
+    Park({ /** The run. */ run: RunId }) = "park",
+    /// The run has ended, or is marked to end.
+    Conclude({ /** The run. */ run: RunId, /** Why. */ why: Conclusion }) = "conclude",
+    /// What waits to be told to this session stands in its transcript, unless a turn is going
+    /// on there; a run that must see it is queued.
+    Deliver({
+        /** The session. */ session: SessionId,
+        /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
+    }) = "deliver",
+    /// These announces are acknowledged, as far as they stand in this session's inbox.
+    Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
+          /** Which. */ ids: Vec<AnnounceId> }) = "ack",
+    /// The open run without an executor is queued, paused, settling or ended, as
+    /// [`crate::kernel::recover`] says.
+    Recover({ /** The run. */ run: RunId, /** A kill or panic took its executor. */ unclean: bool,
+              /** It was held by an earlier life of the daemon. */ earlier_life: bool }) = "recover",
+    /// These runs' used time is written.
+    Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
+}
+
+/// The edges at which a failpoint stands in every command.
+pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
+
+impl Command {
+    /// May it wait for another command to ride along with?
+    pub fn is_soft(&self) -> bool {
+        matches!(self, Command::Touch { .. })
+    }
+}
+
+/// A run after a command, and what the command added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunAfter {
+    /// The run as it now is.
+    pub run: Run,
+    /// Messages that were appended to its transcript.
+    pub messages: Vec<Message>,
+    /// Steps that were made or changed.
+    pub steps: Vec<Step>,
+}
+
+/// What a command answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The life before ended uncleanly.
+    Boot {
+        /// Whether it did.
+        unclean: bool,
+    },
+    /// The session, and whether it is new.
+    Session(Box<Session>, bool),
+    /// The first answer to this request, JSON of [`Accepted`].
+    Accepted(Accepted),
+    /// The run after the command.
+    Run(Box<RunAfter>),
+    /// The announces that are acknowledged now.
+    Acked(Vec<AnnounceId>),
+}
+
+/// A run that is in the store.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Accepted {
+    /// The run.
+    pub run: RunId,
+    /// The session that it works in.
+    pub session: SessionKey,
+    /// Who does it.
+    pub agent: AgentId,
+    /// With which model.
+    pub model: String,
+    /// Levels below a root session.
+    pub depth: u32,
+    /// The session was made by this call.
+    pub created: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// Carries out one command.
+pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fault> {
+    match command {
+        Command::BeginBoot { boot, pid } => {
+            let seq = context.take_seq()?;
+            let now = context.now.wall;
+            let unclean =
+                super::boots::begin(context.tx, seq, boot, pid, now).map_err(super::db_fault)?;
+            context.emit_gateway(crate::kernel::action::EventKind::GatewayStarted, boot);
+            Ok(Reply::Boot { unclean })
+        }
+        Command::EndBoot { boot } => {
+            let now = context.now.wall;
+            super::boots::end(context.tx, boot, now).map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
+        Command::CreateSession(new) => create_session::create(context, *new),
+        Command::Spawn(spawn) => spawn::spawn(context, *spawn),
+        Command::RunTurn(turn) => turn::run_turn(context, *turn),
+        Command::StartRun { run, intents } => start_run::start(context, run, intents),
+        Command::BeginEffect { run, step, attempt } => {
+            begin_effect::begin(context, run, step, attempt)
+        }
+        Command::RecordOutcome {
+            run,
+            step,
+            attempt,
+            outcome,
+            then,
+        } => record_outcome::record(context, run, step, attempt, outcome, then),
+        Command::Park { run } => conclude::park(context, run),
+        Command::Conclude { run, why } => conclude::conclude(context, run, why),
+        Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
+        Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
+        Command::Recover {
+            run,
+            unclean,
+            earlier_life,
+        } => recover::recover(context, run, unclean, earlier_life),
+        Command::Touch { runs } => conclude::touch(context, runs),
+    }
+}

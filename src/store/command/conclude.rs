@@ -1,0 +1,67 @@
+//! Parks runs, ends runs that end without an outcome of their own, and books their time.
+
+use super::context::Context;
+use super::moves::{cancel_below, end_turn, load, move_run};
+use super::{Conclusion, Reply, RunAfter};
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
+use crate::kernel::run::Run;
+use crate::store::{db_fault, runs};
+
+/// The run is back in its queue, at a step boundary.
+pub fn park(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    let run = move_run(context, &run, RunEvent::Parked)?;
+    Ok(after(run))
+}
+
+/// The run has ended, or is marked to end. A run that has ended already stays as it is.
+pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    if run.state.is_terminal() {
+        return Ok(after(run));
+    }
+    let event = match why {
+        Conclusion::ExecutorGone => RunEvent::ExecutorGone,
+        Conclusion::Failed(error) => RunEvent::Failed(error),
+        Conclusion::EndTurn(text) => return Ok(after(end_turn(context, &run, text)?)),
+        Conclusion::TimedOut => {
+            if run.left_at(context.now.steady) != Some(0) {
+                return Err(Fault::new(
+                    Kind::Conflict,
+                    format!("run {id} has time left"),
+                ));
+            }
+            RunEvent::TimedOut
+        }
+        Conclusion::Cancel(request) => {
+            let by = request.by.clone();
+            let run = move_run(context, &run, RunEvent::CancelRequested(request))?;
+            cancel_below(context, &run, &by)?;
+            return Ok(after(run));
+        }
+    };
+    let run = move_run(context, &run, event)?;
+    Ok(after(run))
+}
+
+/// The runs' used time is written, so that a kill loses little of it.
+pub fn touch(context: &mut Context<'_>, ids: Vec<RunId>) -> Result<Reply, Fault> {
+    let steady = context.now.steady;
+    for id in ids {
+        let run = load(context, id)?;
+        if run.counting_since.is_some() {
+            runs::touch(context.tx, id, run.used_at(steady), steady).map_err(db_fault)?;
+        }
+    }
+    Ok(Reply::Done)
+}
+
+fn after(run: Run) -> Reply {
+    Reply::Run(Box::new(RunAfter {
+        run,
+        messages: Vec::new(),
+        steps: Vec::new(),
+    }))
+}

@@ -1,0 +1,216 @@
+//! What a command works in: the transaction, the time, and what it leaves to be done after
+//! the commit.
+
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{BootId, MessageId, RunId, SessionId};
+use crate::kernel::limits::SpawnLimits;
+use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::run::{Lane, Run, RunOrigin};
+use crate::kernel::session::Session;
+use crate::kernel::time::{Moment, Timestamp};
+use crate::store::events::NewEvent;
+use crate::store::tx::Tx;
+use crate::store::{boots, db_fault, events, messages};
+
+/// Settings that commands obey.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Limits of spawning.
+    pub limits: SpawnLimits,
+    /// What becomes of open runs after a kill.
+    pub recovery: RecoveryPolicy,
+}
+
+/// A run that wants a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The run.
+    pub run: RunId,
+    /// Its session: one turn at a time.
+    pub session: SessionId,
+    /// Slots are shared out fairly between these.
+    pub root_session: SessionId,
+    /// Its queue.
+    pub lane: Lane,
+    /// It held a slot before, or brings announces: it goes before new work.
+    pub first: bool,
+    /// Not before this point.
+    pub not_before: Option<Timestamp>,
+}
+
+impl Ticket {
+    /// The ticket of a queued run.
+    pub fn of(run: &Run) -> Ticket {
+        Ticket {
+            run: run.id,
+            session: run.session,
+            root_session: run.root_session,
+            lane: run.lane,
+            first: run.started_at.is_some() || run.origin == RunOrigin::Wake,
+            not_before: run.not_before,
+        }
+    }
+}
+
+/// What the registry must do after the commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The run wants a slot.
+    Enqueue(Ticket),
+    /// Its slot and its session's turn are free.
+    Release(RunId),
+    /// Its executor must stop.
+    StopExecutor(RunId),
+    /// It is settling, and has so much of its limit left.
+    Settling(RunId, Option<u64>),
+    /// It has ended.
+    Ended(RunId),
+    /// Something waits to be told to this session, and no turn is going on there.
+    Deliverable(SessionId),
+}
+
+/// What a command works in.
+pub struct Context<'a> {
+    /// The transaction.
+    pub tx: &'a mut dyn Tx,
+    /// Mints ids.
+    pub clock: &'a Clock,
+    /// The time of this command.
+    pub now: Moment,
+    /// Settings that commands obey.
+    pub settings: &'a Settings,
+    events: Vec<NewEvent>,
+    effects: Vec<Effect>,
+}
+
+impl<'a> Context<'a> {
+    /// A context for one command.
+    pub fn new(tx: &'a mut dyn Tx, clock: &'a Clock, settings: &'a Settings) -> Self {
+        Context {
+            tx,
+            clock,
+            now: clock.moment(),
+            settings,
+            events: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Writes the events of this command; what is left to do after the commit.
+    pub fn finish(self) -> Result<Vec<Effect>, Fault> {
+        if !self.events.is_empty() {
+            let count = self.events.len() as i64;
+            let first = boots::take_seqs(self.tx, count).map_err(db_fault)?;
+            for (cursor, event) in (first..).zip(&self.events) {
+                events::insert(self.tx, cursor, event, self.now.wall).map_err(db_fault)?;
+            }
+        }
+        Ok(self.effects)
+    }
+
+    /// A number that nobody had before.
+    pub fn take_seq(&mut self) -> Result<i64, Fault> {
+        boots::take_seqs(self.tx, 1).map_err(db_fault)
+    }
+
+    /// A fresh message id.
+    pub fn message_id(&self) -> MessageId {
+        MessageId(self.clock.new_id())
+    }
+
+    /// Leaves `effect` to be done after the commit.
+    pub fn effect(&mut self, effect: Effect) {
+        if !self.effects.contains(&effect) {
+            self.effects.push(effect);
+        }
+    }
+
+    /// Asks for a slot for `run` after the commit.
+    pub fn enqueue(&mut self, run: &Run) {
+        self.effect(Effect::Enqueue(Ticket::of(run)));
+    }
+
+    /// An event about `run`.
+    pub fn emit(&mut self, kind: EventKind, run: &Run, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: run.org.clone(),
+            session: Some(run.session),
+            run: Some(run.id),
+            parent_run: run.parent_run,
+            data,
+        });
+    }
+
+    /// An event about a session.
+    pub fn emit_session(&mut self, kind: EventKind, session: &Session, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: session.org.clone(),
+            session: Some(session.id),
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
+    /// An event about the daemon itself.
+    pub fn emit_gateway(&mut self, kind: EventKind, boot: BootId) {
+        self.events.push(NewEvent {
+            kind,
+            org: String::new(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data: json!({ "bootId": boot }),
+        });
+    }
+
+    /// Appends messages to a transcript and says so in the event log.
+    pub fn append(
+        &mut self,
+        org: &str,
+        session: SessionId,
+        generation: i64,
+        new: Vec<NewMessage>,
+    ) -> Result<Vec<Message>, Fault> {
+        let appended =
+            messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
+        for message in &appended {
+            self.added(
+                org,
+                session,
+                message.run,
+                message.id,
+                message.seq,
+                message.kind.as_str(),
+            );
+        }
+        Ok(appended)
+    }
+
+    /// Says in the event log that a transcript has a new entry.
+    pub fn added(
+        &mut self,
+        org: &str,
+        session: SessionId,
+        run: Option<RunId>,
+        message: MessageId,
+        seq: i64,
+        kind: &str,
+    ) {
+        self.events.push(NewEvent {
+            kind: EventKind::MessageAdded,
+            org: org.to_owned(),
+            session: Some(session),
+            run,
+            parent_run: None,
+            data: json!({ "messageId": message, "seq": seq, "kind": kind }),
+        });
+    }
+}

@@ -1,0 +1,257 @@
+//! How a command moves a run: the kernel decides on the row as it is, the row is written,
+//! and what follows from the move is written in the same transaction.
+
+use serde_json::json;
+
+use super::context::{Context, Effect};
+use crate::kernel::action::{Action, EventKind};
+use crate::kernel::event::{Owed, RunEvent};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::machine;
+use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
+use crate::kernel::step::{Intent, Step, StepKind, StepState};
+use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
+
+/// What a cancel names when a parent's end took its children along.
+pub const PARENT_ENDED: &str = "parent_ended";
+
+/// The run, or `not_found`.
+pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
+    runs::get(context.tx, id)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::not_found("run", id))
+}
+
+/// Moves `run` by `event`: once this returns, the row and all that follows are written.
+pub fn move_run(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
+    move_run_quietly(context, run, event, false)
+}
+
+/// As [`move_run`]; `quietly`: an end is told as `inbox`, without waking anybody's model.
+pub fn move_run_quietly(
+    context: &mut Context<'_>,
+    run: &Run,
+    event: RunEvent,
+    quietly: bool,
+) -> Result<Run, Fault> {
+    let applied = machine::apply(run, event, context.now)
+        .map_err(|edge| Fault::new(Kind::Conflict, format!("run {}: {edge}", run.id)))?;
+    let mut next = applied.run;
+    next.ver = runs::update(context.tx, &next)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::new(Kind::Conflict, format!("run {} changed meanwhile", run.id)))?;
+    if next.state == RunState::Settling && run.state != RunState::Settling {
+        context.effect(Effect::Settling(next.id, next.left_at(context.now.steady)));
+    }
+    for action in applied.actions {
+        perform(context, &next, action, quietly)?;
+    }
+    Ok(next)
+}
+
+fn perform(
+    context: &mut Context<'_>,
+    run: &Run,
+    action: Action,
+    quietly: bool,
+) -> Result<(), Fault> {
+    match action {
+        Action::Announce => announce(context, run, quietly),
+        Action::CancelDescendants => cancel_below(context, run, PARENT_ENDED),
+        Action::SettleRequester => settle_requester(context, run),
+        Action::Emit(kind) => {
+            emit(context, run, kind);
+            Ok(())
+        }
+        Action::Enqueue => {
+            context.enqueue(run);
+            Ok(())
+        }
+        Action::Release => {
+            context.effect(Effect::Release(run.id));
+            // Whatever waited for the end of this turn can be told now.
+            if outbox::has_pending(context.tx, run.session, None).map_err(db_fault)? {
+                context.effect(Effect::Deliverable(run.session));
+            }
+            Ok(())
+        }
+        Action::StopExecutor => {
+            context.effect(Effect::StopExecutor(run.id));
+            Ok(())
+        }
+        Action::WakeWaiters => {
+            context.effect(Effect::Ended(run.id));
+            Ok(())
+        }
+    }
+}
+
+fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) {
+    let data = match kind {
+        EventKind::RunEnded => json!({
+            "state": run.state.as_str(),
+            "error": run.error,
+            "toolCalls": run.tool_calls,
+            "loops": run.loops,
+            "usage": run.usage,
+            "meta": run.meta,
+        }),
+        EventKind::RunPaused => json!({ "pause": run.state.pause() }),
+        _ => json!({ "state": run.state.as_str() }),
+    };
+    context.emit(kind, run, data);
+}
+
+/// Writes the outbox row of an ended run.
+fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), Fault> {
+    let Some(requester) = &run.requester else {
+        return Ok(());
+    };
+    // A child that fell with its parent must not wake the parent's session again.
+    let fell_with_parent = run
+        .cancel
+        .as_ref()
+        .is_some_and(|cancel| cancel.by == PARENT_ENDED);
+    let policy = if quietly || fell_with_parent {
+        AnnouncePolicy::Inbox
+    } else {
+        run.announce
+    };
+    let target = requester.session;
+    let seq = context.take_seq()?;
+    let now = context.now.wall;
+    outbox::insert(context.tx, seq, run, policy, now).map_err(db_fault)?;
+    context.emit(
+        EventKind::AnnounceQueued,
+        run,
+        json!({ "announceId": run.id, "policy": policy }),
+    );
+    context.effect(Effect::Deliverable(target));
+    Ok(())
+}
+
+/// Cancels every open run below `run`, nearest first, so that no settling run in between
+/// takes the end of its child for its own.
+pub fn cancel_below(context: &mut Context<'_>, run: &Run, by: &str) -> Result<(), Fault> {
+    let mut parents: Vec<SessionId> = vec![run.session];
+    while let Some(parent) = parents.pop() {
+        for child in runs::live_children(context.tx, parent).map_err(db_fault)? {
+            parents.push(child.session);
+            let request = CancelRequest {
+                by: by.to_owned(),
+                at: context.now.wall,
+            };
+            move_run(context, &child, RunEvent::CancelRequested(request))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the requester's settling run that one of its children has ended.
+fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let Some(requester) = &run.requester else {
+        return Ok(());
+    };
+    for above in runs::live_in(context.tx, requester.session).map_err(db_fault)? {
+        if above.state == RunState::Settling {
+            let owed = owed(context, &above)?;
+            move_run(context, &above, RunEvent::OwedChanged { owed })?;
+        }
+    }
+    Ok(())
+}
+
+/// What a run whose turn is over still owes or is owed.
+pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
+    let tx = &mut *context.tx;
+    let children = runs::count_live_children(tx, run.session).map_err(db_fault)?;
+    let waiting =
+        outbox::has_pending(tx, run.session, Some(AnnouncePolicy::Wake)).map_err(db_fault)?;
+    let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
+    let unseen = messages::announces_above(tx, run.session, seen).map_err(db_fault)?;
+    Ok(Owed {
+        open_children: children > 0,
+        unseen_announces: waiting || unseen > 0,
+    })
+}
+
+/// Ends the turn of `run`. When it must see announces that stand in its transcript already,
+/// it is queued again at once.
+pub fn end_turn(context: &mut Context<'_>, run: &Run, text: Option<String>) -> Result<Run, Fault> {
+    let owed = owed(context, run)?;
+    let next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
+    if next.state == RunState::Settling {
+        let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;
+        if messages::announces_above(context.tx, run.session, seen).map_err(db_fault)? > 0 {
+            return move_run(context, &next, RunEvent::AnnouncesDelivered);
+        }
+    }
+    Ok(next)
+}
+
+/// Writes the intents of the next steps.
+pub fn intend(
+    context: &mut Context<'_>,
+    run: &Run,
+    intents: Vec<Intent>,
+) -> Result<(Run, Vec<Step>), Fault> {
+    if intents.is_empty() {
+        return Ok((run.clone(), Vec::new()));
+    }
+    let count = intents.len() as u32;
+    let next = move_run(context, run, RunEvent::StepsIntended { count })?;
+    let transcript = sessions::by_id(context.tx, run.session)
+        .map_err(db_fault)?
+        .map_or(0, |session| session.messages);
+    let mut made = Vec::with_capacity(intents.len());
+    for (seq, intent) in (run.steps + 1..).zip(intents) {
+        let step = Step {
+            id: intent.id,
+            run: run.id,
+            seq,
+            kind: intent.kind,
+            tool: intent.tool,
+            tool_call: intent.tool_call,
+            asked_by: intent.asked_by,
+            effect: intent.effect,
+            state: StepState::Intended,
+            input: intent.input,
+            seen_up_to: (intent.kind == StepKind::Model).then_some(transcript),
+            message_seq: None,
+            params_summary: intent.params_summary,
+            result_summary: None,
+            error: None,
+            attempts: 1,
+            started_at: context.now.wall,
+            ended_at: None,
+        };
+        steps::insert(context.tx, &step).map_err(db_fault)?;
+        emit_step(context, &next, &step);
+        made.push(step);
+    }
+    Ok((next, made))
+}
+
+/// Says in the event log how far a step has come.
+pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
+    let kind = match (step.kind, step.state.is_open()) {
+        (StepKind::Model, _) => EventKind::RunStep,
+        (StepKind::Tool, true) => EventKind::ToolStarted,
+        (StepKind::Tool, false) => EventKind::ToolCompleted,
+    };
+    context.emit(
+        kind,
+        run,
+        json!({
+            "stepId": step.id,
+            "seq": step.seq,
+            "state": step.state,
+            "toolName": step.tool,
+            "toolCallId": step.tool_call,
+            "paramsSummary": step.params_summary,
+            "resultSummary": step.result_summary,
+            "error": step.error,
+        }),
+    );
+}

@@ -1,0 +1,173 @@
+//! Writes what came out of a step, and what follows it.
+
+use super::context::Context;
+use super::moves::{emit_step, end_turn, intend, load, move_run};
+use super::{Recorded, Reply, RunAfter, Then};
+use crate::kernel::announce::NO_REPLY;
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
+use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role, plain_text};
+use crate::kernel::run::{Run, RunOrigin, Usage};
+use crate::kernel::step::{Step, StepKind, StepState};
+use crate::kernel::text::{preview, storable};
+use crate::store::{db_fault, steps};
+
+const SUMMARY: usize = 200;
+
+/// The step's outcome stands in journal and transcript, and what follows it is intended or
+/// ended. While a cancel is open the outcome is kept and nothing follows.
+pub fn record(
+    context: &mut Context<'_>,
+    id: RunId,
+    seq: u32,
+    attempt: u32,
+    outcome: Recorded,
+    then: Then,
+) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    let mut step = open_step(context, id, seq, attempt)?;
+    step.ended_at = Some(context.now.wall);
+    step.state = StepState::Done;
+    let mut used = Usage::default();
+    let message = match outcome {
+        Recorded::Answer { blocks, usage } => {
+            used = usage;
+            used.model_calls = 1;
+            let text = plain_text(&blocks);
+            step.result_summary = Some(preview(&text, SUMMARY));
+            let mut message = answer(context, &run, blocks);
+            // Only a wake run may be silent: nobody asked it anything.
+            message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
+            Some(message)
+        }
+        Recorded::ToolResult { text, is_error } => {
+            let text = storable(&text);
+            step.result_summary = Some(preview(&text, SUMMARY));
+            if is_error {
+                step.state = StepState::Failed;
+                step.error = Some(preview(&text, SUMMARY));
+            }
+            Some(tool_result(context, &run, &step, text, is_error))
+        }
+        Recorded::Failed(ref error) => {
+            step.state = StepState::Failed;
+            step.error = Some(preview(&error.message, SUMMARY));
+            None
+        }
+    };
+    let messages = context.append(
+        &run.org,
+        run.session,
+        run.generation,
+        message.into_iter().collect(),
+    )?;
+    step.message_seq = messages.first().map(|message| message.seq);
+    steps::update(context.tx, &step).map_err(db_fault)?;
+    emit_step(context, &run, &step);
+    let ended = RunEvent::StepEnded {
+        model: step.kind == StepKind::Model,
+        usage: used,
+    };
+    let mut run = move_run(context, &run, ended)?;
+
+    let mut changed = vec![step];
+    if run.cancel.is_none() {
+        match then {
+            Then::Wait => {}
+            Then::Steps(intents) => {
+                let (next, made) = intend(context, &run, intents)?;
+                run = next;
+                changed.extend(made);
+            }
+            Then::EndTurn(text) => run = end_turn(context, &run, text)?,
+            Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
+        }
+    }
+    Ok(Reply::Run(Box::new(RunAfter {
+        run,
+        messages,
+        steps: changed,
+    })))
+}
+
+/// The step, if it is open and this is its current try. A late outcome of a try that a
+/// recovery has replaced is refused: it changes nothing.
+pub fn open_step(
+    context: &mut Context<'_>,
+    run: RunId,
+    seq: u32,
+    attempt: u32,
+) -> Result<Step, Fault> {
+    let step = steps::get(context.tx, run, seq)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::not_found("step", format!("{seq} of run {run}")))?;
+    if !step.state.is_open() || step.attempts != attempt {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "step {seq} of run {run} is {} in try {}: an outcome of try {attempt} comes too late",
+                step.state, step.attempts
+            ),
+        ));
+    }
+    Ok(step)
+}
+
+fn answer(context: &Context<'_>, run: &Run, blocks: Vec<Block>) -> NewMessage {
+    let calls = blocks
+        .iter()
+        .any(|block| matches!(block, Block::ToolCall { .. }));
+    let content = blocks
+        .into_iter()
+        .map(|block| match block {
+            Block::Text { text } => Block::Text {
+                text: storable(&text),
+            },
+            other => other,
+        })
+        .collect();
+    NewMessage {
+        id: context.message_id(),
+        role: Role::Assistant,
+        kind: if calls {
+            MessageKind::ToolCall
+        } else {
+            MessageKind::Text
+        },
+        origin: Origin::Agent,
+        run: Some(run.id),
+        content,
+        tool_call: None,
+        announce: None,
+        silent: false,
+        metadata: None,
+    }
+}
+
+/// The transcript's entry for the outcome of a tool call.
+pub fn tool_result(
+    context: &Context<'_>,
+    run: &Run,
+    step: &Step,
+    text: String,
+    is_error: bool,
+) -> NewMessage {
+    let tool_call_id = step.tool_call.clone().unwrap_or_default();
+    NewMessage {
+        id: context.message_id(),
+        role: Role::Tool,
+        kind: MessageKind::ToolResult,
+        origin: Origin::Internal,
+        run: Some(run.id),
+        tool_call: Some(tool_call_id.clone()),
+        content: vec![Block::ToolResult {
+            tool_call_id,
+            text,
+            is_error,
+        }],
+        announce: None,
+        silent: false,
+        metadata: None,
+    }
+}

@@ -1,0 +1,120 @@
+//! Picks up an open run that no executor holds.
+
+use serde_json::json;
+
+use super::context::{Context, Effect};
+use super::moves::{emit_step, load, move_run_quietly};
+use super::record_outcome::tool_result;
+use super::{Reply, RunAfter};
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::recover::{self, StepFate};
+use crate::kernel::run::{Run, RunState};
+use crate::kernel::step::{Step, StepState};
+use crate::store::{db_fault, steps};
+
+/// The open run without an executor is queued, paused, settling or ended, as
+/// [`recover::recover`] says. A run that has ended stays as it is.
+pub fn recover(
+    context: &mut Context<'_>,
+    id: RunId,
+    unclean: bool,
+    earlier_life: bool,
+) -> Result<Reply, Fault> {
+    let mut run = load(context, id)?;
+    if run.state.is_terminal() {
+        return Ok(after(run, Vec::new()));
+    }
+    if earlier_life {
+        // A steady reading of an earlier life says nothing in this one, and the time while
+        // the daemon was down does not count.
+        run.counting_since = run.counting_since.map(|_| context.now.steady);
+    }
+    let open = steps::open(context.tx, id).map_err(db_fault)?;
+    let policy = context.settings.recovery;
+    let plan = recover::recover(&run, &open, unclean, policy, context.now.wall);
+    let held = run.state == RunState::Running;
+    let mut changed = Vec::new();
+    // A parked run's steps have not begun; they are carried out as they stand.
+    if held {
+        for (step, fate) in plan.steps {
+            if let Some(step) = open.iter().find(|open| open.id == step) {
+                changed.push(reopen(context, &run, step.clone(), fate)?);
+            }
+        }
+        if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
+            notice(context, &run, earlier_life)?;
+        }
+    }
+    let run = move_run_quietly(context, &run, plan.event, plan.quietly)?;
+    if run.state == RunState::Settling {
+        context.effect(Effect::Settling(id, run.left_at(context.now.steady)));
+    }
+    Ok(after(run, changed))
+}
+
+/// Makes an open step ready for its next try, or gives it the outcome "nobody knows".
+fn reopen(
+    context: &mut Context<'_>,
+    run: &Run,
+    mut step: Step,
+    fate: StepFate,
+) -> Result<Step, Fault> {
+    match fate {
+        StepFate::Perform | StepFate::Repeat => {
+            step.attempts += 1;
+            steps::update(context.tx, &step).map_err(db_fault)?;
+        }
+        StepFate::Uncertain => {
+            let tool = step.tool.as_deref().unwrap_or("the tool");
+            let text = format!(
+                "uncertain: the daemon ended while {tool} was at work on this call. It may have \
+                 happened, wholly, partly or not at all; it was not repeated. Look before you \
+                 do it again."
+            );
+            let message = tool_result(context, run, &step, text, true);
+            let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
+            step.message_seq = appended.first().map(|message| message.seq);
+            step.state = StepState::Uncertain;
+            step.ended_at = Some(context.now.wall);
+            step.error = Some("uncertain: it may have happened".to_owned());
+            steps::update(context.tx, &step).map_err(db_fault)?;
+            emit_step(context, run, &step);
+        }
+    }
+    Ok(step)
+}
+
+/// A visible entry for people: this turn was interrupted and goes on.
+fn notice(context: &mut Context<'_>, run: &Run, earlier_life: bool) -> Result<(), Fault> {
+    let what = if earlier_life {
+        "the daemon was restarted"
+    } else {
+        "the task that drove this run was lost"
+    };
+    let text = format!(
+        "{what} while run {} was at work; it goes on at its step",
+        run.id
+    );
+    let mut message = NewMessage::new(
+        context.message_id(),
+        Role::System,
+        MessageKind::RestartNotice,
+        Origin::Internal,
+        Block::Text { text },
+    );
+    message.run = Some(run.id);
+    message.metadata = Some(json!({ "recoveries": run.recoveries }));
+    context.append(&run.org, run.session, run.generation, vec![message])?;
+    Ok(())
+}
+
+fn after(run: Run, steps: Vec<Step>) -> Reply {
+    Reply::Run(Box::new(RunAfter {
+        run,
+        messages: Vec::new(),
+        steps,
+    }))
+}

@@ -1,0 +1,295 @@
+//! Spawns: idempotency key, limits, child session, first message and queued run, in one.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::create_session;
+use super::{Accepted, Key, NewRun, Reply, Spawn};
+use crate::contract::catalog::Pinned;
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::limits::{SpawnCounts, check_spawn};
+use crate::kernel::message::NewMessage;
+use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
+use crate::kernel::session::{Owner, Session};
+use crate::store::columns::to_json;
+use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
+
+/// The child session, its first message and the queued run are there, or nothing is.
+pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
+    // A known key answers before any limit is looked at.
+    if let Some(accepted) = repeated(context, spawn.run.key.as_ref())? {
+        return Ok(Reply::Accepted(accepted));
+    }
+    refuse_taken_id(context, spawn.run.id)?;
+    let parent = match &spawn.parent {
+        None => None,
+        Some(key) => Some(
+            sessions::by_key(context.tx, &spawn.org, key)
+                .map_err(db_fault)?
+                .ok_or_else(|| {
+                    Fault::not_found("session", key).hint(
+                        "a parent must exist before it can be told; sessions.create makes one",
+                    )
+                })?,
+        ),
+    };
+    let depth = parent.as_ref().map_or(0, |parent| parent.depth) + 1;
+    if let Some(parent) = &parent {
+        let tx = &mut *context.tx;
+        let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
+        let backlog = outbox::count_unacked(tx, parent.id).map_err(db_fault)?;
+        let counts = SpawnCounts {
+            depth,
+            children: u32::try_from(children).unwrap_or(u32::MAX),
+            backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
+        };
+        check_spawn(&context.settings.limits, &counts)?;
+    }
+    let (announce, warnings) = announce_policy(&spawn, parent.as_ref())?;
+
+    let session = child_session(context, &spawn, parent.as_ref(), depth);
+    create_session::insert(context, &session)?;
+    let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
+    row.run.lane = Lane::Subagent;
+    row.run.announce = announce;
+    row.run.requester = parent.map(|parent| Requester {
+        session: parent.id,
+        key: parent.key,
+        generation: parent.generation,
+    });
+    row.run.warnings.extend(warnings);
+
+    let mut task = NewMessage::user(spawn.message, &spawn.task);
+    task.run = Some(row.run.id);
+    let now = context.now.wall;
+    messages::insert(context.tx, session.id, session.generation, 1, &task, now)
+        .map_err(db_fault)?;
+    context.added(
+        &spawn.org,
+        session.id,
+        task.run,
+        task.id,
+        1,
+        task.kind.as_str(),
+    );
+
+    let accepted = accept(context, row, None, true)?;
+    Ok(Reply::Accepted(accepted))
+}
+
+/// The session of a spawned run. Its first message is counted already.
+fn child_session(
+    context: &Context<'_>,
+    spawn: &Spawn,
+    parent: Option<&Session>,
+    depth: u32,
+) -> Session {
+    let agent = spawn.run.agent.id.clone();
+    Session {
+        id: spawn.session,
+        org: spawn.org.clone(),
+        key: SessionKey::child(&agent, spawn.session),
+        generation: 1,
+        owner: Owner::Agent,
+        agent,
+        parent: parent.map(|parent| parent.id),
+        parent_key: parent.map(|parent| parent.key.clone()),
+        root: parent.map_or(spawn.session, |parent| parent.root),
+        depth,
+        label: spawn.run.label.clone(),
+        title: None,
+        model: None,
+        cwd: spawn
+            .cwd
+            .clone()
+            .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
+        messages: 1,
+        created_at: context.now.wall,
+        updated_at: context.now.wall,
+        ver: 1,
+    }
+}
+
+/// How the requester is told, and what the caller should know about it.
+fn announce_policy(
+    spawn: &Spawn,
+    parent: Option<&Session>,
+) -> Result<(AnnouncePolicy, Vec<String>), Fault> {
+    let Some(parent) = parent else {
+        return match spawn.announce {
+            None | Some(AnnouncePolicy::None) => Ok((AnnouncePolicy::None, Vec::new())),
+            Some(policy) => Err(Fault::params(
+                "announce",
+                format!("{policy} needs a parent session to tell"),
+            )
+            .hint("name a parent, or leave announce away")),
+        };
+    };
+    Ok(match (parent.owner, spawn.announce) {
+        (Owner::Client, Some(AnnouncePolicy::Wake)) => (
+            AnnouncePolicy::Inbox,
+            vec![format!(
+                "announce wake became inbox: session {} belongs to a client, nothing runs in it",
+                parent.key
+            )],
+        ),
+        (_, Some(policy)) => (policy, Vec::new()),
+        (Owner::Client, None) => (AnnouncePolicy::Inbox, Vec::new()),
+        (Owner::Agent, None) => (AnnouncePolicy::Wake, Vec::new()),
+    })
+}
+
+/// The first answer to this request, if the key is known.
+pub fn repeated(context: &mut Context<'_>, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    let Some(used) = idempotency::get(context.tx, &key.scope, &key.key).map_err(db_fault)? else {
+        return Ok(None);
+    };
+    if used.digest != key.digest {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "idempotency key {:?} was used for another request, which made run {}; nothing \
+                 was created",
+                key.key, used.run
+            ),
+        )
+        .hint("use a fresh key for a fresh request")
+        .with("runId", used.run.to_string()));
+    }
+    serde_json::from_str(&used.answer)
+        .map(Some)
+        .map_err(|fault| Fault::internal(format!("a stored answer does not fit: {fault}")))
+}
+
+/// Refuses a client-chosen id that some run has.
+pub fn refuse_taken_id(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
+    if runs::get(context.tx, id).map_err(db_fault)?.is_some() {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!("run {id} is there already; nothing was created"),
+        )
+        .hint("choose a fresh UUID v7, or repeat the call with its idempotency key"));
+    }
+    Ok(())
+}
+
+/// A run that is about to be stored.
+pub struct NewRow {
+    /// The run.
+    pub run: Run,
+    key: Option<Key>,
+    pinned: [Pinned; 2],
+}
+
+/// The run is queued, what it pins can be read, and a repeat of its key finds this answer.
+pub fn accept(
+    context: &mut Context<'_>,
+    row: NewRow,
+    input: Option<&str>,
+    created: bool,
+) -> Result<Accepted, Fault> {
+    let NewRow { run, key, pinned } = row;
+    for body in &pinned {
+        blobs::insert(context.tx, body).map_err(db_fault)?;
+    }
+    let seq = context.take_seq()?;
+    runs::insert(context.tx, seq, &run, input).map_err(db_fault)?;
+    context.emit(
+        EventKind::RunQueued,
+        &run,
+        json!({
+            "agent": run.agent,
+            "label": run.label,
+            "sessionKey": run.session_key,
+            "parent": run.requester.as_ref().map(|by| &by.key),
+            "meta": run.meta,
+        }),
+    );
+    context.enqueue(&run);
+    let accepted = Accepted {
+        run: run.id,
+        session: run.session_key,
+        agent: run.agent,
+        model: run.model,
+        depth: run.depth,
+        created,
+        warnings: run.warnings,
+    };
+    if let Some(key) = key {
+        let used = idempotency::Used {
+            digest: key.digest,
+            run: run.id,
+            answer: to_json(&accepted),
+        };
+        let now = context.now.wall;
+        idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
+    }
+    Ok(accepted)
+}
+
+/// A queued run in `session`, with what the caller gave.
+pub fn new_run(
+    context: &Context<'_>,
+    org: &str,
+    new: NewRun,
+    session: &Session,
+    origin: RunOrigin,
+) -> NewRow {
+    let key = new.key;
+    let pinned = [new.agent.definition, new.agent.tools];
+    let run = Run {
+        id: new.id,
+        org: org.to_owned(),
+        user: new.user,
+        session: session.id,
+        session_key: session.key.clone(),
+        generation: session.generation,
+        requester: None,
+        parent_run: None,
+        root_run: new.id,
+        root_session: session.root,
+        origin,
+        agent: new.agent.id,
+        label: new.label,
+        model: new.agent.model,
+        lane: if session.parent.is_some() {
+            Lane::Subagent
+        } else {
+            Lane::Main
+        },
+        depth: session.depth,
+        cwd: session.cwd.clone(),
+        state: RunState::Queued,
+        cancel: None,
+        error: None,
+        result: None,
+        limit_ms: new.limit_ms,
+        used_ms: 0,
+        counting_since: None,
+        recoveries: 0,
+        not_before: None,
+        announce: AnnouncePolicy::None,
+        loops: 0,
+        tool_calls: 0,
+        steps: 0,
+        usage: Usage::default(),
+        meta: new.meta,
+        pins: Pins {
+            agent: pinned[0].hash.clone(),
+            tools: pinned[1].hash.clone(),
+        },
+        warnings: new.agent.warnings,
+        trace_id: new.trace_id,
+        created_at: context.now.wall,
+        started_at: None,
+        ended_at: None,
+        last_activity_at: context.now.wall,
+        ver: 1,
+    };
+    NewRow { run, key, pinned }
+}

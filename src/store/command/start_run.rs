@@ -1,0 +1,36 @@
+//! Gives a queued run its session's turn.
+
+use super::context::Context;
+use super::moves::{intend, load, move_run};
+use super::{Reply, RunAfter};
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::message::NewMessage;
+use crate::kernel::step::Intent;
+use crate::store::{db_fault, runs, steps};
+
+/// The run holds its session's turn, its input stands in the transcript, and its first steps
+/// are intended. A run that was parked or recovered goes on with the steps it has.
+pub fn start(context: &mut Context<'_>, id: RunId, intents: Vec<Intent>) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    let run = move_run(context, &run, RunEvent::Started)?;
+    let mut messages = Vec::new();
+    if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
+        let mut input = NewMessage::user(context.message_id(), &text);
+        input.run = Some(id);
+        messages = context.append(&run.org, run.session, run.generation, vec![input])?;
+        runs::clear_input(context.tx, id).map_err(db_fault)?;
+    }
+    let open = steps::open(context.tx, id).map_err(db_fault)?;
+    let (run, steps) = if open.is_empty() {
+        intend(context, &run, intents)?
+    } else {
+        (run, open)
+    };
+    Ok(Reply::Run(Box::new(RunAfter {
+        run,
+        messages,
+        steps,
+    })))
+}

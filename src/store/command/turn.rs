@@ -1,0 +1,69 @@
+//! Turns: a message for a session's agent, queued behind what is going on there.
+
+use super::context::Context;
+use super::spawn::{accept, new_run, refuse_taken_id, repeated};
+use super::{Reply, RunTurn, create_session};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::limits::check_queued_turns;
+use crate::kernel::run::{RunOrigin, RunState};
+use crate::kernel::session::Owner;
+use crate::kernel::text::storable;
+use crate::store::{db_fault, runs, sessions};
+
+/// The queued run is there, and its session, or nothing is. The message is kept with the run
+/// and enters the transcript when the turn begins, so that it never stands in the middle of
+/// another turn.
+pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault> {
+    if let Some(accepted) = repeated(context, turn.run.key.as_ref())? {
+        return Ok(Reply::Accepted(accepted));
+    }
+    refuse_taken_id(context, turn.run.id)?;
+    let found = sessions::by_key(context.tx, &turn.org, &turn.session).map_err(db_fault)?;
+    let created = found.is_none();
+    let session = match found {
+        Some(session) => session,
+        None => create_session::for_turn(
+            context,
+            &turn.org,
+            turn.new_session,
+            &turn.session,
+            &turn.run.agent.id,
+        )?,
+    };
+    if session.owner == Owner::Client {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {} belongs to a client: nothing runs in it",
+                session.key
+            ),
+        )
+        .hint("spawn a run with this session as parent (sessions.spawn)"));
+    }
+    if session.agent != turn.run.agent.id {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {} belongs to agent {}, not {}",
+                session.key, session.agent, turn.run.agent.id
+            ),
+        )
+        .hint("leave the agent away, or use another session"));
+    }
+    let waiting = runs::live_in(context.tx, session.id)
+        .map_err(db_fault)?
+        .iter()
+        .filter(|run| run.state == RunState::Queued)
+        .count();
+    check_queued_turns(&context.settings.limits, waiting as u32)?;
+
+    let message = storable(&turn.message);
+    let mut row = new_run(context, &turn.org, turn.run, &session, RunOrigin::Turn);
+    if !turn.model_named
+        && let Some(model) = session.model
+    {
+        row.run.model = model;
+    }
+    let accepted = accept(context, row, Some(&message), created)?;
+    Ok(Reply::Accepted(accepted))
+}

@@ -1,0 +1,56 @@
+//! The table of idempotency keys: what each was first used for, and the answer it got.
+
+use super::columns::uuid;
+use super::tx::{DbError, Tx, first};
+use crate::kernel::ids::RunId;
+use crate::kernel::time::Timestamp;
+
+/// What a key was first used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Keyed hash of the canonical parameters.
+    pub digest: Vec<u8>,
+    /// The run it made.
+    pub run: RunId,
+    /// The first answer, JSON.
+    pub answer: String,
+}
+
+/// What the key was first used for, if it was.
+pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbError> {
+    first(
+        tx,
+        "SELECT digest, run_id, answer FROM idempotency WHERE scope = ?1 AND key = ?2",
+        &[scope.into(), key.into()],
+        |row| {
+            Ok(Used {
+                digest: row.opt_bytes(0)?.unwrap_or_default().to_vec(),
+                run: RunId(uuid(row, 1)?),
+                answer: row.text(2)?.to_owned(),
+            })
+        },
+    )
+}
+
+/// A repeat of the key finds this answer.
+pub fn insert(
+    tx: &mut dyn Tx,
+    scope: &str,
+    key: &str,
+    used: &Used,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO idempotency (scope, key, digest, run_id, answer, created_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        &[
+            scope.into(),
+            key.into(),
+            super::tx::Param::Bytes(&used.digest),
+            (&used.run.0).into(),
+            (&used.answer).into(),
+            now.0.into(),
+        ],
+    )
+    .map(|_| ())
+}

@@ -1,0 +1,170 @@
+//! Brings a database to the schema of this program: numbered, append-only steps, one
+//! transaction each.
+
+use std::path::Path;
+
+use super::sqlite::Sqlite;
+use super::tx::DbError;
+
+struct Migration {
+    name: &'static str,
+    sql: &'static str,
+    /// It drops or rewrites something: a copy of the file is kept beside it first.
+    destructive: bool,
+}
+
+/// The database's history. Append only; a released step never changes.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "0001_sessions_and_runs",
+    sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
+    destructive: false,
+}];
+
+/// The schema version of this program.
+pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// A newer program wrote it. Nothing was written to it.
+    #[error(
+        "the store has schema version {found}, this program knows {known}: it was written by a \
+         newer abide. Nothing was changed; use that version, or another state folder"
+    )]
+    Newer {
+        /// The version in the file.
+        found: i64,
+        /// The version of this program.
+        known: i64,
+    },
+    /// A step failed. The file is as it was.
+    #[error("migration {name} failed: {source}. The store is as it was{copy}")]
+    Failed {
+        /// The step.
+        name: &'static str,
+        /// `, with a copy at …`, or nothing.
+        copy: String,
+        /// What the engine said.
+        source: DbError,
+    },
+    /// The file cannot be read at all.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// The version that is in the file.
+pub fn version(db: &Sqlite) -> Result<i64, DbError> {
+    db.read_pragma("user_version")
+}
+
+/// Refuses a file of a newer schema, before anything is written to it.
+pub fn check_not_newer(db: &Sqlite) -> Result<(), MigrateError> {
+    let found = version(db)?;
+    if found > SCHEMA {
+        return Err(MigrateError::Newer {
+            found,
+            known: SCHEMA,
+        });
+    }
+    Ok(())
+}
+
+/// Once this returns, the file at `path` has the schema of this program.
+pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
+    run(db, path, MIGRATIONS)
+}
+
+fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), MigrateError> {
+    let found = version(db)?;
+    let known = migrations.len() as i64;
+    if found > known {
+        return Err(MigrateError::Newer { found, known });
+    }
+    for (index, migration) in migrations.iter().enumerate() {
+        let to = index as i64 + 1;
+        if to <= found {
+            continue;
+        }
+        let mut copy = String::new();
+        if migration.destructive && found > 0 {
+            let beside = path.with_extension(format!("before-{}.db", migration.name));
+            // A copy that a failed earlier try left is of the same old file: made anew.
+            let _ = std::fs::remove_file(&beside);
+            db.copy_to(&beside)?;
+            copy = format!(", with a copy at {}", beside.display());
+        }
+        let sql = format!(
+            "BEGIN IMMEDIATE;\n{}\nPRAGMA user_version = {to};\nCOMMIT;",
+            migration.sql
+        );
+        if let Err(source) = db.batch(&sql) {
+            // Not in a transaction any more when the fault itself rolled it back.
+            let _ = db.batch("ROLLBACK");
+            return Err(MigrateError::Failed {
+                name: migration.name,
+                copy,
+                source,
+            });
+        }
+        crate::failpoint::reach("migrate.step");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::Use;
+    use crate::store::tx::number;
+
+    const GOOD: Migration = Migration {
+        name: "good",
+        sql: "CREATE TABLE kept (n INTEGER); INSERT INTO kept VALUES (7);",
+        destructive: false,
+    };
+    const BROKEN: Migration = Migration {
+        name: "broken",
+        sql: "DROP TABLE kept; CREATE TABLE nonsense (",
+        destructive: true,
+    };
+
+    #[test]
+    fn g5_10_a_failed_migration_leaves_the_old_store_and_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.db");
+        let mut db = Sqlite::open(&path, Use::Write).unwrap();
+        run(&mut db, &path, &[GOOD]).unwrap();
+        let error = run(&mut db, &path, &[GOOD, BROKEN]).unwrap_err();
+        assert!(
+            matches!(error, MigrateError::Failed { name: "broken", .. }),
+            "{error}"
+        );
+        assert_eq!(version(&db).unwrap(), 1);
+        assert_eq!(number(&mut db, "SELECT n FROM kept", &[]).unwrap(), 7);
+        let copy = dir.path().join("abide.before-broken.db");
+        let mut copy = Sqlite::open(&copy, Use::Write).unwrap();
+        assert_eq!(number(&mut copy, "SELECT n FROM kept", &[]).unwrap(), 7);
+        assert!(
+            error.to_string().contains("abide.before-broken.db"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn g5_11_a_newer_schema_is_refused_with_both_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.db");
+        let mut db = Sqlite::open(&path, Use::Write).unwrap();
+        db.batch("PRAGMA user_version = 99").unwrap();
+        let error = migrate(&mut db, &path).unwrap_err().to_string();
+        assert!(
+            error.contains("99") && error.contains(&SCHEMA.to_string()),
+            "{error}"
+        );
+        assert_eq!(version(&db).unwrap(), 99);
+        assert_eq!(
+            number(&mut db, "SELECT count(*) FROM sqlite_master", &[]).unwrap(),
+            0
+        );
+    }
+}

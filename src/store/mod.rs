@@ -1,0 +1,51 @@
+//! The only folder that knows SQL. Writes are named commands on one thread, answered after
+//! their commit; reads have connections of their own.
+
+pub mod command;
+pub mod events;
+pub mod messages;
+pub mod outbox;
+pub mod read;
+pub mod runs;
+pub mod sessions;
+pub mod steps;
+pub mod tx;
+
+mod blobs;
+mod boots;
+mod checkpoint;
+mod columns;
+mod idempotency;
+mod migrate;
+mod open;
+mod sqlite;
+mod writer;
+
+pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use migrate::SCHEMA;
+pub use open::{OpenError, OpenOptions, Opened, Store};
+pub use sqlite::library_version;
+pub use writer::OnFatal;
+
+use crate::kernel::fault::{Fault, Kind};
+use tx::{DbError, DbErrorKind};
+
+/// What a fault of the database means to whoever asked.
+pub(crate) fn db_fault(fault: DbError) -> Fault {
+    match fault.kind {
+        DbErrorKind::Full => Fault::new(
+            Kind::Unavailable,
+            "the disk with the state folder is full; what was accepted is kept, this was not",
+        )
+        .hint("free some space; the daemon goes on by itself")
+        .with("retryAfterMs", 5000),
+        DbErrorKind::Busy => Fault::new(Kind::Busy, "the store is locked; nothing was changed")
+            .hint("try again in a moment")
+            .with("retryAfterMs", 200),
+        DbErrorKind::Undecodable => Fault::internal(format!("a row cannot be read: {fault}")),
+        _ => Fault::internal(format!("the store failed: {fault}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

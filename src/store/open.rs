@@ -1,0 +1,336 @@
+//! Opening a store, and the handle to an open one.
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::checkpoint::{self, Checkpoints};
+use super::command::{Command, Effect, Reply, Settings};
+use super::migrate::{self, MigrateError};
+use super::sqlite::{Sqlite, Use};
+use super::tx::{DbError, DbErrorKind, Tx};
+use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
+use super::{boots, db_fault};
+use crate::clock::Clock;
+use crate::kernel::fault::{Fault, Kind};
+
+const FILE: &str = "abide.db";
+/// Connections for reads. More would not help: they are short, and the machine has few cores.
+const READERS: usize = 4;
+
+/// How a store is opened.
+pub struct OpenOptions {
+    /// The state folder.
+    pub folder: PathBuf,
+    /// Time and ids.
+    pub clock: Clock,
+    /// Settings that commands obey.
+    pub settings: Settings,
+    /// Called when a commit cannot be trusted any more; it must end the process.
+    pub on_fatal: OnFatal,
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its schema cannot be used.
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    /// The file is damaged, or no database.
+    #[error(
+        "{path} cannot be read as a store: {source}. It was left as it is; put back a backup, or \
+         move the file away to start anew"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the engine said.
+        source: DbError,
+    },
+    /// Anything else.
+    #[error("{path}: {source}")]
+    Db {
+        /// The file.
+        path: PathBuf,
+        /// What the engine said.
+        source: DbError,
+    },
+}
+
+/// An open store: cheap to clone, closed by [`Threads::close`].
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    queue: mpsc::Sender<Message>,
+    readers: Readers,
+    id: String,
+    digest_key: [u8; 32],
+}
+
+/// What opening gives.
+pub struct Opened {
+    /// The handle.
+    pub store: Store,
+    /// What the registry must do after commits, in their order.
+    pub effects: mpsc::UnboundedReceiver<Effect>,
+    /// The threads; kept until the end.
+    pub threads: Threads,
+}
+
+/// The threads of an open store.
+pub struct Threads {
+    queue: mpsc::Sender<Message>,
+    writer: JoinHandle<()>,
+    checkpoints: JoinHandle<()>,
+    stop_checkpoints: std::sync::mpsc::Sender<()>,
+}
+
+impl Threads {
+    /// Once this returns, every queued command is committed and the write-ahead file is
+    /// empty. Handles that are still there find the store closed. Blocks.
+    pub fn close(self) {
+        drop(self.stop_checkpoints);
+        // A writer that is gone has nothing to be told.
+        let _ = self.queue.blocking_send(Message::Close);
+        // A panic there was logged by its thread; the rows hold what was committed.
+        let _ = self.checkpoints.join();
+        let _ = self.writer.join();
+    }
+}
+
+impl Store {
+    /// Opens the store in a folder, or makes a new one; runs migrations.
+    pub fn open(options: OpenOptions) -> Result<Opened, OpenError> {
+        let path = options.folder.join(FILE);
+        let wrap = |source: DbError| match source.kind {
+            DbErrorKind::Corrupt => OpenError::Damaged {
+                path: path.clone(),
+                source,
+            },
+            _ => OpenError::Db {
+                path: path.clone(),
+                source,
+            },
+        };
+        if path.exists() {
+            // Looked at read-only first: a newer file is refused before anything touches it.
+            let db = Sqlite::open(&path, Use::Read).map_err(&wrap)?;
+            migrate::check_not_newer(&db)?;
+        }
+        private(&path).map_err(&wrap)?;
+        let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
+        migrate::migrate(&mut db, &path).map_err(|fault| match fault {
+            MigrateError::Db(source) => wrap(source),
+            fault => OpenError::Migrate(fault),
+        })?;
+        let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
+        let readers = Readers::open(&path).map_err(&wrap)?;
+        let shared = Arc::new(Checkpoints::default());
+        let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
+
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (effects_in, effects) = mpsc::unbounded_channel();
+        let writer = Writer::new(
+            db,
+            options.clock,
+            options.settings,
+            effects_in,
+            Arc::clone(&shared),
+            options.on_fatal,
+        );
+        let writer = thread("abide-writer", move || writer.run(jobs), &path)?;
+        let (stop_checkpoints, stop) = std::sync::mpsc::channel();
+        let checkpoints = thread(
+            "abide-checkpoint",
+            move || checkpoint::run(checkpoint_db, &shared, &stop),
+            &path,
+        )?;
+        Ok(Opened {
+            store: Store {
+                inner: Arc::new(Inner {
+                    queue: queue.clone(),
+                    readers,
+                    id,
+                    digest_key,
+                }),
+            },
+            effects,
+            threads: Threads {
+                queue,
+                writer,
+                checkpoints,
+                stop_checkpoints,
+            },
+        })
+    }
+
+    /// Submits a command and waits until it is committed. Dropping the future does not take
+    /// the command back.
+    pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
+        let (answer, reply) = oneshot::channel();
+        self.inner
+            .queue
+            .try_send(Message::Job(Job { command, answer }))
+            .map_err(|refused| match refused {
+                mpsc::error::TrySendError::Full(_) => busy(),
+                mpsc::error::TrySendError::Closed(_) => closed(),
+            })?;
+        reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// As [`Store::submit`], but waits for room in the queue: for the registry's own work,
+    /// which must not be refused.
+    pub async fn submit_patiently(&self, command: Command) -> Result<Reply, Fault> {
+        let (answer, reply) = oneshot::channel();
+        self.inner
+            .queue
+            .send(Message::Job(Job { command, answer }))
+            .await
+            .map_err(|_| closed())?;
+        reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Runs a short read (a few rows by key) where it stands.
+    pub fn read_now<T>(
+        &self,
+        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>,
+    ) -> Result<T, Fault> {
+        self.inner.readers.with(query).map_err(db_fault)
+    }
+
+    /// Runs a longer read on a thread that may wait.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        // A closed semaphore would be a store that is gone; it lives as long as the handle.
+        let permit = self.inner.readers.slots.clone().acquire_owned().await;
+        let store = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            store.read_now(query)
+        })
+        .await
+        .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
+    }
+
+    /// The store's own id, the same for ever.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// A digest of `text` that nobody without this store can compute.
+    pub fn digest(&self, text: &str) -> Vec<u8> {
+        blake3::keyed_hash(&self.inner.digest_key, text.as_bytes())
+            .as_bytes()
+            .to_vec()
+    }
+}
+
+/// The file is there and readable by its owner alone; the engine gives the files beside it
+/// the same mode.
+fn private(path: &Path) -> Result<(), DbError> {
+    std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+        .map(|_| ())
+        .map_err(|fault| DbError {
+            kind: DbErrorKind::Other,
+            message: fault.to_string(),
+        })
+}
+
+fn closed() -> Fault {
+    Fault::new(
+        Kind::Unavailable,
+        "the store is closed: the daemon is stopping",
+    )
+    .hint("try again when the daemon is back")
+    .with("retryAfterMs", 1000)
+}
+
+fn thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+    path: &Path,
+) -> Result<JoinHandle<()>, OpenError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|fault| OpenError::Db {
+            path: path.to_owned(),
+            source: DbError {
+                kind: DbErrorKind::Other,
+                message: format!("no thread could be started: {fault}"),
+            },
+        })
+}
+
+/// The store's id and digest key, made at its first opening.
+fn identity(db: &mut Sqlite, clock: &Clock) -> Result<(String, [u8; 32]), DbError> {
+    let fresh = clock.new_id().to_string();
+    boots::set_meta_once(db, "store_id", &fresh)?;
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|fault| DbError {
+        kind: DbErrorKind::Other,
+        message: format!("the system gave no random bytes: {fault}"),
+    })?;
+    boots::set_meta_once(db, "digest_key", &blake3::Hash::from(seed).to_hex())?;
+    let id = boots::meta(db, "store_id")?.unwrap_or(fresh);
+    let key = boots::meta(db, "digest_key")?
+        .and_then(|hex| blake3::Hash::from_hex(hex).ok())
+        .ok_or_else(|| DbError {
+            kind: DbErrorKind::Undecodable,
+            message: "meta digest_key is not 32 bytes in hexadecimal".to_owned(),
+        })?;
+    Ok((id, *key.as_bytes()))
+}
+
+/// Connections for reads. A read takes one for its time; none is held across an await.
+struct Readers {
+    idle: Mutex<Vec<Sqlite>>,
+    path: PathBuf,
+    slots: Arc<Semaphore>,
+}
+
+impl Readers {
+    fn open(path: &Path) -> Result<Self, DbError> {
+        let idle = (0..READERS)
+            .map(|_| Sqlite::open(path, Use::Read))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Readers {
+            idle: Mutex::new(idle),
+            path: path.to_owned(),
+            slots: Arc::new(Semaphore::new(READERS)),
+        })
+    }
+
+    fn with<T>(&self, query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>) -> Result<T, DbError> {
+        // Short reads on every worker thread at once may need one more than there are; it
+        // joins the pool up to its size and is closed beyond.
+        let taken = self.lock().pop();
+        let mut db = match taken {
+            Some(db) => db,
+            None => Sqlite::open(&self.path, Use::Read)?,
+        };
+        let answer = query(&mut db);
+        let mut idle = self.lock();
+        if idle.len() < READERS {
+            idle.push(db);
+        }
+        answer
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Sqlite>> {
+        // The list is whole at every moment, also where a query panicked elsewhere.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

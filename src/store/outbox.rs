@@ -1,0 +1,227 @@
+//! The table of announces: each run's end, waiting to be told or told.
+
+use super::columns::{named, opt_time, time, uuid};
+use super::tx::{DbError, Param, Row, Tx, all, first, number};
+use crate::kernel::ids::{AnnounceId, RunId, SessionId};
+use crate::kernel::run::{AnnouncePolicy, Run};
+use crate::kernel::time::Timestamp;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its place in the order of delivery.
+    pub seq: i64,
+    /// The run that ended.
+    pub run: RunId,
+    /// Its id in the transcript.
+    pub announce: AnnounceId,
+    /// Who is told.
+    pub target: SessionId,
+    /// That session's generation at spawn.
+    pub target_generation: i64,
+    /// How.
+    pub policy: AnnouncePolicy,
+    /// `pending`, `delivered`, `undelivered`.
+    pub state: String,
+    /// Its place in the transcript, once delivered.
+    pub message_seq: Option<i64>,
+    /// When it was delivered.
+    pub delivered_at: Option<Timestamp>,
+    /// When the client acknowledged it.
+    pub acked_at: Option<Timestamp>,
+    /// When the run ended.
+    pub created_at: Timestamp,
+}
+
+const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
+     message_seq, delivered_at, acked_at, created_at";
+
+fn read(row: &dyn Row) -> Result<Entry, DbError> {
+    Ok(Entry {
+        seq: row.int(0)?,
+        run: RunId(uuid(row, 1)?),
+        announce: AnnounceId(uuid(row, 2)?),
+        target: SessionId(uuid(row, 3)?),
+        target_generation: row.int(4)?,
+        policy: named(row, 5, AnnouncePolicy::parse)?,
+        state: row.text(6)?.to_owned(),
+        message_seq: row.opt_int(7)?,
+        delivered_at: opt_time(row, 8)?,
+        acked_at: opt_time(row, 9)?,
+        created_at: time(row, 10)?,
+    })
+}
+
+/// The end of `run` waits to be told to its requester, under `policy`. Nothing happens for a
+/// run that has no requester.
+pub fn insert(
+    tx: &mut dyn Tx,
+    seq: i64,
+    run: &Run,
+    policy: AnnouncePolicy,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    let Some(requester) = &run.requester else {
+        return Ok(());
+    };
+    tx.execute(
+        "INSERT INTO outbox (seq, run_id, announce_id, org, target_session, target_generation, \
+         policy, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8)",
+        &[
+            seq.into(),
+            (&run.id.0).into(),
+            (&AnnounceId::of(run.id).0).into(),
+            (&run.org).into(),
+            (&requester.session.0).into(),
+            requester.generation.into(),
+            policy.as_str().into(),
+            now.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// What waits to be told to this session, in order, at most `limit`.
+pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND state = 'pending' \
+             ORDER BY seq LIMIT {limit}"
+        ),
+        &[(&target.0).into()],
+        read,
+    )
+}
+
+/// Does anything wait to be told to this session, under this policy or any?
+pub fn has_pending(
+    tx: &mut dyn Tx,
+    target: SessionId,
+    policy: Option<AnnouncePolicy>,
+) -> Result<bool, DbError> {
+    let found = match policy {
+        None => number(
+            tx,
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending')",
+            &[(&target.0).into()],
+        )?,
+        Some(policy) => number(
+            tx,
+            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending' \
+             AND policy = ?2)",
+            &[(&target.0).into(), policy.as_str().into()],
+        )?,
+    };
+    Ok(found != 0)
+}
+
+/// Sessions that something waits for.
+pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
+    all(
+        tx,
+        "SELECT DISTINCT target_session FROM outbox WHERE state = 'pending'",
+        &[],
+        |row| Ok(SessionId(uuid(row, 0)?)),
+    )
+}
+
+/// How many announces wait, over all sessions.
+pub fn count_pending(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM outbox WHERE state = 'pending'",
+        &[],
+    )
+}
+
+/// How many announces this session has not acknowledged.
+pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM outbox WHERE target_session = ?1 AND policy = 'inbox' \
+         AND acked_at IS NULL",
+        &[(&target.0).into()],
+    )
+}
+
+/// The announce stands in its target's transcript at `message_seq`.
+pub fn mark_delivered(
+    tx: &mut dyn Tx,
+    seq: i64,
+    message_seq: i64,
+    now: Timestamp,
+) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE outbox SET state = 'delivered', message_seq = ?2, delivered_at = ?3 \
+         WHERE seq = ?1 AND state = 'pending'",
+        &[seq.into(), message_seq.into(), now.0.into()],
+    )
+    .map(|_| ())
+}
+
+/// The announce has no target any more; the result stays on the run.
+pub fn mark_undelivered(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE outbox SET state = 'undelivered' WHERE seq = ?1 AND state = 'pending'",
+        &[seq.into()],
+    )
+    .map(|_| ())
+}
+
+/// The delivered announce is acknowledged, if it was addressed to this session; the entry as
+/// it is now, and whether this call changed it. `None`: there is no such announce, or it is
+/// not delivered yet.
+pub fn ack(
+    tx: &mut dyn Tx,
+    target: SessionId,
+    announce: AnnounceId,
+    now: Timestamp,
+) -> Result<Option<(Entry, bool)>, DbError> {
+    let changed = tx.execute(
+        "UPDATE outbox SET acked_at = ?3 WHERE announce_id = ?1 AND target_session = ?2 \
+         AND state = 'delivered' AND acked_at IS NULL",
+        &[(&announce.0).into(), (&target.0).into(), now.0.into()],
+    )?;
+    let entry = first(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE announce_id = ?1 AND target_session = ?2 \
+             AND state = 'delivered'"
+        ),
+        &[(&announce.0).into(), (&target.0).into()],
+        read,
+    )?;
+    Ok(entry.map(|entry| (entry, changed == 1)))
+}
+
+/// The announce of a run.
+pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM outbox WHERE run_id = ?1"),
+        &[(&run.0).into()],
+        read,
+    )
+}
+
+/// Delivered announces of a session's inbox after place `after`, in order.
+pub fn inbox(
+    tx: &mut dyn Tx,
+    target: SessionId,
+    acked: bool,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Entry>, DbError> {
+    let acked = if acked { "" } else { "AND acked_at IS NULL" };
+    let params: [Param<'_>; 2] = [(&target.0).into(), after.into()];
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND seq > ?2 \
+             AND state = 'delivered' AND policy = 'inbox' {acked} ORDER BY seq LIMIT {limit}"
+        ),
+        &params,
+        read,
+    )
+}

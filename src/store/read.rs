@@ -1,0 +1,248 @@
+//! Reads that join tables: what the registry and the doors show.
+
+use std::sync::Arc;
+
+use super::tx::{DbError, Param, Tx, all, first};
+use super::{blobs, boots, events, messages, outbox, runs, sessions, steps};
+use crate::contract::journal::RunView;
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
+use crate::kernel::run::{Run, RunState};
+use crate::kernel::session::Session;
+use crate::kernel::time::Timestamp;
+
+/// A runner sees at most so many messages of a transcript: the newest.
+pub const WINDOW: u32 = 1000;
+/// A run cannot have more steps than this; its own limits end it long before.
+const MOST_STEPS: u32 = 100_000;
+
+/// A run as its runner sees it, and the input that its turn still has to say.
+pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String>)>, DbError> {
+    let Some(run) = runs::get(tx, id)? else {
+        return Ok(None);
+    };
+    let input = runs::input(tx, id)?;
+    let agent = blobs::get(tx, &run.pins.agent)?.unwrap_or_default();
+    let tools = blobs::get(tx, &run.pins.tools)?.unwrap_or_default();
+    let messages = messages::last(tx, run.session, WINDOW)?;
+    let steps = steps::after(tx, id, 0, MOST_STEPS)?;
+    let view = RunView {
+        agent: agent.into(),
+        tools: tools.into(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        steps: steps.into_iter().map(Arc::new).collect(),
+        run,
+    };
+    Ok(Some((view, input)))
+}
+
+/// A run with what lists show beside its row.
+pub struct Shown {
+    /// The run.
+    pub run: Run,
+    /// Its place in lists.
+    pub seq: i64,
+    /// The step to show.
+    pub step: Option<(u32, String)>,
+    /// Its outbox row.
+    pub announce: Option<outbox::Entry>,
+}
+
+/// One run with what lists show beside it.
+pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
+    match runs::get(tx, id)? {
+        Some(run) => beside(tx, run, 0).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
+    let step = if run.steps > 0 {
+        steps::current(tx, run.id)?
+    } else {
+        None
+    };
+    let announce = if run.state.is_terminal() && run.owes_announce() {
+        outbox::of_run(tx, run.id)?
+    } else {
+        None
+    };
+    Ok(Shown {
+        run,
+        seq,
+        step,
+        announce,
+    })
+}
+
+/// Has the run ended? `None`: there is no such run.
+pub fn is_terminal(tx: &mut dyn Tx, id: RunId) -> Result<Option<bool>, DbError> {
+    first(
+        tx,
+        "SELECT ended_at IS NOT NULL FROM runs WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| Ok(row.int(0)? != 0),
+    )
+}
+
+/// Which runs a list gives, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    /// The tenant.
+    pub org: String,
+    /// Working in this session.
+    pub session: Option<SessionId>,
+    /// Asked for by this session.
+    pub requester: Option<SessionId>,
+    /// In these states; empty = all.
+    pub states: Vec<String>,
+    /// Of this agent.
+    pub agent: Option<String>,
+    /// With this label.
+    pub label: Option<String>,
+    /// This run and those under it.
+    pub tree: Option<RunId>,
+    /// Whose announce waits for somebody.
+    pub undelivered: bool,
+    /// Accepted after this point.
+    pub created_after: Option<Timestamp>,
+    /// Accepted before this point.
+    pub created_before: Option<Timestamp>,
+    /// Places below this one.
+    pub before: Option<i64>,
+    /// So many at most.
+    pub limit: u32,
+}
+
+/// A page of runs, newest first.
+pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
+    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
+    let mut clauses = vec!["org = ?1".to_owned()];
+    let mut bind = |clause: &str, param| {
+        params.push(param);
+        clauses.push(clause.replace('?', &format!("?{}", params.len())));
+    };
+    if let Some(session) = &query.session {
+        bind("session_id = ?", (&session.0).into());
+    }
+    if let Some(requester) = &query.requester {
+        bind("requester_id = ?", (&requester.0).into());
+    }
+    if let Some(agent) = &query.agent {
+        bind("agent = ?", agent.into());
+    }
+    if let Some(label) = &query.label {
+        bind("label = ?", label.into());
+    }
+    if let Some(tree) = &query.tree {
+        bind(
+            "(id = ? OR (root_run = ? AND root_run <> id))",
+            (&tree.0).into(),
+        );
+    }
+    if let Some(after) = query.created_after {
+        bind("created_at > ?", after.0.into());
+    }
+    if let Some(before) = query.created_before {
+        bind("created_at < ?", before.0.into());
+    }
+    if let Some(before) = query.before {
+        bind("seq < ?", before.into());
+    }
+    if !query.states.is_empty() {
+        let mut list = Vec::new();
+        for state in &query.states {
+            params.push(state.into());
+            list.push(format!("?{}", params.len()));
+        }
+        clauses.push(format!("state IN ({})", list.join(", ")));
+        if query.states.iter().all(|state| is_open_state(state)) {
+            // Lets the engine walk the short index of open runs.
+            clauses.push("ended_at IS NULL".to_owned());
+        }
+    }
+    if query.undelivered {
+        clauses.push(
+            "EXISTS (SELECT 1 FROM outbox WHERE outbox.run_id = runs.id AND (outbox.state <> \
+             'delivered' OR (outbox.policy = 'inbox' AND outbox.acked_at IS NULL)))"
+                .to_owned(),
+        );
+    }
+    let sql = format!(
+        "SELECT {}, seq FROM runs WHERE {} ORDER BY seq DESC LIMIT {}",
+        runs::COLUMNS,
+        clauses.join(" AND "),
+        query.limit
+    );
+    let found = all(tx, &sql, &params, |row| {
+        Ok((runs::read(row)?, row.int(runs::WIDTH)?))
+    })?;
+    found
+        .into_iter()
+        .map(|(run, seq)| beside(tx, run, seq))
+        .collect()
+}
+
+fn is_open_state(state: &str) -> bool {
+    matches!(state, "queued" | "running" | "paused" | "settling")
+}
+
+/// A session with what lists show beside it: a turn is going on or waiting, model use.
+pub type ShownSession = (Session, bool, crate::kernel::run::Usage);
+
+/// One session with what lists show beside it.
+pub fn session(
+    tx: &mut dyn Tx,
+    org: &str,
+    key: &SessionKey,
+) -> Result<Option<ShownSession>, DbError> {
+    match sessions::by_key(tx, org, key)? {
+        Some(session) => session_beside(tx, session).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Adds what lists show beside a session.
+pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession, DbError> {
+    let busy = runs::live_in(tx, session.id)?
+        .iter()
+        .any(|run| !matches!(run.state, RunState::Ended(_)));
+    let usage = runs::usage_of(tx, session.id)?;
+    Ok((session, busy, usage))
+}
+
+/// The id of the session with that key.
+pub fn session_id(
+    tx: &mut dyn Tx,
+    org: &str,
+    key: &SessionKey,
+) -> Result<Option<SessionId>, DbError> {
+    Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
+}
+
+/// The highest number that was taken: the head of the event log is not above it.
+pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    boots::last_seq(tx)
+}
+
+/// The events after a cursor.
+pub fn events_after(
+    tx: &mut dyn Tx,
+    cursor: i64,
+    limit: u32,
+) -> Result<Vec<events::Event>, DbError> {
+    events::after(tx, cursor, limit)
+}
+
+/// The message id and label of one announce in a transcript.
+pub fn message_id_at(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    seq: i64,
+) -> Result<Option<uuid::Uuid>, DbError> {
+    first(
+        tx,
+        "SELECT id FROM messages WHERE session_id = ?1 AND seq = ?2",
+        &[(&session.0).into(), seq.into()],
+        |row| super::columns::uuid(row, 0),
+    )
+}

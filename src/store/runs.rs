@@ -1,0 +1,304 @@
+//! The table of runs. Rows change only through [`update`], with the version that was read.
+
+use super::columns::{
+    agent, amount, count, json, key, named, opt_json, opt_string, opt_time, opt_uuid, time, to_int,
+    to_json, uuid,
+};
+use super::tx::{DbError, Row, Tx, all, first, number};
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::{
+    AnnouncePolicy, CancelRequest, Lane, Pins, Requester, Run, RunError, RunOrigin, RunState, Usage,
+};
+use crate::kernel::time::Timestamp;
+
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, requester_id, \
+     requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, label, \
+     model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
+     result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
+     tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver";
+
+/// The number of [`COLUMNS`]: where a query's further columns begin.
+pub const WIDTH: usize = 48;
+
+/// Reads one run out of [`COLUMNS`].
+pub fn read(row: &dyn Row) -> Result<Run, DbError> {
+    let requester = match opt_uuid(row, 6)? {
+        Some(id) => Some(Requester {
+            session: SessionId(id),
+            key: key(row, 7)?,
+            generation: row.int(8)?,
+        }),
+        None => None,
+    };
+    let pause = row.opt_text(20)?;
+    Ok(Run {
+        id: RunId(uuid(row, 0)?),
+        org: row.text(1)?.to_owned(),
+        user: row.text(2)?.to_owned(),
+        session: SessionId(uuid(row, 3)?),
+        session_key: key(row, 4)?,
+        generation: row.int(5)?,
+        requester,
+        parent_run: opt_uuid(row, 9)?.map(RunId),
+        root_run: RunId(uuid(row, 10)?),
+        root_session: SessionId(uuid(row, 11)?),
+        origin: named(row, 12, RunOrigin::parse)?,
+        agent: agent(row, 13)?,
+        label: opt_string(row, 14)?,
+        model: row.text(15)?.to_owned(),
+        lane: named(row, 16, Lane::parse)?,
+        depth: count(row, 17)?,
+        cwd: opt_string(row, 18)?,
+        state: named(row, 19, |state| RunState::parse(state, pause))?,
+        cancel: match row.opt_text(21)? {
+            Some(by) => Some(CancelRequest {
+                by: by.to_owned(),
+                at: time(row, 22)?,
+            }),
+            None => None,
+        },
+        error: match row.opt_text(23)? {
+            Some(kind) => Some(RunError::new(kind, row.opt_text(24)?.unwrap_or_default())),
+            None => None,
+        },
+        result: opt_string(row, 25)?,
+        limit_ms: row.opt_int(26)?.map(|_| amount(row, 26)).transpose()?,
+        used_ms: amount(row, 27)?,
+        counting_since: opt_time(row, 28)?,
+        recoveries: count(row, 29)?,
+        not_before: opt_time(row, 30)?,
+        announce: named(row, 31, AnnouncePolicy::parse)?,
+        loops: count(row, 32)?,
+        tool_calls: count(row, 33)?,
+        steps: count(row, 34)?,
+        usage: Usage {
+            model_calls: amount(row, 35)?,
+            input_tokens: amount(row, 36)?,
+            output_tokens: amount(row, 37)?,
+        },
+        meta: opt_json(row, 38)?,
+        pins: Pins {
+            agent: row.text(39)?.to_owned(),
+            tools: row.text(40)?.to_owned(),
+        },
+        warnings: json(row, 41)?,
+        trace_id: row.text(42)?.to_owned(),
+        created_at: time(row, 43)?,
+        started_at: opt_time(row, 44)?,
+        ended_at: opt_time(row, 45)?,
+        last_activity_at: time(row, 46)?,
+        ver: row.int(47)?,
+    })
+}
+
+/// The run is in the table, at place `seq` of every list. `input` is what its turn says once
+/// it begins; a spawned run's task stands in its transcript already.
+pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Result<(), DbError> {
+    let requester = run.requester.as_ref();
+    tx.execute(
+        "INSERT INTO runs (seq, id, org, user, session_id, session_key, generation, requester_id, \
+         requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, \
+         label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
+         tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
+         warnings, trace_id, input, created_at, last_activity_at, ver) VALUES \
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
+        &[
+            seq.into(),
+            (&run.id.0).into(),
+            (&run.org).into(),
+            (&run.user).into(),
+            (&run.session.0).into(),
+            run.session_key.as_str().into(),
+            run.generation.into(),
+            requester.map(|by| &by.session.0).into(),
+            requester.map(|by| by.key.as_str()).into(),
+            requester.map(|by| by.generation).into(),
+            run.parent_run.as_ref().map(|id| &id.0).into(),
+            (&run.root_run.0).into(),
+            (&run.root_session.0).into(),
+            run.origin.as_str().into(),
+            run.agent.as_str().into(),
+            run.label.as_deref().into(),
+            (&run.model).into(),
+            run.lane.as_str().into(),
+            run.depth.into(),
+            run.cwd.as_deref().into(),
+            run.state.as_str().into(),
+            run.limit_ms.map(to_int).into(),
+            run.announce.as_str().into(),
+            run.meta.as_ref().map(to_json).as_deref().into(),
+            (&run.pins.agent).into(),
+            (&run.pins.tools).into(),
+            (&to_json(&run.warnings)).into(),
+            (&run.trace_id).into(),
+            input.into(),
+            run.created_at.0.into(),
+            run.last_activity_at.0.into(),
+            run.ver.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The row holds what `run` says, if nobody changed it since `run.ver` was read; the run's
+/// new version, or `None` when somebody did.
+pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
+    let cancel = run.cancel.as_ref();
+    let error = run.error.as_ref();
+    let changed = tx.execute(
+        "UPDATE runs SET state = ?3, pause = ?4, cancel_by = ?5, cancel_at = ?6, error_kind = ?7, \
+         error_message = ?8, result = ?9, used_ms = ?10, counting_since = ?11, recoveries = ?12, \
+         not_before = ?13, loops = ?14, tool_calls = ?15, steps = ?16, model_calls = ?17, \
+         input_tokens = ?18, output_tokens = ?19, started_at = ?20, ended_at = ?21, \
+         last_activity_at = ?22, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
+        &[
+            (&run.id.0).into(),
+            run.ver.into(),
+            run.state.as_str().into(),
+            run.state.pause().map(|reason| reason.as_str()).into(),
+            cancel.map(|cancel| cancel.by.as_str()).into(),
+            cancel.map(|cancel| cancel.at.0).into(),
+            error.map(|error| error.kind.as_str()).into(),
+            error.map(|error| error.message.as_str()).into(),
+            run.result.as_deref().into(),
+            to_int(run.used_ms).into(),
+            run.counting_since.map(|at| at.0).into(),
+            run.recoveries.into(),
+            run.not_before.map(|at| at.0).into(),
+            run.loops.into(),
+            run.tool_calls.into(),
+            run.steps.into(),
+            to_int(run.usage.model_calls).into(),
+            to_int(run.usage.input_tokens).into(),
+            to_int(run.usage.output_tokens).into(),
+            run.started_at.map(|at| at.0).into(),
+            run.ended_at.map(|at| at.0).into(),
+            run.last_activity_at.0.into(),
+        ],
+    )?;
+    Ok((changed == 1).then_some(run.ver + 1))
+}
+
+/// The run's used time is written, if it is open. Nothing else changes.
+pub fn touch(tx: &mut dyn Tx, id: RunId, used_ms: u64, steady: Timestamp) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE runs SET used_ms = ?2, counting_since = ?3, ver = ver + 1 \
+         WHERE id = ?1 AND ended_at IS NULL",
+        &[(&id.0).into(), to_int(used_ms).into(), steady.0.into()],
+    )
+    .map(|_| ())
+}
+
+/// The run with that id.
+pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"),
+        &[(&id.0).into()],
+        read,
+    )
+}
+
+/// What the run's turn says once it begins, if its transcript does not hold it yet.
+pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
+    let found = first(
+        tx,
+        "SELECT input FROM runs WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| opt_string(row, 0),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The run's input stands in its transcript now.
+pub fn clear_input(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE runs SET input = NULL WHERE id = ?1",
+        &[(&id.0).into()],
+    )
+    .map(|_| ())
+}
+
+/// Every open run, oldest first.
+pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!("SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL ORDER BY seq"),
+        &[],
+        read,
+    )
+}
+
+/// The open runs that this session asked for.
+pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL ORDER BY seq"
+        ),
+        &[(&requester.0).into()],
+        read,
+    )
+}
+
+/// How many open runs this session asked for.
+pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL",
+        &[(&requester.0).into()],
+    )
+}
+
+/// The open runs that work in this session, oldest first.
+pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND ended_at IS NULL ORDER BY seq"
+        ),
+        &[(&session.0).into()],
+        read,
+    )
+}
+
+/// How many open runs are in each state: queued, running, paused, settling.
+pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
+    let mut counts = [0; 4];
+    tx.query(
+        "SELECT state, count(*) FROM runs WHERE ended_at IS NULL GROUP BY state",
+        &[],
+        &mut |row| {
+            let at = match row.text(0)? {
+                "queued" => 0,
+                "running" => 1,
+                "paused" => 2,
+                _ => 3,
+            };
+            counts[at] = amount(row, 1)?;
+            Ok(())
+        },
+    )?;
+    Ok(counts)
+}
+
+/// What the session's runs have used together.
+pub fn usage_of(tx: &mut dyn Tx, session: SessionId) -> Result<Usage, DbError> {
+    let used = first(
+        tx,
+        "SELECT coalesce(sum(model_calls), 0), coalesce(sum(input_tokens), 0), \
+         coalesce(sum(output_tokens), 0) FROM runs WHERE session_id = ?1",
+        &[(&session.0).into()],
+        |row| {
+            Ok(Usage {
+                model_calls: amount(row, 0)?,
+                input_tokens: amount(row, 1)?,
+                output_tokens: amount(row, 2)?,
+            })
+        },
+    )?;
+    Ok(used.unwrap_or_default())
+}

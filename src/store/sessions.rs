@@ -1,0 +1,175 @@
+//! The table of sessions.
+
+use super::columns::{agent, count, key, named, opt_string, opt_uuid, time, uuid};
+use super::tx::{DbError, Param, Row, Tx, all, first};
+use crate::kernel::ids::{SessionId, SessionKey};
+use crate::kernel::session::{Owner, Session};
+
+const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
+     depth, label, title, model, cwd, messages, created_at, updated_at, ver";
+
+fn read(row: &dyn Row) -> Result<Session, DbError> {
+    Ok(Session {
+        id: SessionId(uuid(row, 0)?),
+        org: row.text(1)?.to_owned(),
+        key: key(row, 2)?,
+        generation: row.int(3)?,
+        owner: named(row, 4, Owner::parse)?,
+        agent: agent(row, 5)?,
+        parent: opt_uuid(row, 6)?.map(SessionId),
+        parent_key: row.opt_text(7)?.map(|_| key(row, 7)).transpose()?,
+        root: SessionId(uuid(row, 8)?),
+        depth: count(row, 9)?,
+        label: opt_string(row, 10)?,
+        title: opt_string(row, 11)?,
+        model: opt_string(row, 12)?,
+        cwd: opt_string(row, 13)?,
+        messages: row.int(14)?,
+        created_at: time(row, 15)?,
+        updated_at: time(row, 16)?,
+        ver: row.int(17)?,
+    })
+}
+
+/// The session is in the table, at place `seq` of every list.
+pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
+         root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        &[
+            seq.into(),
+            (&session.id.0).into(),
+            (&session.org).into(),
+            session.key.as_str().into(),
+            session.generation.into(),
+            session.owner.as_str().into(),
+            session.agent.as_str().into(),
+            session.parent.as_ref().map(|id| &id.0).into(),
+            session.parent_key.as_ref().map(SessionKey::as_str).into(),
+            (&session.root.0).into(),
+            session.depth.into(),
+            session.label.as_deref().into(),
+            session.title.as_deref().into(),
+            session.model.as_deref().into(),
+            session.cwd.as_deref().into(),
+            session.messages.into(),
+            session.created_at.0.into(),
+            session.updated_at.0.into(),
+            session.ver.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The session with that key.
+pub fn by_key(tx: &mut dyn Tx, org: &str, key: &SessionKey) -> Result<Option<Session>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM sessions WHERE org = ?1 AND key = ?2"),
+        &[org.into(), key.as_str().into()],
+        read,
+    )
+}
+
+/// The session with that id.
+pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"),
+        &[(&id.0).into()],
+        read,
+    )
+}
+
+/// One page of sessions with their places, newest first. `before`: only places below it.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// The tenant.
+    pub org: String,
+    /// Roots only (`Some(true)`), children only (`Some(false)`), both.
+    pub roots: Option<bool>,
+    /// Children of this session only.
+    pub parent: Option<SessionId>,
+    /// Of this agent only.
+    pub agent: Option<String>,
+    /// With this label only.
+    pub label: Option<String>,
+    /// With this text in key, label or title only.
+    pub search: Option<String>,
+    /// Places below this one only.
+    pub before: Option<i64>,
+    /// So many at most.
+    pub limit: u32,
+}
+
+/// A page of sessions, each with its place in the list.
+pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
+    let pattern = query.search.as_ref().map(|text| like(text));
+    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
+    let mut clauses = vec!["org = ?1".to_owned()];
+    match query.roots {
+        Some(true) => clauses.push("parent_id IS NULL".to_owned()),
+        Some(false) => clauses.push("parent_id IS NOT NULL".to_owned()),
+        None => {}
+    }
+    let mut bind = |clause: &str, param| {
+        params.push(param);
+        clauses.push(clause.replace("?", &format!("?{}", params.len())));
+    };
+    if let Some(parent) = &query.parent {
+        bind("parent_id = ?", (&parent.0).into());
+    }
+    if let Some(agent) = &query.agent {
+        bind("agent = ?", agent.into());
+    }
+    if let Some(label) = &query.label {
+        bind("label = ?", label.into());
+    }
+    if let Some(pattern) = &pattern {
+        bind(
+            "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
+            pattern.into(),
+        );
+    }
+    if let Some(before) = query.before {
+        bind("seq < ?", before.into());
+    }
+    let sql = format!(
+        "SELECT {COLUMNS}, seq FROM sessions WHERE {} ORDER BY seq DESC LIMIT {}",
+        clauses.join(" AND "),
+        query.limit
+    );
+    all(tx, &sql, &params, |row| Ok((row.int(18)?, read(row)?)))
+}
+
+/// A LIKE pattern for "contains this text".
+fn like(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for ch in text.chars() {
+        if matches!(ch, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(ch);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// Takes the next places in the transcript: the first of `count` seqs without gaps.
+pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result<i64, DbError> {
+    let last = first(
+        tx,
+        "UPDATE sessions SET messages = messages + ?2, updated_at = ?3, ver = ver + 1 \
+         WHERE id = ?1 RETURNING messages",
+        &[(&id.0).into(), count.into(), now.into()],
+        |row| row.int(0),
+    )?;
+    match last {
+        Some(last) => Ok(last - count + 1),
+        None => Err(DbError {
+            kind: super::tx::DbErrorKind::Other,
+            message: format!("no session {id}"),
+        }),
+    }
+}

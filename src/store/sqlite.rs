@@ -1,0 +1,286 @@
+//! SQLite behind [`Tx`]: opening, pragmas, statements. The only file that names rusqlite.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::tx::{DbError, DbErrorKind, Param, Row, Tx};
+
+/// Older libraries can lose a write when a checkpoint meets a WAL reset.
+const OLDEST: i32 = 3_051_003;
+/// `ABDE`: marks the file as this program's.
+const APPLICATION_ID: i64 = 0x4142_4445;
+const STATEMENTS: usize = 256;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The one writer.
+    Write,
+    /// One of the readers.
+    Read,
+    /// Copies the write-ahead file into the database file, nothing else.
+    Checkpoint,
+}
+
+/// An open database file.
+pub struct Sqlite {
+    connection: Connection,
+}
+
+/// The version of the SQLite library that is built in.
+pub fn library_version() -> &'static str {
+    rusqlite::version()
+}
+
+impl Sqlite {
+    /// Opens the file at `path`, makes it when the use is [`Use::Write`], and sets and reads
+    /// back every pragma.
+    pub fn open(path: &Path, for_use: Use) -> Result<Self, DbError> {
+        if rusqlite::version_number() < OLDEST {
+            return Err(other(format!(
+                "SQLite {} is too old: 3.51.3 is the oldest that is safe here",
+                rusqlite::version()
+            )));
+        }
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if for_use == Use::Write {
+            flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        }
+        let connection = Connection::open_with_flags(path, flags).map_err(error)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let mut sqlite = Sqlite { connection };
+        sqlite.set_pragmas(for_use)?;
+        Ok(sqlite)
+    }
+
+    fn set_pragmas(&mut self, for_use: Use) -> Result<(), DbError> {
+        let connection = &self.connection;
+        connection
+            .busy_timeout(Duration::from_secs(5))
+            .map_err(error)?;
+        if for_use == Use::Write {
+            let mode: String = connection
+                .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+                .map_err(error)?;
+            if mode != "wal" {
+                return Err(other(format!(
+                    "the state folder's file system does not allow a write-ahead log (journal_mode is {mode})"
+                )));
+            }
+            self.pragma("application_id", APPLICATION_ID)?;
+            self.pragma("journal_size_limit", 64 << 20)?;
+        }
+        // FULL: a commit that was answered survives a power cut, not just a kill.
+        self.pragma("synchronous", 2)?;
+        self.pragma("foreign_keys", 1)?;
+        self.pragma("trusted_schema", 0)?;
+        self.pragma("cell_size_check", 1)?;
+        // With a memory map a read error would be a signal instead of an error.
+        self.pragma("mmap_size", 0)?;
+        // Checkpoints are the checkpoint thread's work, never part of somebody's commit.
+        self.pragma("wal_autocheckpoint", 0)?;
+        self.pragma("temp_store", 2)?;
+        let cache_kib = if for_use == Use::Write {
+            8 << 10
+        } else {
+            2 << 10
+        };
+        self.pragma("cache_size", -cache_kib)?;
+        if for_use == Use::Read {
+            self.pragma("query_only", 1)?;
+        }
+        Ok(())
+    }
+
+    /// Sets a pragma and reads it back: a value that SQLite did not take is an error here
+    /// and not a promise that does not hold.
+    fn pragma(&self, name: &str, value: i64) -> Result<(), DbError> {
+        self.connection
+            .execute_batch(&format!("PRAGMA {name} = {value}"))
+            .map_err(error)?;
+        // A build without memory maps knows no mmap_size: it answers nothing, which is 0.
+        let read: Option<i64> = self
+            .connection
+            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+            .map(Some)
+            .or_else(|fault| match fault {
+                rusqlite::Error::QueryReturnedNoRows => Ok(None),
+                fault => Err(fault),
+            })
+            .map_err(error)?;
+        if read.unwrap_or(0) == value {
+            Ok(())
+        } else {
+            Err(other(format!(
+                "PRAGMA {name} = {value} reads back as {read:?}"
+            )))
+        }
+    }
+
+    /// The value of an integer pragma.
+    pub fn read_pragma(&self, name: &str) -> Result<i64, DbError> {
+        self.connection
+            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+            .map_err(error)
+    }
+
+    /// Runs several statements, such as a migration.
+    pub fn batch(&mut self, sql: &str) -> Result<(), DbError> {
+        self.connection.execute_batch(sql).map_err(error)
+    }
+
+    /// Copies the whole database, as of now, into a new file.
+    pub fn copy_to(&mut self, path: &Path) -> Result<(), DbError> {
+        let text = path
+            .to_str()
+            .ok_or_else(|| other(format!("{} is not UTF-8", path.display())))?;
+        self.connection
+            .execute("VACUUM INTO ?1", [text])
+            .map(|_| ())
+            .map_err(error)
+    }
+
+    /// Copies what can be copied from the write-ahead file without waiting for anybody.
+    /// The number of its frames, and how many of them are copied.
+    pub fn checkpoint_passive(&mut self) -> Result<(i64, i64), DbError> {
+        self.checkpoint("PASSIVE")
+    }
+
+    /// Copies the whole write-ahead file and waits for readers, so that it starts anew.
+    pub fn checkpoint_restart(&mut self) -> Result<(i64, i64), DbError> {
+        self.checkpoint("RESTART")
+    }
+
+    /// Empties the write-ahead file, at a clean stop.
+    pub fn checkpoint_truncate(&mut self) -> Result<(i64, i64), DbError> {
+        self.checkpoint("TRUNCATE")
+    }
+
+    fn checkpoint(&mut self, mode: &str) -> Result<(i64, i64), DbError> {
+        self.connection
+            .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+                Ok((row.get(1)?, row.get(2)?))
+            })
+            .map_err(error)
+    }
+}
+
+impl Tx for Sqlite {
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(error)?;
+        bind(&mut statement, params)?;
+        statement
+            .raw_execute()
+            .map(|changed| changed as u64)
+            .map_err(error)
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
+    ) -> Result<(), DbError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(error)?;
+        bind(&mut statement, params)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(error)? {
+            each(&SqliteRow(row))?;
+        }
+        Ok(())
+    }
+}
+
+fn bind(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    params: &[Param<'_>],
+) -> Result<(), DbError> {
+    for (at, param) in params.iter().enumerate() {
+        statement
+            .raw_bind_parameter(at + 1, Bound(*param))
+            .map_err(error)?;
+    }
+    Ok(())
+}
+
+struct Bound<'a>(Param<'a>);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.0 {
+            Param::Null => ValueRef::Null,
+            Param::Int(value) => ValueRef::Integer(value),
+            Param::Text(text) => ValueRef::Text(text.as_bytes()),
+            Param::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+struct SqliteRow<'a, 'b>(&'a rusqlite::Row<'b>);
+
+impl Row for SqliteRow<'_, '_> {
+    fn int(&self, column: usize) -> Result<i64, DbError> {
+        match self.0.get_ref(column).map_err(error)? {
+            ValueRef::Integer(value) => Ok(value),
+            found => Err(undecodable(column, found)),
+        }
+    }
+
+    fn opt_int(&self, column: usize) -> Result<Option<i64>, DbError> {
+        match self.0.get_ref(column).map_err(error)? {
+            ValueRef::Integer(value) => Ok(Some(value)),
+            ValueRef::Null => Ok(None),
+            found => Err(undecodable(column, found)),
+        }
+    }
+
+    fn opt_text(&self, column: usize) -> Result<Option<&str>, DbError> {
+        match self.0.get_ref(column).map_err(error)? {
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes)
+                .map(Some)
+                .map_err(|_| DbError::undecodable(column, "text that is not UTF-8")),
+            ValueRef::Null => Ok(None),
+            found => Err(undecodable(column, found)),
+        }
+    }
+
+    fn opt_bytes(&self, column: usize) -> Result<Option<&[u8]>, DbError> {
+        match self.0.get_ref(column).map_err(error)? {
+            ValueRef::Blob(bytes) => Ok(Some(bytes)),
+            ValueRef::Null => Ok(None),
+            found => Err(undecodable(column, found)),
+        }
+    }
+}
+
+fn undecodable(column: usize, found: ValueRef<'_>) -> DbError {
+    DbError::undecodable(column, found.data_type())
+}
+
+fn other(message: String) -> DbError {
+    DbError {
+        kind: DbErrorKind::Other,
+        message,
+    }
+}
+
+fn error(fault: rusqlite::Error) -> DbError {
+    let kind = match &fault {
+        rusqlite::Error::SqliteFailure(code, _) => match code.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DbErrorKind::Busy,
+            ErrorCode::DiskFull => DbErrorKind::Full,
+            ErrorCode::SystemIoFailure => DbErrorKind::Io,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
+            ErrorCode::ConstraintViolation => DbErrorKind::Constraint,
+            _ => DbErrorKind::Other,
+        },
+        _ => DbErrorKind::Other,
+    };
+    DbError {
+        kind,
+        message: fault.to_string(),
+    }
+}

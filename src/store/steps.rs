@@ -1,0 +1,143 @@
+//! The table of steps: the journal.
+
+use super::columns::{count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid};
+use super::tx::{DbError, Row, Tx, all, first};
+use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::step::{Effect, Step, StepKind, StepState};
+use crate::kernel::time::Timestamp;
+
+const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
+     seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at";
+
+fn read(row: &dyn Row) -> Result<Step, DbError> {
+    Ok(Step {
+        id: StepId(uuid(row, 0)?),
+        run: RunId(uuid(row, 1)?),
+        seq: count(row, 2)?,
+        kind: named(row, 3, StepKind::parse)?,
+        tool: opt_string(row, 4)?,
+        tool_call: opt_string(row, 5)?,
+        asked_by: opt_uuid(row, 6)?.map(StepId),
+        effect: named(row, 7, Effect::parse)?,
+        state: named(row, 8, StepState::parse)?,
+        input: json(row, 9)?,
+        seen_up_to: row.opt_int(10)?,
+        message_seq: row.opt_int(11)?,
+        params_summary: opt_string(row, 12)?,
+        result_summary: opt_string(row, 13)?,
+        error: opt_string(row, 14)?,
+        attempts: count(row, 15)?,
+        started_at: time(row, 16)?,
+        ended_at: opt_time(row, 17)?,
+    })
+}
+
+/// The step is in the journal.
+pub fn insert(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO steps (run_id, seq, id, kind, tool, tool_call, asked_by, effect, state, input, \
+         seen_up_to, params_summary, attempts, started_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        &[
+            (&step.run.0).into(),
+            step.seq.into(),
+            (&step.id.0).into(),
+            step.kind.as_str().into(),
+            step.tool.as_deref().into(),
+            step.tool_call.as_deref().into(),
+            step.asked_by.as_ref().map(|id| &id.0).into(),
+            step.effect.as_str().into(),
+            step.state.as_str().into(),
+            (&to_json(&step.input)).into(),
+            step.seen_up_to.into(),
+            step.params_summary.as_deref().into(),
+            step.attempts.into(),
+            step.started_at.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The step's state, outcome and attempts are as `step` says.
+pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steps SET state = ?3, message_seq = ?4, result_summary = ?5, error = ?6, \
+         attempts = ?7, ended_at = ?8 WHERE run_id = ?1 AND seq = ?2",
+        &[
+            (&step.run.0).into(),
+            step.seq.into(),
+            step.state.as_str().into(),
+            step.message_seq.into(),
+            step.result_summary.as_deref().into(),
+            step.error.as_deref().into(),
+            step.attempts.into(),
+            step.ended_at.map(|at: Timestamp| at.0).into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// One step.
+pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND seq = ?2"),
+        &[(&run.0).into(), seq.into()],
+        read,
+    )
+}
+
+/// The run's steps after `seq`, in order.
+pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<Step>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT {limit}"
+        ),
+        &[(&run.0).into(), seq.into()],
+        read,
+    )
+}
+
+/// The run's steps without an outcome, in call order.
+pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
+    all(
+        tx,
+        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq"),
+        &[(&run.0).into()],
+        read,
+    )
+}
+
+/// The step to show for a run: the first open one, else the last.
+pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
+    let shown = |row: &dyn Row| {
+        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
+        Ok((count(row, 0)?, what))
+    };
+    let open = first(
+        tx,
+        "SELECT seq, tool FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
+        &[(&run.0).into()],
+        shown,
+    )?;
+    if open.is_some() {
+        return Ok(open);
+    }
+    first(
+        tx,
+        "SELECT seq, tool FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into()],
+        shown,
+    )
+}
+
+/// The last message that the run's latest model call sees; 0 before the first.
+pub fn seen_up_to(tx: &mut dyn Tx, run: RunId) -> Result<i64, DbError> {
+    super::tx::number(
+        tx,
+        "SELECT seen_up_to FROM steps WHERE run_id = ?1 AND kind = 'model' \
+         ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into()],
+    )
+}

@@ -1,0 +1,25 @@
+//! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts the log. `ABIDE_LOG` filters it (`info`, `abide=debug`, …); a filter that cannot be
+/// read is an error and not a silent default.
+pub fn start() -> Result<(), String> {
+    let filter = match std::env::var("ABIDE_LOG") {
+        Ok(text) if !text.is_empty() => {
+            EnvFilter::try_new(&text).map_err(|fault| format!("ABIDE_LOG={text}: {fault}"))?
+        }
+        _ => EnvFilter::new("info"),
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let started = if std::io::stderr().is_terminal() {
+        builder.with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+    started.map_err(|fault| format!("the log cannot be started: {fault}"))
+}

@@ -1,0 +1,257 @@
+//! From the text of `params` to a request type, with refusals that name the parameter. The
+//! gateway calls it once for each call.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::kernel::fault::{Fault, Kind};
+
+/// The parameters of a method.
+pub trait Params: DeserializeOwned {
+    /// Parameters that the protocol has and this version does not.
+    const LATER: &'static [&'static str] = &[];
+}
+
+/// Reads the parameters of one call; `None` stands for no parameters.
+pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
+    let text = match text {
+        None | Some("null" | "[]") => "{}",
+        Some(text) => text,
+    };
+    if text.trim_start().starts_with('[') {
+        return Err(Fault::new(
+            Kind::InvalidParams,
+            "parameters are given by name, in an object, not by position",
+        ));
+    }
+    // The way of nearly every call: one pass. What is wrong is found out in a second one.
+    match serde_json::from_str(text) {
+        Ok(params) => Ok(params),
+        Err(error) => Err(explain::<P>(text, &error)),
+    }
+}
+
+fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
+    if let Ok(given) = serde_json::from_str::<Map<String, Value>>(text)
+        && let Some(name) = P::LATER.iter().find(|name| given.contains_key(**name))
+    {
+        return Fault::params(name, "this version does not have this parameter")
+            .hint("leave it out");
+    }
+    let mut source = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, P>(&mut source) {
+        Err(at) => {
+            let message = without_position(at.inner());
+            match at.path().to_string().as_str() {
+                // A missing parameter belongs to the whole object; the message has its name.
+                "." => match quoted(&message) {
+                    Some(name) => Fault::params(&name, "it is missing"),
+                    None => Fault::new(Kind::InvalidParams, message),
+                },
+                path => Fault::params(path, message),
+            }
+        }
+        Ok(_) => Fault::new(Kind::InvalidParams, without_position(error)),
+    }
+}
+
+/// The message without "at line 1 column 12", which counts from a place nobody sees.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn quoted(message: &str) -> Option<String> {
+    message
+        .strip_prefix("missing field `")?
+        .strip_suffix('`')
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::agents::ListAgents;
+    use crate::wire::gateway::{Drain, Hello, NoParams};
+    use crate::wire::input::PageSize;
+    use crate::wire::runs::{GetRun, ListRuns, Turn, Wait};
+    use crate::wire::sessions::{Ack, Create, ListSessions, Spawn};
+    use std::time::Duration;
+
+    fn refusal<P: Params>(params: &str) -> (String, String) {
+        let Err(fault) = decode::<P>(Some(params)) else {
+            panic!("taken: {params}");
+        };
+        assert_eq!(fault.kind, Kind::InvalidParams);
+        let path = fault.data.get("path").and_then(Value::as_str);
+        (path.unwrap_or_default().to_owned(), fault.message)
+    }
+
+    fn refused<P: Params>(params: &str, path: &str, says: &str) {
+        let (at, message) = refusal::<P>(params);
+        assert_eq!(at, path, "{params}: {message}");
+        assert!(message.contains(says), "{params}: {message}");
+        assert!(message.contains(path), "{params}: {message}");
+    }
+
+    #[test]
+    fn parameters_of_later_versions_are_refused_by_name() {
+        for name in ["env", "attachments", "thinking", "budget"] {
+            let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
+            refused::<Spawn>(&spawn, name, "this version does not have");
+            let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
+            refused::<Turn>(&turn, name, "this version does not have");
+        }
+        for (name, word) in [
+            ("context", "fork"),
+            ("mode", "session"),
+            ("cleanup", "delete"),
+            ("announce", "steer"),
+        ] {
+            let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
+            refused::<Spawn>(&spawn, name, "this version does not have");
+        }
+        refused::<Drain>(
+            r#"{"then": "restart"}"#,
+            "then",
+            "this version does not have",
+        );
+        refused::<Drain>(
+            r#"{"then": "stop", "timeout": 1}"#,
+            "timeout",
+            "this version",
+        );
+        refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_by_name() {
+        refused::<Spawn>(r#"{"task": "t", "tsk": 1}"#, "tsk", "unknown field");
+        refused::<NoParams>(r#"{"x": 1}"#, "x", "unknown field");
+        refused::<Hello>(
+            r#"{"client": {"name": "n", "version": "1", "os": "x"}}"#,
+            "client.os",
+            "unknown field",
+        );
+        // All but what lies under `meta`.
+        let spawn: Spawn = decode(Some(r#"{"task": "t", "meta": {"any": [1]}}"#)).unwrap();
+        assert_eq!(spawn.meta.unwrap()["any"][0], 1);
+    }
+
+    #[test]
+    fn wrong_shapes_name_the_parameter() {
+        refused::<Spawn>("{}", "task", "missing");
+        refused::<Spawn>(r#"{"task": 1}"#, "task", "invalid type");
+        refused::<Spawn>(r#"{"task": " "}"#, "task", "empty");
+        refused::<Spawn>(
+            r#"{"task": "t", "parent": "../x"}"#,
+            "parent",
+            "session key",
+        );
+        refused::<Spawn>(r#"{"task": "t", "cwd": "src"}"#, "cwd", "absolute");
+        refused::<Spawn>(r#"{"task": "t", "label": ""}"#, "label", "empty");
+        refused::<Spawn>(r#"{"task": "t", "mode": "x"}"#, "mode", "is not one of run");
+        refused::<Create>(r#"{"owner": "me"}"#, "owner", "agent, client");
+        refused::<ListAgents>(r#"{"for": "x"}"#, "for", "people, task");
+        refused::<ListRuns>(
+            r#"{"states": ["ok", "dead"]}"#,
+            "states[1]",
+            "is not one of",
+        );
+        refused::<GetRun>(r#"{"runId": "7"}"#, "runId", "UUID");
+        refused::<Ack>(
+            r#"{"sessionKey": "a", "announceIds": ["7"]}"#,
+            "announceIds",
+            "UUID",
+        );
+        let (_, message) = refusal::<Spawn>(r#"["t"]"#);
+        assert!(message.contains("by name"), "{message}");
+        let (_, message) = refusal::<Spawn>(r#""t""#);
+        assert!(message.contains("invalid type"), "{message}");
+        assert!(!message.contains("line"), "{message}");
+    }
+
+    #[test]
+    fn chosen_ids_are_of_version_7_and_have_one_text() {
+        let spawn = |id: &str| format!(r#"{{"task": "t", "runId": "{id}"}}"#);
+        let good = "01936f0e-0000-7000-8000-000000000001";
+        let read: Spawn = decode(Some(&spawn(good))).unwrap();
+        assert_eq!(read.run_id.unwrap().to_string(), good);
+        let v4 = "01936f0e-0000-4000-8000-000000000001";
+        refused::<Spawn>(&spawn(v4), "runId", "version 7");
+        refused::<Spawn>(&spawn(&good.replace('-', "")), "runId", "36 characters");
+    }
+
+    #[test]
+    fn durations_are_text_or_seconds() {
+        let window = |text: &str| {
+            let params = format!(r#"{{"waitTimeout": {text}}}"#);
+            decode::<Wait>(Some(&params)).unwrap().wait_timeout.0
+        };
+        assert_eq!(window(r#""90s""#), Duration::from_secs(90));
+        assert_eq!(window(r#""1h""#), Duration::from_secs(3600));
+        assert_eq!(window("0"), Duration::ZERO);
+        assert_eq!(window("1.5"), Duration::from_millis(1500));
+        assert_eq!(window(r#""250ms""#), Duration::from_millis(250));
+        let unset: Wait = decode(None).unwrap();
+        assert_eq!(unset.wait_timeout.0, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn durations_over_a_cap_are_refused_not_clamped() {
+        refused::<Wait>(r#"{"waitTimeout": 3601}"#, "waitTimeout", "1 h");
+        refused::<Wait>(r#"{"waitTimeout": "2h"}"#, "waitTimeout", "1 h");
+        refused::<Wait>(r#"{"waitTimeout": -1}"#, "waitTimeout", "not negative");
+        refused::<Wait>(
+            r#"{"waitTimeout": "soon"}"#,
+            "waitTimeout",
+            "not a duration",
+        );
+        refused::<Wait>(r#"{"waitTimeout": 1e300}"#, "waitTimeout", "not a duration");
+        let spawn = |limit: &str| format!(r#"{{"task": "t", "runTimeout": {limit}}}"#);
+        refused::<Spawn>(&spawn("0"), "runTimeout", "configuration file");
+        refused::<Spawn>(&spawn("0.0001"), "runTimeout", "configuration file");
+        refused::<Spawn>(&spawn(r#""31days""#), "runTimeout", "30 days");
+        let most: Spawn = decode(Some(&spawn(r#""30days""#))).unwrap();
+        assert_eq!(most.run_timeout.unwrap().0, 30 * 24 * 3600 * 1000);
+    }
+
+    #[test]
+    fn pages_keys_and_meta_have_their_limits() {
+        refused::<ListSessions>(r#"{"limit": 0}"#, "limit", "1 to 500");
+        refused::<ListSessions>(r#"{"limit": 501}"#, "limit", "1 to 500");
+        let unset: ListSessions = decode(None).unwrap();
+        assert_eq!(unset.limit, PageSize(50));
+        let key = |count: usize| {
+            format!(
+                r#"{{"task": "t", "idempotencyKey": "{}"}}"#,
+                "ä".repeat(count)
+            )
+        };
+        assert!(decode::<Spawn>(Some(&key(256))).is_ok());
+        refused::<Spawn>(&key(257), "idempotencyKey", "256");
+        let meta = |bytes: usize| format!(r#"{{"task": "t", "meta": "{}"}}"#, "m".repeat(bytes));
+        assert!(decode::<Spawn>(Some(&meta(4094))).is_ok());
+        refused::<Spawn>(&meta(4095), "meta", "4096");
+    }
+
+    #[test]
+    fn what_a_client_writes_is_what_the_daemon_reads() {
+        let spawn: Spawn = decode(Some(
+            r#"{"task": "t", "runTimeout": "90s", "announce": "inbox", "cwd": "/tmp",
+                "mode": "run", "context": "isolated", "cleanup": "keep", "meta": {"b": 1}}"#,
+        ))
+        .unwrap();
+        let text = serde_json::to_string(&spawn).unwrap();
+        assert_eq!(decode::<Spawn>(Some(&text)).unwrap(), spawn);
+        let wait = Wait {
+            wait_timeout: crate::wire::input::WaitTimeout(Duration::from_millis(1)),
+            ..Wait::default()
+        };
+        let text = serde_json::to_string(&wait).unwrap();
+        assert_eq!(decode::<Wait>(Some(&text)).unwrap(), wait);
+    }
+}

@@ -1,0 +1,182 @@
+//! `gateway.*`: who answers, how it is, and its drain.
+
+use serde::{Deserialize, Serialize};
+
+use super::decode::Params;
+use super::input::choice;
+use crate::kernel::ids::BootId;
+use crate::kernel::time::Timestamp;
+
+/// A request without parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoParams {}
+impl Params for NoParams {}
+
+/// An answer that says only that it worked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {}
+
+/// `gateway.hello`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Hello {
+    /// Who calls; for the daemon's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientInfo>,
+    /// Which protocols the client can speak; all if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ProtocolRange>,
+}
+impl Params for Hello {}
+
+/// A client program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientInfo {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// Protocol numbers, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProtocolRange {
+    /// The lowest.
+    pub min: u32,
+    /// The highest.
+    pub max: u32,
+}
+
+/// What `gateway.hello` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Welcome {
+    /// The protocol in use.
+    pub protocol: u32,
+    /// The daemon's version.
+    pub version: String,
+    /// Which store answers; event cursors and ids belong to it.
+    pub store_id: String,
+    /// The methods that there are.
+    pub capabilities: Vec<String>,
+    /// How much a client may ask for.
+    pub limits: Limits,
+    /// On whose behalf this connection speaks.
+    pub principal: PrincipalInfo,
+    /// The daemon's clock.
+    pub server_time: Timestamp,
+}
+
+/// How much a client may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Bytes of a request.
+    pub payload: u64,
+    /// Bytes of an answer.
+    pub reply: u64,
+    /// Calls in flight on one connection, without waits.
+    pub in_flight: u32,
+    /// Waits in flight on one connection.
+    pub waits: u32,
+    /// Entries of a batch.
+    pub batch: u32,
+}
+
+/// On whose behalf a connection speaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrincipalInfo {
+    /// The tenant.
+    pub org: String,
+    /// The user.
+    pub user: String,
+    /// What it may do.
+    pub scopes: Vec<String>,
+}
+
+/// What `gateway.status` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// The protocol it speaks.
+    pub protocol: u32,
+    /// Its process.
+    pub pid: u32,
+    /// This life of the process.
+    pub boot_id: BootId,
+    /// When this life began.
+    pub started_at: Timestamp,
+    /// How long ago that was.
+    pub uptime_ms: u64,
+    /// `starting`, `ready` or `draining`.
+    pub phase: String,
+    /// Which store answers.
+    pub store_id: String,
+    /// Where it listens.
+    pub url: String,
+    /// The agent used where none is named.
+    pub default_agent: String,
+    /// The model in force for that agent, `provider/name`.
+    pub model: String,
+    /// What is live.
+    pub counts: Counts,
+}
+
+/// What is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Runs that want a slot.
+    pub queued: u64,
+    /// Runs that hold a slot.
+    pub running: u64,
+    /// Runs that hold still.
+    pub paused: u64,
+    /// Runs whose turn is over, but not all that they asked for.
+    pub settling: u64,
+    /// Announces that wait to be delivered.
+    pub pending_announces: u64,
+}
+
+/// What `GET /ready` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// `starting`, `ready` or `draining`.
+    pub state: String,
+    /// How far the restore has come.
+    pub restoring: Restoring,
+}
+
+/// Rows restored, and to restore.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restoring {
+    /// Rows restored.
+    pub done: u64,
+    /// Rows to restore.
+    pub total: u64,
+}
+
+choice! {
+    /// What follows a drain.
+    Then {
+        /// The process ends.
+        Stop = "stop",
+    }
+    later ["restart", "resume"]
+}
+
+/// `gateway.drain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// What follows.
+    pub then: Then,
+}
+impl Params for Drain {
+    const LATER: &'static [&'static str] = &["timeout"];
+}

@@ -1,0 +1,321 @@
+//! Values as clients give them: durations, ids, texts and words of a closed set, each checked
+//! where it is read, so that a refusal names the parameter.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::Value;
+
+/// The most bytes of `meta`, as JSON.
+pub const META_LIMIT: usize = 4 * 1024;
+/// The most characters of an idempotency key.
+pub const KEY_LIMIT: usize = 256;
+/// The most characters of a label or title.
+pub const NAME_LIMIT: usize = 256;
+/// The longest window of one wait.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(3600);
+/// The longest limit that a request may give a run.
+pub const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Entries of a page, where the request does not say.
+pub const PAGE_DEFAULT: u32 = 50;
+/// The most entries of a page.
+pub const PAGE_LIMIT: u32 = 500;
+
+/// Declares an enum of words that a parameter may have. Words after `later` are known, but
+/// this version does not do what they ask for, and says so.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }
+     $(later [$($later:literal),+])?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+
+        impl $name {
+            /// Every word that it may be.
+            const WORDS: &'static [&'static str] = &[$($text),+];
+            /// Words of the protocol that this version does not have.
+            const LATER: &'static [&'static str] = &[$($($later),+)?];
+
+            /// The word on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                match text.as_str() {
+                    $($text => Ok($name::$variant),)+
+                    other => Err(serde::de::Error::custom($crate::wire::input::refuse_word(
+                        other, $name::WORDS, $name::LATER))),
+                }
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+pub(crate) fn refuse_word(word: &str, known: &[&str], later: &[&str]) -> String {
+    let known = known.join(", ");
+    if later.contains(&word) {
+        format!("this version does not have {word:?}; it has {known}")
+    } else {
+        let word = crate::kernel::text::prefix(word, 80);
+        format!("{word:?} is not one of {known}")
+    }
+}
+
+/// A length of time as clients give it: humantime text (`"90s"`, `"1h 30m"`) or a plain
+/// number of seconds. Exact to the millisecond.
+struct Span(Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl Visitor<'_> for Read {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"90s\" or a number of seconds")
+            }
+
+            fn visit_u64<E: Error>(self, seconds: u64) -> Result<Span, E> {
+                Ok(Span(Duration::from_secs(seconds)))
+            }
+
+            fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
+                match u64::try_from(seconds) {
+                    Ok(seconds) => self.visit_u64(seconds),
+                    Err(_) => Err(E::custom("a duration is not negative")),
+                }
+            }
+
+            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
+                Duration::try_from_secs_f64(seconds)
+                    .map(Span)
+                    .map_err(|error| E::custom(format!("not a duration: {error}")))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+                humantime::parse_duration(text).map(Span).map_err(|error| {
+                    let text = crate::kernel::text::prefix(text, 80);
+                    E::custom(format!(
+                        "{text:?} is not a duration such as \"90s\": {error}"
+                    ))
+                })
+            }
+        }
+        deserializer.deserialize_any(Read)
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write_ms<S: Serializer>(ms: u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{ms}ms"))
+}
+
+/// How long a call waits; zero = it answers at once. At most [`WAIT_LIMIT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeout(pub Duration);
+
+impl Default for WaitTimeout {
+    fn default() -> Self {
+        WaitTimeout(Duration::from_secs(30))
+    }
+}
+
+impl Serialize for WaitTimeout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_ms(milliseconds(self.0), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for WaitTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Span(span) = Span::deserialize(deserializer)?;
+        if span > WAIT_LIMIT {
+            return Err(D::Error::custom(
+                "longer than 1 h, the longest window of one wait; wait again after it",
+            ));
+        }
+        Ok(WaitTimeout(span))
+    }
+}
+
+/// How long a run may run, milliseconds; more than zero and at most [`RUN_LIMIT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunTimeout(pub u64);
+
+impl Serialize for RunTimeout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_ms(self.0, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Span(span) = Span::deserialize(deserializer)?;
+        let ms = milliseconds(span);
+        if ms == 0 {
+            return Err(D::Error::custom(
+                "0 means no limit, which only the configuration file can give",
+            ));
+        }
+        if span > RUN_LIMIT {
+            return Err(D::Error::custom(
+                "longer than 30 days, the longest limit that a request may give",
+            ));
+        }
+        Ok(RunTimeout(ms))
+    }
+}
+
+/// How many entries a page has at most: 1 to [`PAGE_LIMIT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PageSize(pub u32);
+
+impl Default for PageSize {
+    fn default() -> Self {
+        PageSize(PAGE_DEFAULT)
+    }
+}
+
+impl<'de> Deserialize<'de> for PageSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let size = u64::deserialize(deserializer)?;
+        match u32::try_from(size) {
+            Ok(size @ 1..=PAGE_LIMIT) => Ok(PageSize(size)),
+            _ => Err(D::Error::custom(format!(
+                "a page has 1 to {PAGE_LIMIT} entries, not {size}"
+            ))),
+        }
+    }
+}
+
+/// Data of the client that comes back unchanged; at most [`META_LIMIT`] bytes of JSON.
+pub(crate) fn meta<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    let value = Option::<Value>::deserialize(from)?;
+    if let Some(value) = &value {
+        let bytes = value.to_string().len();
+        if bytes > META_LIMIT {
+            return Err(D::Error::custom(format!(
+                "{bytes} bytes of JSON; the most is {META_LIMIT}"
+            )));
+        }
+    }
+    Ok(value)
+}
+
+/// Text that says something.
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.trim().is_empty() {
+        return Err(D::Error::custom("it is empty"));
+    }
+    Ok(text)
+}
+
+/// A label or title: 1 to [`NAME_LIMIT`] characters.
+pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    bounded(from, NAME_LIMIT)
+}
+
+/// An idempotency key: 1 to [`KEY_LIMIT`] characters.
+pub(crate) fn key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    bounded(from, KEY_LIMIT)
+}
+
+fn bounded<'de, D: Deserializer<'de>>(from: D, most: usize) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    match text.as_deref().map(|text| text.chars().count()) {
+        Some(0) => Err(D::Error::custom("it is empty")),
+        Some(count) if count > most => Err(D::Error::custom(format!(
+            "{count} characters; the most is {most}"
+        ))),
+        _ => Ok(text),
+    }
+}
+
+/// An absolute folder.
+pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    if let Some(text) = &text {
+        if !std::path::Path::new(text).is_absolute() {
+            return Err(D::Error::custom("it must be an absolute path"));
+        }
+        if text.contains('\0') {
+            return Err(D::Error::custom("a path has no NUL character"));
+        }
+    }
+    Ok(text)
+}
+
+/// An id, read by its own rule and not by the wider one of the UUID library.
+pub(crate) fn id<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+/// As [`id`], where it may be missing.
+pub(crate) fn maybe_id<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    Option::<String>::deserialize(from)?
+        .map(|text| text.parse().map_err(D::Error::custom))
+        .transpose()
+}
+
+/// As [`id`], for a list that may be missing.
+pub(crate) fn maybe_ids<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let texts = Option::<Vec<String>>::deserialize(from)?;
+    let Some(texts) = texts else { return Ok(None) };
+    let ids: Result<Vec<T>, _> = texts.iter().map(|text| text.parse()).collect();
+    ids.map(Some).map_err(D::Error::custom)
+}
+
+/// As [`id`], for a list.
+pub(crate) fn ids<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let texts = Vec::<String>::deserialize(from)?;
+    let ids: Result<Vec<T>, _> = texts.iter().map(|text| text.parse()).collect();
+    ids.map_err(D::Error::custom)
+}
+
+/// A run id that a client chose: version 7, so that it sorts among the others.
+pub(crate) fn chosen_run<'de, D>(from: D) -> Result<Option<crate::kernel::ids::RunId>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let id: Option<crate::kernel::ids::RunId> = maybe_id(from)?;
+    match id {
+        Some(id) if id.0.get_version_num() != 7 => {
+            Err(D::Error::custom("a chosen id must be a UUID of version 7"))
+        }
+        id => Ok(id),
+    }
+}

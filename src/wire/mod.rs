@@ -1,0 +1,14 @@
+//! What clients see: requests, answers and errors of the RPC protocol, used by the gateway,
+//! which decodes requests and encodes answers, and by the client, which does the opposite.
+
+pub mod agents;
+pub mod decode;
+pub mod error;
+pub mod gateway;
+pub mod input;
+pub mod runs;
+pub mod sessions;
+pub mod shapes;
+
+/// The protocol that this version speaks.
+pub const PROTOCOL: u32 = 1;

@@ -1,0 +1,263 @@
+//! `agent.*` and `runs.*`: start turns, wait for runs, look at them.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::decode::Params;
+use super::input::{self, PageSize, RunTimeout, WaitTimeout, choice};
+use super::shapes::{Run, Step};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::time::Timestamp;
+
+/// `agent.run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Turn {
+    /// The session; made if there is none.
+    pub session_key: SessionKey,
+    /// What is said.
+    #[serde(deserialize_with = "input::text")]
+    pub message: String,
+    /// The agent of a session that must be made first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// An id chosen by the client, a UUID of version 7.
+    #[serde(
+        default,
+        deserialize_with = "input::chosen_run",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub run_id: Option<RunId>,
+    /// In place of the session's model, for this turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How long it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<RunTimeout>,
+    /// For a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub idempotency_key: Option<String>,
+    /// Comes back unchanged.
+    #[serde(
+        default,
+        deserialize_with = "input::meta",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub meta: Option<Value>,
+}
+impl Params for Turn {
+    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+}
+
+/// What `agent.run` answers: the run is in the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnAccepted {
+    /// `accepted`.
+    pub status: String,
+    /// The run.
+    pub run_id: RunId,
+    /// Its session.
+    pub session_key: SessionKey,
+    /// The session was made by this call.
+    pub created: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+choice! {
+    /// What a wait for several runs waits for.
+    WaitMode {
+        /// Until every one has ended.
+        All = "all",
+        /// Until one has ended.
+        Any = "any",
+    }
+}
+
+/// The most runs of one wait.
+pub const WAIT_RUNS: usize = 256;
+
+/// `agent.wait`: one of `runId` and `runIds`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wait {
+    /// The run.
+    #[serde(
+        default,
+        deserialize_with = "input::maybe_id",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub run_id: Option<RunId>,
+    /// The runs.
+    #[serde(
+        default,
+        deserialize_with = "input::maybe_ids",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub run_ids: Option<Vec<RunId>>,
+    /// For several runs; `all` if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<WaitMode>,
+    /// How long this call waits; 30 s if unset.
+    #[serde(default)]
+    pub wait_timeout: WaitTimeout,
+}
+impl Params for Wait {}
+
+/// What `agent.wait` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waited {
+    /// One entry for each id, in the order in which they were given.
+    pub runs: Vec<WaitedRun>,
+    /// What was waited for has ended.
+    pub done: bool,
+    /// Why it answers: `ended`, `window` or `draining`.
+    pub cause: Cow<'static, str>,
+}
+
+/// One run of a wait.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WaitedRun {
+    /// It is there.
+    Known {
+        /// `ok`, `error`, `timeout`, `cancelled`, `interrupted`, or `pending`.
+        status: Cow<'static, str>,
+        /// The run as it is now.
+        #[serde(flatten)]
+        run: Box<Run>,
+    },
+    /// No run has that id.
+    #[serde(rename_all = "camelCase")]
+    Unknown {
+        /// `not_found`.
+        status: Cow<'static, str>,
+        /// The id.
+        run_id: RunId,
+    },
+}
+
+/// `runs.get`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetRun {
+    /// Which.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+}
+impl Params for GetRun {}
+
+choice! {
+    /// A state by which runs can be listed.
+    State {
+        /// Wants a slot.
+        Queued = "queued",
+        /// Holds a slot.
+        Running = "running",
+        /// Holds still.
+        Paused = "paused",
+        /// Waits for what it asked others for.
+        Settling = "settling",
+        /// Ended with a final text.
+        Ok = "ok",
+        /// Failed.
+        Error = "error",
+        /// Its own limit passed.
+        Timeout = "timeout",
+        /// Somebody asked for it.
+        Cancelled = "cancelled",
+        /// Could not be carried on after a crash.
+        Interrupted = "interrupted",
+    }
+}
+
+/// `runs.list`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListRuns {
+    /// Only those working in this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<SessionKey>,
+    /// Only those asked for by this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionKey>,
+    /// Only those in these states; any if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub states: Vec<State>,
+    /// Only those of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Only those with this label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Only those under this root run, itself included.
+    #[serde(
+        default,
+        deserialize_with = "input::maybe_id",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub tree: Option<RunId>,
+    /// Only those whose announce is not delivered or not acknowledged.
+    #[serde(default)]
+    pub undelivered: bool,
+    /// Only those accepted after this point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_after: Option<Timestamp>,
+    /// Only those accepted before this point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<Timestamp>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+impl Params for ListRuns {
+    const LATER: &'static [&'static str] = &["meta", "needsReview"];
+}
+
+/// What `runs.list` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Runs {
+    /// A page of them; their results are cut to a preview.
+    pub runs: Vec<Run>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// `runs.steps`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListSteps {
+    /// Of which run.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+impl Params for ListSteps {}
+
+/// What `runs.steps` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Steps {
+    /// A page of the journal, oldest first.
+    pub steps: Vec<Step>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}

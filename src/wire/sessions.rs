@@ -1,0 +1,348 @@
+//! `sessions.*`: spawn work, keep conversations, read them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::decode::Params;
+use super::input::{self, PageSize, RunTimeout, choice};
+use super::shapes::{Announce, Message, Session};
+use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
+
+choice! {
+    /// How a requester is told of the end.
+    AnnouncePolicy {
+        /// In its transcript, and its agent runs a turn.
+        Wake = "wake",
+        /// In its transcript, waiting for `sessions.ack`.
+        Inbox = "inbox",
+        /// Not at all.
+        None = "none",
+    }
+    later ["steer"]
+}
+
+choice! {
+    /// What becomes of the child session.
+    Cleanup {
+        /// It stays.
+        Keep = "keep",
+    }
+    later ["delete"]
+}
+
+choice! {
+    /// How long the child session lives.
+    Mode {
+        /// For one task.
+        Run = "run",
+    }
+    later ["session"]
+}
+
+choice! {
+    /// What the child knows of its parent's conversation.
+    Context {
+        /// Nothing.
+        Isolated = "isolated",
+    }
+    later ["fork"]
+}
+
+/// `sessions.spawn`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Spawn {
+    /// What is to be done.
+    #[serde(deserialize_with = "input::text")]
+    pub task: String,
+    /// An id chosen by the client, a UUID of version 7.
+    #[serde(
+        default,
+        deserialize_with = "input::chosen_run",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub run_id: Option<RunId>,
+    /// The session that asks and is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionKey>,
+    /// Who does it; the default agent if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// A name for people.
+    #[serde(
+        default,
+        deserialize_with = "input::name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub label: Option<String>,
+    /// In place of the agent's model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The folder that its tools see, absolute.
+    #[serde(
+        default,
+        deserialize_with = "input::folder",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cwd: Option<String>,
+    /// How long it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<RunTimeout>,
+    /// What becomes of its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<Cleanup>,
+    /// How long its session lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// What it knows of the parent's conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Context>,
+    /// How the parent is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce: Option<AnnouncePolicy>,
+    /// For a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub idempotency_key: Option<String>,
+    /// Comes back unchanged.
+    #[serde(
+        default,
+        deserialize_with = "input::meta",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub meta: Option<Value>,
+}
+impl Params for Spawn {
+    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+}
+
+/// What `sessions.spawn` answers: the run is in the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spawned {
+    /// `accepted`.
+    pub status: String,
+    /// The run.
+    pub run_id: RunId,
+    /// The session that it works in.
+    pub child_session_key: SessionKey,
+    /// Who does it.
+    pub agent: String,
+    /// With which model.
+    pub model: String,
+    /// Levels below a root session.
+    pub depth: u32,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+choice! {
+    /// Who answers in a session.
+    Owner {
+        /// Its agent: messages become turns.
+        Agent = "agent",
+        /// A client program: nothing runs, announces wait for `sessions.ack`.
+        Client = "client",
+    }
+}
+
+choice! {
+    /// What `sessions.create` does where the key is taken.
+    IfExists {
+        /// Gives the session that is there.
+        Get = "get",
+        /// Refuses.
+        Conflict = "conflict",
+    }
+}
+
+/// `sessions.create`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Create {
+    /// The agent of its turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Its address; made up if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<SessionKey>,
+    /// A name for look-ups.
+    #[serde(
+        default,
+        deserialize_with = "input::name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub label: Option<String>,
+    /// A heading for people.
+    #[serde(
+        default,
+        deserialize_with = "input::name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub title: Option<String>,
+    /// The folder that its tools see, absolute.
+    #[serde(
+        default,
+        deserialize_with = "input::folder",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cwd: Option<String>,
+    /// Who answers in it; the agent if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// Where the key is taken; `get` if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_exists: Option<IfExists>,
+}
+impl Params for Create {}
+
+/// What `sessions.create` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// The session.
+    pub session: Session,
+    /// It was made by this call.
+    pub created: bool,
+}
+
+/// `sessions.get`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetSession {
+    /// Its address.
+    pub session_key: SessionKey,
+}
+impl Params for GetSession {}
+
+choice! {
+    /// Which sessions a list gives.
+    SessionKind {
+        /// Root sessions.
+        Main = "main",
+        /// Sessions below another.
+        Child = "child",
+        /// Both.
+        All = "all",
+    }
+}
+
+/// `sessions.list`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListSessions {
+    /// Which kind; `main` if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<SessionKind>,
+    /// Only those spawned from this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionKey>,
+    /// Only those of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Only those with this label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Only those whose key, label or title contains this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+impl Params for ListSessions {}
+
+/// What `sessions.list` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sessions {
+    /// A page of them.
+    pub sessions: Vec<Session>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// `sessions.history`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetHistory {
+    /// Whose.
+    pub session_key: SessionKey,
+    /// Only messages below this seq, the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<i64>,
+    /// Only messages above this seq, the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    /// With tool calls and their results; true if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<bool>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+}
+impl Params for GetHistory {}
+
+/// What `sessions.history` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Oldest first.
+    pub messages: Vec<Message>,
+    /// There are more on the asked side.
+    pub truncated: bool,
+}
+
+/// `sessions.inbox`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetInbox {
+    /// Whose.
+    pub session_key: SessionKey,
+    /// The acknowledged ones in place of those that wait.
+    #[serde(default)]
+    pub acked: bool,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+impl Params for GetInbox {}
+
+/// What `sessions.inbox` answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inbox {
+    /// A page of them, oldest first.
+    pub announces: Vec<Announce>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// `sessions.ack`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ack {
+    /// Whose inbox.
+    pub session_key: SessionKey,
+    /// Which announces.
+    #[serde(deserialize_with = "input::ids")]
+    pub announce_ids: Vec<AnnounceId>,
+}
+impl Params for Ack {}
+
+/// What `sessions.ack` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Acked {
+    /// Those acknowledged by this or an earlier call.
+    pub announce_ids: Vec<AnnounceId>,
+}

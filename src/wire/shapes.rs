@@ -1,0 +1,271 @@
+//! Run, session, message, announce and step as answers show them.
+//!
+//! Words of a closed set are text here: a later daemon may send new ones, and a client treats
+//! those as "other".
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey, StepId};
+use crate::kernel::message::Block;
+use crate::kernel::run::{Pins, RunError, Usage};
+use crate::kernel::time::Timestamp;
+
+/// A word of a closed set that may grow.
+pub type Word = Cow<'static, str>;
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Its id.
+    pub run_id: RunId,
+    /// The session it works in.
+    pub session_key: SessionKey,
+    /// The run that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<RunId>,
+    /// The session that asked for it and is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionKey>,
+    /// The topmost run of the chain.
+    pub root_run_id: RunId,
+    /// Who carries it out.
+    pub agent: AgentId,
+    /// With which model.
+    pub model: String,
+    /// Levels below a root session.
+    pub depth: u32,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// `queued`, `running`, `paused`, `settling`, or how it ended.
+    pub state: Word,
+    /// Why it holds still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<Word>,
+    /// The step that is open, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<CurrentStep>,
+    /// Tool calls that have an outcome.
+    pub tool_calls: u32,
+    /// Model calls that have an outcome.
+    pub loops: u32,
+    /// The last change.
+    pub last_activity_at: Timestamp,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it first got a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Running time used up to now.
+    pub elapsed_ms: u64,
+    /// When its limit would pass; an estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<Timestamp>,
+    /// Its final text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// The text is longer; `runs.get` has the whole.
+    pub result_truncated: bool,
+    /// Why it did not end `ok`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// Model use.
+    pub usage: Usage,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+    /// What the client gave to get back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+    /// What it keeps from the moment of its spawn.
+    pub pins: Pins,
+    /// A person must settle something.
+    pub needs_review: bool,
+    /// One trace through parent, child and restarts.
+    pub trace_id: String,
+    /// How far the telling of its end has come.
+    pub announce: AnnounceProgress,
+}
+
+/// A run's present step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CurrentStep {
+    /// Its place in the run.
+    pub seq: u32,
+    /// `model`, or the name of a tool.
+    pub what: String,
+}
+
+/// How a requester is told, and how far that has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnnounceProgress {
+    /// `wake`, `inbox` or `none`.
+    pub policy: Word,
+    /// `none`, `open`, `pending`, `delivered`, `acked` or `undelivered`.
+    pub state: Word,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its address.
+    pub key: SessionKey,
+    /// Its id.
+    pub id: SessionId,
+    /// A name for look-ups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// A heading for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// The session that it was spawned from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionKey>,
+    /// It was spawned from another.
+    pub is_sub_session: bool,
+    /// Levels below the root.
+    pub depth: u32,
+    /// `agent` or `client`.
+    pub owner: Word,
+    /// The model of its turns, if not the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The folder that its tools see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// How many messages it holds; the last one's seq.
+    pub messages: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The last change.
+    pub updated_at: Timestamp,
+    /// `busy` while a turn goes on or waits, else `idle`.
+    pub state: Word,
+    /// Raised by each change.
+    pub revision: i64,
+    /// Model use of all its runs.
+    pub usage: Usage,
+}
+
+/// An entry of a transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Its place in the session: 1, 2, 3 …
+    pub seq: i64,
+    /// When it was appended.
+    pub at: Timestamp,
+    /// `user`, `assistant`, `tool` or `system`.
+    pub role: Word,
+    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, …
+    pub kind: Word,
+    /// `user`, `agent`, `session` or `internal`.
+    pub origin: Word,
+    /// The run that appended it; for an announce, the run that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// What it says.
+    pub content: Vec<Block>,
+    /// The texts are longer than one page holds.
+    pub truncated: bool,
+    /// For a tool result, the call that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// For an announce, its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce_id: Option<AnnounceId>,
+    /// Nobody was told of it.
+    pub silent: bool,
+    /// Anything else that belongs to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+}
+
+/// How a run ended, in its requester's inbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Announce {
+    /// Its id.
+    pub announce_id: AnnounceId,
+    /// The run that ended.
+    pub run_id: RunId,
+    /// The session that the run worked in.
+    pub session_key: SessionKey,
+    /// The run's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Who carried it out.
+    pub agent: AgentId,
+    /// How it ended.
+    pub outcome: Word,
+    /// Why it did not end `ok`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Its final text, cut to 100 KiB.
+    pub result: String,
+    /// The text was longer; `runs.get` has the whole.
+    pub truncated: bool,
+    /// From accepted to ended.
+    pub duration_ms: u64,
+    /// Model use.
+    pub usage: Usage,
+    /// When it was delivered.
+    pub at: Timestamp,
+    /// What the spawn gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+    /// When it was acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acked_at: Option<Timestamp>,
+    /// Its message in the transcript.
+    pub message_id: MessageId,
+    /// That message's place.
+    pub seq: i64,
+}
+
+/// A journaled action of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Its id.
+    pub step_id: StepId,
+    /// Its place in the run: 1, 2, 3 …
+    pub seq: u32,
+    /// `model` or `tool`.
+    pub kind: Word,
+    /// Which tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Word>,
+    /// `intended`, `started`, `done`, `failed` or `uncertain`.
+    pub state: Word,
+    /// The arguments on one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params_summary: Option<String>,
+    /// The outcome on one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_summary: Option<String>,
+    /// When its intent was committed.
+    pub started_at: Timestamp,
+    /// When its outcome was committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How often it was begun.
+    pub attempts: u32,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,356 @@
+//! Keeps the import table: which room of the source may use which other.
+//!
+//! A room is a folder or file directly below `src/`. Every path that leads out of its room,
+//! in `use` declarations, in code and in macros, is looked up in [`TABLE`]. Test modules
+//! (`#[cfg(test)]`) may use what they like.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+
+use crate::house::root;
+
+/// For each room the rooms that it may use besides itself and [`OPEN_TO`].
+const TABLE: &[(&str, &[&str])] = &[
+    ("kernel", &[]),
+    ("contract", &[]),
+    ("clock", &[]),
+    ("telemetry", &[]),
+    ("config", &[]),
+    ("store", &[]),
+    ("watch", &[]),
+    ("process", &[]),
+    ("agent", &["watch"]),
+    ("skill", &["watch"]),
+    ("provider", &[]),
+    ("tool", &["skill", "process"]),
+    ("runner", &["agent", "provider", "tool", "skill", "process"]),
+    ("registry", &["store"]),
+    ("node", &["wire", "client", "process"]),
+    ("wire", &[]),
+    ("client", &["wire"]),
+    ("gateway", &["registry", "agent", "skill", "node", "wire"]),
+    (
+        "cli",
+        &["wire", "client", "skill", "node", "process", "daemon"],
+    ),
+    (
+        "daemon",
+        &[
+            "agent", "cli", "client", "gateway", "node", "process", "provider", "registry",
+            "runner", "skill", "store", "tool", "watch", "wire",
+        ],
+    ),
+    // The program itself: it parses and calls the command line.
+    ("main", &["cli"]),
+];
+
+/// Rooms that others may use without being listed, and those that may not even so.
+const OPEN_TO: &[(&str, &[&str])] = &[
+    ("kernel", &[]),
+    ("contract", &["kernel"]),
+    ("clock", &["kernel", "contract"]),
+    ("telemetry", &["kernel", "contract"]),
+    ("config", &["kernel", "contract", "wire"]),
+];
+
+/// Names that belong to one place, and the files or folders that are that place.
+const KEPT: &[(&str, &[&str])] = &[
+    ("rusqlite", &["store/sqlite.rs"]),
+    ("jsonrpsee", &["gateway/", "client.rs"]),
+    ("notify", &["watch.rs"]),
+    // kernel/time.rs only formats.
+    ("Instant", &["clock.rs"]),
+    ("SystemTime", &["clock.rs", "kernel/time.rs"]),
+];
+
+fn may_use(from: &str, to: &str) -> bool {
+    let listed = TABLE
+        .iter()
+        .any(|(room, uses)| *room == from && uses.contains(&to));
+    let open = OPEN_TO
+        .iter()
+        .any(|(room, except)| *room == to && !except.contains(&from));
+    from == to || listed || open
+}
+
+fn may_name(file: &str, name: &str) -> bool {
+    KEPT.iter()
+        .filter(|(kept, _)| *kept == name)
+        .all(|(_, places)| {
+            places
+                .iter()
+                .any(|place| file == *place || (place.ends_with('/') && file.starts_with(place)))
+        })
+}
+
+/// A source file with its module path: `src/store/mod.rs` is `["store"]`.
+struct Source {
+    file: PathBuf,
+    module: Vec<String>,
+}
+
+/// The files that the compiler reads outside tests, from `file` on.
+fn walk(file: PathBuf, module: Vec<String>, found: &mut Vec<Source>) {
+    let syntax = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
+    let folder = match file.file_stem().unwrap().to_str().unwrap() {
+        "mod" | "lib" | "main" => file.parent().unwrap().to_owned(),
+        _ => file.with_extension(""),
+    };
+    for item in &syntax.items {
+        let syn::Item::Mod(declared) = item else {
+            continue;
+        };
+        if declared.content.is_some() || is_test(&declared.attrs) {
+            continue;
+        }
+        let name = declared.ident.to_string();
+        let mut inner = module.clone();
+        inner.push(name.clone());
+        let flat = folder.join(format!("{name}.rs"));
+        let deep = folder.join(&name).join("mod.rs");
+        let path = if flat.exists() { flat } else { deep };
+        assert!(path.exists(), "no file for module {}", inner.join("::"));
+        walk(path, inner, found);
+    }
+    found.push(Source { file, module });
+}
+
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("test")
+            || (attribute.path().is_ident("cfg")
+                && attribute
+                    .parse_args::<syn::Path>()
+                    .is_ok_and(|path| path.is_ident("test")))
+    })
+}
+
+/// Collects every path of a file as absolute segments (`["crate", "store", …]` or the first
+/// being a crate's name).
+struct Paths {
+    module: Vec<String>,
+    found: BTreeSet<Vec<String>>,
+}
+
+impl Paths {
+    fn add(&mut self, segments: Vec<String>) {
+        let mut segments = segments;
+        let up = segments.iter().take_while(|part| *part == "super").count();
+        if up > 0 {
+            let mut absolute = vec!["crate".to_owned()];
+            let keep = self.module.len().saturating_sub(up);
+            absolute.extend_from_slice(&self.module[..keep]);
+            absolute.extend(segments.drain(up..));
+            segments = absolute;
+        }
+        self.found.insert(segments);
+    }
+
+    fn tree(&mut self, before: &[String], tree: &syn::UseTree) {
+        let mut path = before.to_vec();
+        match tree {
+            syn::UseTree::Path(part) => {
+                path.push(part.ident.to_string());
+                self.tree(&path, &part.tree);
+            }
+            syn::UseTree::Name(name) => {
+                path.push(name.ident.to_string());
+                self.add(path);
+            }
+            syn::UseTree::Rename(name) => {
+                path.push(name.ident.to_string());
+                self.add(path);
+            }
+            syn::UseTree::Glob(_) => self.add(path),
+            syn::UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.tree(before, tree);
+                }
+            }
+        }
+    }
+
+    /// A macro's tokens are no syntax tree: its paths are read from their text.
+    fn tokens(&mut self, text: &str) {
+        let text = text
+            .replace(" :: ", "::")
+            .replace(":: ", "::")
+            .replace(" ::", "::");
+        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        for word in text.split(|c| !is_part(c)) {
+            let parts: Vec<String> = word.split("::").map(str::to_owned).collect();
+            if parts.len() > 1 || KEPT.iter().any(|(name, _)| *name == word) {
+                self.add(parts);
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Paths {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes = match item {
+            syn::Item::Mod(item) => &item.attrs,
+            syn::Item::Fn(item) => &item.attrs,
+            syn::Item::Impl(item) => &item.attrs,
+            syn::Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !is_test(attributes) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        self.module.push(item.ident.to_string());
+        visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.add(
+            path.segments
+                .iter()
+                .map(|part| part.ident.to_string())
+                .collect(),
+        );
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.tokens(&call.tokens.to_string());
+        visit::visit_macro(self, call);
+    }
+}
+
+fn paths(source: &str, module: &[String]) -> BTreeSet<Vec<String>> {
+    let mut paths = Paths {
+        module: module.to_vec(),
+        found: BTreeSet::new(),
+    };
+    paths.visit_file(&syn::parse_file(source).unwrap());
+    paths.found
+}
+
+/// Every break of the rules in one file. `rooms` are the names that stand for a room.
+fn faults(file: &str, module: &[String], source: &str, rooms: &BTreeSet<String>) -> Vec<String> {
+    let Some(room) = module.first() else {
+        return Vec::new();
+    };
+    let mut faults = Vec::new();
+    for path in paths(source, module) {
+        // The program names the library from outside.
+        let inside = path[0] == "crate" || path[0] == "abide";
+        if let Some(to) = path.get(1).filter(|to| inside && rooms.contains(*to))
+            && !may_use(room, to)
+        {
+            faults.push(format!("{file}: {room} may not use {}", path.join("::")));
+        }
+        for name in path.iter().filter(|name| !may_name(file, name)) {
+            faults.push(format!(
+                "{file}: {name} has a place of its own ({})",
+                path.join("::")
+            ));
+        }
+    }
+    faults
+}
+
+fn tree() -> (Vec<Source>, BTreeSet<String>) {
+    let source = root().join("src");
+    let mut files = Vec::new();
+    walk(source.join("lib.rs"), Vec::new(), &mut files);
+    let rooms = files
+        .iter()
+        .filter_map(|file| file.module.first().cloned())
+        .collect();
+    files.push(Source {
+        file: source.join("main.rs"),
+        module: vec!["main".to_owned()],
+    });
+    (files, rooms)
+}
+
+#[test]
+fn each_room_uses_only_what_the_table_allows() {
+    let (files, rooms) = tree();
+    let source = root().join("src");
+    let mut found = Vec::new();
+    for Source { file, module } in &files {
+        let name = file.strip_prefix(&source).unwrap().to_str().unwrap();
+        found.extend(faults(
+            name,
+            module,
+            &fs::read_to_string(file).unwrap(),
+            &rooms,
+        ));
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn each_room_is_in_the_table() {
+    for room in tree().1 {
+        let listed = TABLE.iter().any(|(name, _)| *name == room);
+        assert!(listed, "src/{room} has no row in the import table");
+    }
+}
+
+#[test]
+fn each_source_file_is_compiled() {
+    let (files, _) = tree();
+    let read: BTreeSet<&Path> = files.iter().map(|source| source.file.as_path()).collect();
+    let sample = root().join("src/cli/demo/sample");
+    for file in super::house::rust_files(&root().join("src")) {
+        let is_test = file
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .ends_with("tests");
+        assert!(
+            read.contains(file.as_path()) || is_test || file.starts_with(&sample),
+            "{} belongs to no module",
+            file.display()
+        );
+    }
+}
+
+/// The check itself: each way of writing a path is seen.
+#[test]
+fn a_break_of_the_table_is_found_however_it_is_written() {
+    let rooms = ["kernel", "store", "registry"].map(str::to_owned).into();
+    let module = ["kernel".to_owned(), "run".to_owned()];
+    for bad in [
+        "use crate::store::Store;",
+        "use crate::{kernel::ids, store};",
+        "use crate::{kernel::{ids, run}, store::{self, tx::Tx}};",
+        "use super::super::store::Tx;",
+        "fn f() -> crate::store::Tx { g() }",
+        "fn f() { let x = vec![crate::store::Tx::new()]; }",
+        "mod inner { use super::super::super::store::Tx; }",
+        "use rusqlite::Connection;",
+        "fn f() { std::time::Instant::now(); }",
+        "use std::time::{Duration, SystemTime};",
+        "struct S(Vec<tokio::time::Instant>);",
+    ] {
+        let found = faults("kernel/run.rs", &module, bad, &rooms);
+        assert!(!found.is_empty(), "not found: {bad}");
+    }
+    for good in [
+        "use crate::kernel::ids::RunId;",
+        "use super::super::kernel::ids;",
+        "#[cfg(test)] mod tests { use crate::store::Store; }",
+        "#[cfg(test)] use crate::store::Store;",
+        "fn f() { store::open(); }",
+    ] {
+        let found = faults("kernel/run.rs", &module, good, &rooms);
+        assert!(found.is_empty(), "{good}: {found:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! House rules that no compiler knows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the package.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below `folder`, sorted.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What `cargo fmt` and clippy look at, apart from files that are data.
+fn own_files() -> Vec<PathBuf> {
+    let sample = root().join("src/cli/demo/sample");
+    let mut files = rust_files(&root().join("src"));
+    files.extend(rust_files(&root().join("tests")));
+    files.retain(|file| !file.starts_with(&sample));
+    files
+}
+
+#[test]
+fn every_test_file_is_declared() {
+    let folder = root().join("tests/it");
+    let main = fs::read_to_string(folder.join("main.rs")).unwrap();
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let is_module =
+            path.extension().is_some_and(|end| end == "rs") || path.join("mod.rs").exists();
+        if name == "main" || !is_module {
+            continue;
+        }
+        let declaration = format!("mod {name};");
+        assert!(
+            main.lines().any(|line| line.trim() == declaration),
+            "tests/it/{name} never runs: main.rs lacks `{declaration}`"
+        );
+    }
+}
+
+#[test]
+fn every_file_opens_by_saying_what_lives_in_it() {
+    for file in own_files() {
+        let text = fs::read_to_string(&file).unwrap();
+        let first = text.lines().next().unwrap_or("");
+        assert!(
+            first.starts_with("//! ") && first.len() > 12,
+            "{} does not open with a `//!` sentence",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let home = ["/home/", "/root/", "/Users/"];
+    let here = root().to_str().unwrap();
+    for file in own_files() {
+        // This file has to name what it looks for.
+        if file.ends_with("tests/it/house.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let bad = line.contains(here) || home.iter().any(|start| line.contains(start));
+            assert!(!bad, "{}:{}: {line}", file.display(), number + 1);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The integration tests: one binary, a module per capability.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that meets something unexpected has failed"
+)]
+
+mod architecture;
+mod cli;
+mod house;
+mod licences;
