@@ -19,6 +19,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Limits;
+use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
@@ -38,6 +39,7 @@ const RETRY_AFTER_MS: u64 = 200;
 pub(crate) struct Dispatcher {
     methods: Methods,
     control: Arc<dyn Control>,
+    clock: Clock,
     limits: Limits,
     bytes: Arc<AtomicUsize>,
 }
@@ -117,10 +119,16 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, 
 }
 
 impl Dispatcher {
-    pub(crate) fn new(methods: Methods, control: Arc<dyn Control>, limits: Limits) -> Self {
+    pub(crate) fn new(
+        methods: Methods,
+        control: Arc<dyn Control>,
+        clock: Clock,
+        limits: Limits,
+    ) -> Self {
         Dispatcher {
             methods,
             control,
+            clock,
             limits,
             bytes: Arc::default(),
         }
@@ -219,6 +227,7 @@ impl Dispatcher {
             Extensions::new(),
         );
         let most = self.limits.reply;
+        let clock = self.clock.clone();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
                 fail::fail_point!("gateway.handler");
@@ -229,10 +238,10 @@ impl Dispatcher {
                     error_text(id, reply_too_large(most))
                 }
                 Ok(answer) => into_text(answer),
+                // The panic hook has logged where it was.
                 Err(_) => {
-                    tracing::error!(method = name, "a handler panicked");
                     let fault = Fault::internal(format_args!("{name} failed by a defect"));
-                    error_text(id, fault)
+                    error_text(id, logged(name, fault, &clock))
                 }
             };
             drop(held);
@@ -443,6 +452,17 @@ fn reply_too_large(most: usize) -> Fault {
     .hint("ask for a smaller page")
     .with("limit", "reply")
     .with("value", most)
+}
+
+/// Writes a defect into the log, under a reference that its answer carries too. Other faults
+/// are the client's to look at and pass unchanged.
+pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
+    if fault.kind != Kind::Internal {
+        return fault;
+    }
+    let reference = clock.new_id().to_string();
+    tracing::error!(method, %reference, %fault, "a call failed by a defect");
+    fault.with("reference", reference)
 }
 
 /// A fault as jsonrpsee's error object.

@@ -18,6 +18,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("clock", &[]),
     ("telemetry", &[]),
+    ("failpoint", &[]),
     ("config", &[]),
     ("store", &[]),
     ("watch", &[]),
@@ -53,6 +54,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("contract", &["kernel"]),
     ("clock", &["kernel", "contract"]),
     ("telemetry", &["kernel", "contract"]),
+    ("failpoint", &["kernel", "contract", "wire"]),
     ("config", &["kernel", "contract", "wire"]),
 ];
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const COMMANDS: &[&str] = &[
-    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox",
+    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox", "demo",
 ];
 
 struct Said {
