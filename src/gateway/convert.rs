@@ -101,11 +101,7 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
 
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
-    let SessionView {
-        session,
-        busy,
-        usage,
-    } = view;
+    let SessionView { session, busy } = view;
     shapes::Session {
         key: session.key,
         id: session.id,
@@ -123,7 +119,7 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         updated_at: session.updated_at,
         state: if busy { "busy" } else { "idle" }.into(),
         revision: session.ver,
-        usage,
+        usage: session.usage,
     }
 }
 

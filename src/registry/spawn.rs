@@ -113,18 +113,11 @@ impl Registry {
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, created) => {
-                let (session, busy, usage) = self
+                let (session, busy) = self
                     .inner
                     .store
                     .read_now(|tx| read::session_beside(tx, *session))?;
-                Ok((
-                    SessionView {
-                        session,
-                        busy,
-                        usage,
-                    },
-                    created,
-                ))
+                Ok((SessionView { session, busy }, created))
             }
             other => Err(unexpected(&other)),
         }

@@ -284,21 +284,3 @@ pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
     )?;
     Ok(counts)
 }
-
-/// What the session's runs have used together.
-pub fn usage_of(tx: &mut dyn Tx, session: SessionId) -> Result<Usage, DbError> {
-    let used = first(
-        tx,
-        "SELECT coalesce(sum(model_calls), 0), coalesce(sum(input_tokens), 0), \
-         coalesce(sum(output_tokens), 0) FROM runs WHERE session_id = ?1",
-        &[(&session.0).into()],
-        |row| {
-            Ok(Usage {
-                model_calls: amount(row, 0)?,
-                input_tokens: amount(row, 1)?,
-                output_tokens: amount(row, 2)?,
-            })
-        },
-    )?;
-    Ok(used.unwrap_or_default())
-}

@@ -105,6 +105,7 @@ fn child_session(
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,
