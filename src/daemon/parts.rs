@@ -76,6 +76,7 @@ pub fn registry_options(config: &Config) -> registry::Options {
         run_timeout_ms: config.run_timeout.map(millis),
         drain_timeout: config.drain_timeout,
         compare_each: config.compare_each,
+        touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
     }
 }

@@ -84,7 +84,14 @@ pub fn recover(
             false,
         );
     }
-    let steps = open.iter().map(|step| (step.id, fate(step))).collect();
+    // A run that is being cancelled ends here: none of its steps has another try. What may
+    // have happened is said all the same.
+    let goes_on = |fate: StepFate| run.cancel.is_none() || fate == StepFate::Uncertain;
+    let steps = open
+        .iter()
+        .map(|step| (step.id, fate(step)))
+        .filter(|(_, fate)| goes_on(*fate))
+        .collect();
     Plan {
         event: RunEvent::Recovered {
             counts,
@@ -128,7 +135,7 @@ fn duration(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::kernel::machine::tests::queued;
-    use crate::kernel::run::{AnnouncePolicy, PauseReason};
+    use crate::kernel::run::{AnnouncePolicy, CancelRequest, PauseReason};
     use proptest::prelude::*;
     use serde_json::Value;
     use uuid::Uuid;
@@ -248,6 +255,19 @@ mod tests {
             let plan = recover(&run, &[model()], true, policy, NOW.plus_ms(1000));
             assert!(matches!(plan.event, RunEvent::Recovered { .. }));
         }
+    }
+
+    #[test]
+    fn a_step_of_a_cancelled_run_has_no_other_try() {
+        let mut run = run_in(RunState::Running, 0);
+        run.cancel = Some(CancelRequest {
+            by: "somebody".to_owned(),
+            at: NOW,
+        });
+        let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
+        let open = [model(), uncertain.clone()];
+        let plan = recover(&run, &open, true, RecoveryPolicy::default(), NOW);
+        assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
     }
 
     proptest! {

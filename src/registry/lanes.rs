@@ -88,10 +88,15 @@ impl Lanes {
                 continue;
             }
             let busy = &self.busy_sessions;
+            // A run that must wait a while is in the middle of its session's turn.
+            let delayed = &self.delayed;
+            let free = |session: &SessionId| {
+                !busy.contains(session) && delayed.iter().all(|ticket| ticket.session != *session)
+            };
             let Some(ticket) = self
                 .waiting
                 .get_mut(&lane)
-                .and_then(|waiting| waiting.take(|session| !busy.contains(session)))
+                .and_then(|waiting| waiting.take(free))
             else {
                 continue;
             };
@@ -264,6 +269,26 @@ mod tests {
         assert!(lanes.admit().is_none());
         lanes.wake_delayed(NOW.plus_ms(10));
         assert_eq!(admitted(&mut lanes), [1]);
+    }
+
+    #[test]
+    fn no_other_turn_begins_while_a_delayed_run_has_its_sessions_turn() {
+        let mut lanes = lanes(8, 8);
+        let mut delayed = ticket(1, 7, 7);
+        delayed.first = true;
+        delayed.not_before = Some(NOW.plus_ms(10));
+        lanes.enqueue(delayed, NOW);
+        lanes.enqueue(ticket(2, 7, 7), NOW);
+        lanes.enqueue(ticket(3, 8, 7), NOW);
+        assert_eq!(
+            admitted(&mut lanes),
+            [3],
+            "another session of the same root is free"
+        );
+        lanes.wake_delayed(NOW.plus_ms(10));
+        assert_eq!(admitted(&mut lanes), [1]);
+        lanes.release(RunId(Uuid::from_u128(1)));
+        assert_eq!(admitted(&mut lanes), [2]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How often open rows are compared with live tasks.
     pub compare_each: Duration,
+    /// How often the used time of live runs is written.
+    pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
 }

@@ -35,8 +35,6 @@ pub(super) enum Signal {
 
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the used time of live runs is written.
-const TOUCH_EACH: Duration = Duration::from_secs(30);
 
 /// The loop; it lives until it is told to drain.
 pub struct Service {
@@ -73,12 +71,17 @@ impl Service {
     /// it returns, nothing of the registry writes any more. `first` is what a restore left to
     /// be done.
     pub async fn run(mut self, first: Vec<Effect>) {
+        // What the restore's own commands have left: runs in the middle of a turn, which go
+        // before those that have not begun.
+        while let Ok(effect) = self.effects.try_recv() {
+            self.take(effect);
+        }
         for effect in first {
             self.take(effect);
         }
         let mut tick = tokio::time::interval(TICK);
-        let mut touch = later(TOUCH_EACH);
-        let mut compare = later(self.inner.options.compare_each);
+        let mut touch = every(self.inner.options.touch_each);
+        let mut compare = every(self.inner.options.compare_each);
         let inner = Arc::clone(&self.inner);
         let drained = inner.drained();
         tokio::pin!(drained);
@@ -278,9 +281,9 @@ impl Service {
     }
 }
 
-/// Ticks each `period`, the first time after one.
-fn later(period: Duration) -> tokio::time::Interval {
-    let mut interval = tokio::time::interval(period);
-    interval.reset();
-    interval
+/// Ticks after each `period`, the first time after the first one.
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.reset();
+    ticks
 }
