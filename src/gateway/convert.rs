@@ -46,6 +46,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         model: run.model,
         depth: run.depth,
         label: run.label,
+        title: run.title,
         state: run.state.as_str().into(),
         pause_reason: pause.map(|reason| reason.as_str().into()),
         step: step.map(|(seq, what)| shapes::CurrentStep { seq, what }),

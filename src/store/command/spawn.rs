@@ -98,7 +98,7 @@ fn child_session(
         root: parent.map_or(spawn.session, |parent| parent.root),
         depth,
         label: spawn.run.label.clone(),
-        title: None,
+        title: Some(spawn.run.title.clone()),
         model: None,
         cwd: spawn
             .cwd
@@ -205,6 +205,7 @@ pub fn accept(
         json!({
             "agent": run.agent,
             "label": run.label,
+            "title": run.title,
             "sessionKey": run.session_key,
             "parent": run.requester.as_ref().map(|by| &by.key),
             "meta": run.meta,
@@ -256,6 +257,7 @@ pub fn new_run(
         origin,
         agent: new.agent.id,
         label: new.label,
+        title: new.title,
         model: new.agent.model,
         lane: if session.parent.is_some() {
             Lane::Subagent

@@ -160,6 +160,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         id: RunId(id()),
         user: "admin".to_owned(),
         label: None,
+        title: "look".to_owned(),
         limit_ms: Some(60_000),
         meta: None,
         agent: agent(name),

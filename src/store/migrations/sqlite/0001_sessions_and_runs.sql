@@ -92,6 +92,7 @@ CREATE TABLE runs (
     origin               TEXT    NOT NULL CHECK (origin IN ('spawn', 'turn', 'wake')),
     agent                TEXT    NOT NULL,
     label                TEXT,
+    title                TEXT    NOT NULL,
     model                TEXT    NOT NULL,
     lane                 TEXT    NOT NULL,
     depth                INTEGER NOT NULL,
