@@ -42,6 +42,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// What it is about: the start of its task, on one line.
+    #[serde(default)]
     pub title: String,
     /// `queued`, `running`, `paused`, `settling`, or how it ended.
     pub state: Word,
