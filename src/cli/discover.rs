@@ -173,14 +173,25 @@ pub(crate) fn endpoint(folder: &Path) -> Result<Option<Endpoint>, Failure> {
     })
 }
 
-/// Is there a process of this number?
+/// Does a process of this number run? One that has ended counts as gone although whoever
+/// started it has not taken note yet.
 pub(crate) fn process_exists(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok();
-    let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
+    let number = i32::try_from(pid).ok();
+    let Some(number) = number.and_then(rustix::process::Pid::from_raw) else {
         return false;
     };
     // Not being allowed to signal it means that it exists.
-    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH) && !is_zombie(pid)
+}
+
+/// Linux tells; elsewhere an ended process is taken note of at once.
+fn is_zombie(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The program's name stands in parentheses and may hold anything, also parentheses.
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
 /// Nothing answers for `folder`.

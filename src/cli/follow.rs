@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::discover::Where;
 use super::failure::Failure;
@@ -22,6 +23,23 @@ use crate::wire::shapes::Step;
 const GLANCE: Duration = Duration::from_millis(200);
 /// How long one wait lasts while nobody does.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ctrl-C. From the moment that this is made, it no longer ends the program.
+pub(crate) struct Interrupt(Signal);
+
+impl Interrupt {
+    /// Made before there is anything that a person would want to come back to.
+    pub(crate) fn new() -> Result<Interrupt, Failure> {
+        signal(SignalKind::interrupt())
+            .map(Interrupt)
+            .map_err(|error| Failure::local("Ctrl-C cannot be watched for", error))
+    }
+
+    /// Returns when it was pressed.
+    pub(crate) async fn pressed(&mut self) {
+        self.0.recv().await;
+    }
+}
 
 /// What to wait for.
 pub(crate) struct Task<'a> {
@@ -46,12 +64,15 @@ pub(crate) enum End {
 }
 
 /// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs.
-pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Result<End, Failure> {
+pub(crate) async fn follow(
+    mut link: Link,
+    place: &Where,
+    task: Task<'_>,
+    interrupt: &mut Interrupt,
+) -> Result<End, Failure> {
     let clock = Clock::system();
     let started = clock.monotonic();
     let mut view = task.show.then(View::for_people);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
     loop {
         let left = task
             .window
@@ -77,7 +98,7 @@ pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Res
         };
         let looked = tokio::select! {
             looked = look => looked,
-            _ = &mut interrupt => return Ok(End::Detached),
+            () = interrupt.pressed() => return Ok(End::Detached),
         };
         match looked {
             Ok((raw, waited)) if waited.done => return Ok(End::Done(raw)),
@@ -94,7 +115,7 @@ pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Res
                 let find = link::find_again(place, lost, say);
                 link = tokio::select! {
                     found = find => found?,
-                    _ = &mut interrupt => return Ok(End::Detached),
+                    () = interrupt.pressed() => return Ok(End::Detached),
                 };
             }
             Err(failure) => return Err(failure),

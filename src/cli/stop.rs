@@ -8,6 +8,7 @@ use serde_json::json;
 use super::args::Common;
 use super::discover::process_exists;
 use super::failure::{Failure, exit};
+use super::follow::Interrupt;
 use super::link::Link;
 use super::print;
 use crate::kernel::fault::Kind;
@@ -26,6 +27,7 @@ impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let pid = link.target.endpoint.as_ref().map(|endpoint| endpoint.pid);
+        let mut interrupt = Interrupt::new()?;
         let asked: Result<Empty, Failure> =
             link.ask("gateway.drain", Drain { then: Then::Stop }).await;
         match asked {
@@ -36,7 +38,7 @@ impl Stop {
         let gone = wait_until_gone(common, pid);
         tokio::select! {
             gone = gone => gone?,
-            _ = tokio::signal::ctrl_c() => {
+            () = interrupt.pressed() => {
                 print::note("it goes on stopping; abide status shows when it is gone");
                 return Ok(exit::WINDOW);
             }

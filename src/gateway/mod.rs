@@ -4,6 +4,7 @@
 mod agents;
 mod auth;
 mod convert;
+mod envelope;
 mod http;
 mod method;
 mod page;

@@ -5,7 +5,6 @@
 //! such as -1 for a notification and never answers it, answers broken messages without
 //! `data.kind`, and holds a whole batch before it counts it.
 
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,11 +13,10 @@ use futures_util::FutureExt;
 use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Limits;
+use super::envelope::{Entries, Envelope, OnlyId, broken};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
@@ -92,30 +90,6 @@ impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
-}
-
-/// A message as it comes. `id` and `params` tell absent and null apart.
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    jsonrpc: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-}
-
-/// What can be saved of a message that is no request.
-#[derive(Deserialize)]
-struct OnlyId<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-}
-
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
 }
 
 impl Dispatcher {
@@ -364,79 +338,6 @@ impl Dispatcher {
         let id = serde_json::from_str::<OnlyId>(text).ok();
         let id = id.and_then(|only| only.id.and_then(|id| serde_json::from_str(id.get()).ok()));
         error_text(id.unwrap_or(Id::Null), fault)
-    }
-}
-
-/// The entries of a batch, as far as the limit goes that [`MOST_ENTRIES`] sets; the rest is
-/// counted and not kept.
-struct Entries<'a> {
-    list: Vec<&'a RawValue>,
-    count: usize,
-}
-
-/// More entries than any limit lets through are not held in memory.
-const MOST_ENTRIES: usize = 1024;
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a batch")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries<'de>, A::Error> {
-                let mut list = Vec::new();
-                while list.len() < MOST_ENTRIES {
-                    match seq.next_element()? {
-                        Some(entry) => list.push(entry),
-                        None => {
-                            let count = list.len();
-                            return Ok(Entries { list, count });
-                        }
-                    }
-                }
-                let mut count = list.len();
-                while seq.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Entries { list, count })
-            }
-        }
-        from.deserialize_seq(Read)
-    }
-}
-
-/// The answer to a message that is no request: is it JSON at all, and whose is it?
-fn broken(text: &str, what: &str) -> String {
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-        let fault = Fault::new(
-            Kind::ParseError,
-            format!("the message is not JSON: {error}"),
-        );
-        return error_text(Id::Null, fault);
-    }
-    let fault = Fault::new(
-        Kind::InvalidRequest,
-        format!("the message is JSON, but no JSON-RPC request: {what}"),
-    );
-    let id = serde_json::from_str::<OnlyId>(text)
-        .ok()
-        .and_then(|only| only.id);
-    let Some(id) = id.map(RawValue::get) else {
-        return error_text(Id::Null, fault);
-    };
-    match serde_json::from_str::<Id>(id) {
-        Ok(id) => error_text(id, fault),
-        // A number that is no valid id comes back all the same, so that its sender can tell
-        // which call was refused.
-        Err(_) if id.parse::<f64>().is_ok() => {
-            let error = serde_json::to_string(&WireError::from(fault)).unwrap_or_default();
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
-        }
-        Err(_) => error_text(Id::Null, fault),
     }
 }
 

@@ -80,7 +80,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.end_turns();
             }
         }
-        (Running, RunEvent::Parked) => {
+        (Running, RunEvent::Parked) if !cancelling => {
             next.enter(Queued);
             next.actions.push(Action::Release);
             next.actions.push(Action::Enqueue);

@@ -230,6 +230,8 @@ pub struct Run {
     pub agent: AgentId,
     /// A name given by the requester.
     pub label: Option<String>,
+    /// What it is about: the start of its task, on one line.
+    pub title: String,
     /// `provider/name`.
     pub model: String,
     /// Its queue.

@@ -39,7 +39,7 @@ type Performing =
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToken) -> Ended {
-    let loaded = inner.store.read_now(|tx| read::view(tx, run));
+    let loaded = inner.store.read(move |tx| read::view(tx, run)).await;
     let (view, input) = match loaded {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Ended::Moved,

@@ -7,8 +7,12 @@ use crate::contract::catalog::Resolved;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId};
 use crate::kernel::session::Owner;
+use crate::kernel::text::{preview, storable};
 use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::{Command, Reply, read};
+
+/// A run's title has so many characters at most.
+const TITLE: usize = 80;
 
 impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
@@ -22,6 +26,7 @@ impl Registry {
             request.run_id,
             agent,
             request.label,
+            &request.task,
             request.run_timeout_ms,
             request.meta,
             key,
@@ -78,6 +83,7 @@ impl Registry {
             request.run_id,
             agent,
             None,
+            &request.message,
             request.run_timeout_ms,
             request.meta,
             key,
@@ -113,18 +119,11 @@ impl Registry {
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, created) => {
-                let (session, busy, usage) = self
+                let (session, busy) = self
                     .inner
                     .store
                     .read_now(|tx| read::session_beside(tx, *session))?;
-                Ok((
-                    SessionView {
-                        session,
-                        busy,
-                        usage,
-                    },
-                    created,
-                ))
+                Ok((SessionView { session, busy }, created))
             }
             other => Err(unexpected(&other)),
         }
@@ -186,6 +185,7 @@ impl Registry {
         id: Option<RunId>,
         agent: Resolved,
         label: Option<String>,
+        about: &str,
         run_timeout_ms: Option<u64>,
         meta: Option<serde_json::Value>,
         key: Option<Key>,
@@ -195,6 +195,7 @@ impl Registry {
             id: id.unwrap_or_else(|| RunId(inner.clock.new_id())),
             user: who.user.clone(),
             label,
+            title: preview(&storable(about), TITLE),
             limit_ms: run_timeout_ms.or(inner.options.run_timeout_ms),
             meta,
             agent,

@@ -67,6 +67,8 @@ pub struct NewRun {
     pub user: String,
     /// A name for people.
     pub label: Option<String>,
+    /// What it is about, on one line.
+    pub title: String,
     /// How long it may run, milliseconds; `None` = no limit.
     pub limit_ms: Option<u64>,
     /// Comes back unchanged.

@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
 const FILE: &str = "abide.db";
-/// Connections for reads. More would not help: they are short, and the machine has few cores.
-const READERS: usize = 4;
+/// Longer reads at the same time. More would not help: they share the machine's cores.
+const LONG_READS: usize = 4;
 
 /// How a store is opened.
 pub struct OpenOptions {
@@ -297,25 +297,27 @@ fn identity(db: &mut Sqlite, clock: &Clock) -> Result<(String, [u8; 32]), DbErro
 /// Connections for reads. A read takes one for its time; none is held across an await.
 struct Readers {
     idle: Mutex<Vec<Sqlite>>,
+    most_idle: usize,
     path: PathBuf,
     slots: Arc<Semaphore>,
 }
 
 impl Readers {
     fn open(path: &Path) -> Result<Self, DbError> {
-        let idle = (0..READERS)
-            .map(|_| Sqlite::open(path, Use::Read))
-            .collect::<Result<Vec<_>, _>>()?;
+        // One for each longer read, and one for each worker thread that may be at a short one.
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let most_idle = LONG_READS + workers;
+        // Opened when they are first needed; one now shows that it works at all.
+        let first = Sqlite::open(path, Use::Read)?;
         Ok(Readers {
-            idle: Mutex::new(idle),
+            idle: Mutex::new(vec![first]),
+            most_idle,
             path: path.to_owned(),
-            slots: Arc::new(Semaphore::new(READERS)),
+            slots: Arc::new(Semaphore::new(LONG_READS)),
         })
     }
 
     fn with<T>(&self, query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>) -> Result<T, DbError> {
-        // Short reads on every worker thread at once may need one more than there are; it
-        // joins the pool up to its size and is closed beyond.
         let taken = self.lock().pop();
         let mut db = match taken {
             Some(db) => db,
@@ -323,7 +325,7 @@ impl Readers {
         };
         let answer = query(&mut db);
         let mut idle = self.lock();
-        if idle.len() < READERS {
+        if idle.len() < self.most_idle {
             idle.push(db);
         }
         answer

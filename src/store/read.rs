@@ -186,8 +186,8 @@ fn is_open_state(state: &str) -> bool {
     matches!(state, "queued" | "running" | "paused" | "settling")
 }
 
-/// A session with what lists show beside it: a turn is going on or waiting, model use.
-pub type ShownSession = (Session, bool, crate::kernel::run::Usage);
+/// A session, and whether a turn is going on or waiting in it.
+pub type ShownSession = (Session, bool);
 
 /// One session with what lists show beside it.
 pub fn session(
@@ -206,8 +206,7 @@ pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession,
     let busy = runs::live_in(tx, session.id)?
         .iter()
         .any(|run| !matches!(run.state, RunState::Ended(_)));
-    let usage = runs::usage_of(tx, session.id)?;
-    Ok((session, busy, usage))
+    Ok((session, busy))
 }
 
 /// The id of the session with that key.

@@ -7,7 +7,9 @@
 
 mod architecture;
 mod cli;
+mod cli_live;
 mod harness;
+mod home;
 mod house;
 mod invariants;
 mod kills;

@@ -14,21 +14,19 @@ use clap::Args;
 use self::show::Show;
 use super::args::Common;
 use super::failure::{Failure, exit};
+use super::follow::Interrupt;
 use super::print;
 
 /// What is asked, under which name. Any tree of source code has an answer to each.
 const QUESTIONS: [(&str, &str); 3] = [
-    (
-        "start",
-        "Where does it start? Find main and what is initialized first.",
-    ),
+    ("start", "Where is the entry point? Look for \"main(\"."),
     (
         "errors",
-        "How are errors handled? Find where an error is raised, returned or reported.",
+        "Which errors can happen, and how are they reported?",
     ),
     (
         "settings",
-        "What can be configured? Find settings, options and their default values.",
+        "Which settings are there, and what are their defaults?",
     ),
 ];
 
@@ -47,13 +45,14 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let mut interrupt = Interrupt::new()?;
         let mut show = Show::new(common.json)?;
         if self.keep {
             show.stage.keep();
         }
         let played = tokio::select! {
             played = show.play() => played,
-            _ = tokio::signal::ctrl_c() => Err(Failure::new(
+            () = interrupt.pressed() => Err(Failure::new(
                 exit::FAILED,
                 "detached",
                 "the demo was ended by Ctrl-C; its daemon is gone",

@@ -22,43 +22,46 @@ model = "offline/search"
 pace = "1s"
 "#;
 
-/// The demo's daemon and its state folder.
+/// The demo's daemon and its folder.
 pub(super) struct Stage {
+    /// Holds the state folder and, beside it, the sample.
+    folder: PathBuf,
     plan: Plan,
     running: Option<Started>,
     keep: bool,
 }
 
 impl Stage {
-    /// Makes the state folder.
+    /// Makes the folder.
     pub(super) fn new(clock: &Clock) -> Result<Stage, Failure> {
         // Hidden, so that a search of the folder above does not find the search's own state.
         let id = clock.new_id().simple().to_string();
-        let state_dir = std::env::temp_dir().join(format!(".abide-demo-{}", &id[20..]));
-        let config = state_dir.join("abide.toml");
+        let folder = std::env::temp_dir().join(format!(".abide-demo-{}", &id[20..]));
+        let config = folder.join("abide.toml");
         DirBuilder::new()
             .mode(0o700)
-            .create(&state_dir)
+            .create(&folder)
             .and_then(|()| fs::write(&config, CONFIG))
-            .map_err(|error| Failure::local(state_dir.display(), error))?;
+            .map_err(|error| Failure::local(folder.display(), error))?;
         Ok(Stage {
             plan: Plan {
-                state_dir,
+                state_dir: folder.join("state"),
                 config: Some(config),
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
                 alone: true,
             },
+            folder,
             running: None,
             keep: false,
         })
     }
 
-    /// The state folder.
+    /// A folder of the demo's own, apart from the daemon's state.
     pub(super) fn folder(&self) -> &Path {
-        &self.plan.state_dir
+        &self.folder
     }
 
-    /// Leaves the state folder behind.
+    /// Leaves the folder behind.
     pub(super) fn keep(&mut self) {
         self.keep = true;
     }
@@ -68,7 +71,7 @@ impl Stage {
         let started = start::start(&self.plan).await?;
         let pid = started.endpoint.pid;
         self.running = Some(started);
-        Ok((pid, Link::open(&Where::folder(self.folder())).await?))
+        Ok((pid, Link::open(&Where::folder(&self.plan.state_dir)).await?))
     }
 
     /// Kills the daemon with SIGKILL: nothing in it gets a chance to put anything away.
@@ -101,8 +104,7 @@ impl Stage {
 
     /// How to look at the state that is left.
     pub(super) fn how_to_look(&self) -> String {
-        let folder: PathBuf = self.folder().to_owned();
-        let folder = folder.display();
+        let folder = self.plan.state_dir.display();
         format!(
             "state kept in {folder}\n  \
              abide serve --detach --listen 127.0.0.1:0 --state-dir {folder}\n  \
@@ -116,7 +118,7 @@ impl Drop for Stage {
         // Whatever ended the demo: no process stays behind, and no folder that was not wanted.
         let _ = self.kill();
         if !self.keep {
-            let _ = fs::remove_dir_all(self.folder());
+            let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }

@@ -44,6 +44,9 @@ impl Show {
                     .check(&self.place.folder)
                     .map_err(|detail| broken("each quoted file:line exists", detail))?;
             }
+            if found.is_empty() && self.place.is_sample {
+                return Err(broken("the sample answers every question", task));
+            }
             all.push(Answer { label, task, found });
         }
         Ok(all)

@@ -11,7 +11,7 @@ use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role, plain
 use crate::kernel::run::{Run, RunOrigin, Usage};
 use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::text::{preview, storable};
-use crate::store::{db_fault, steps};
+use crate::store::{db_fault, sessions, steps};
 
 const SUMMARY: usize = 200;
 
@@ -65,6 +65,9 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step);
+    if step.kind == StepKind::Model {
+        sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
+    }
     let ended = RunEvent::StepEnded {
         model: step.kind == StepKind::Model,
         usage: used,

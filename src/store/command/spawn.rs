@@ -63,6 +63,7 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
     task.run = Some(row.run.id);
+    let accepted = accept(context, row, None, true)?;
     let now = context.now.wall;
     messages::insert(context.tx, session.id, session.generation, 1, &task, now)
         .map_err(db_fault)?;
@@ -74,8 +75,6 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         1,
         task.kind.as_str(),
     );
-
-    let accepted = accept(context, row, None, true)?;
     Ok(Reply::Accepted(accepted))
 }
 
@@ -99,13 +98,14 @@ fn child_session(
         root: parent.map_or(spawn.session, |parent| parent.root),
         depth,
         label: spawn.run.label.clone(),
-        title: None,
+        title: Some(spawn.run.title.clone()),
         model: None,
         cwd: spawn
             .cwd
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,
@@ -205,6 +205,7 @@ pub fn accept(
         json!({
             "agent": run.agent,
             "label": run.label,
+            "title": run.title,
             "sessionKey": run.session_key,
             "parent": run.requester.as_ref().map(|by| &by.key),
             "meta": run.meta,
@@ -256,6 +257,7 @@ pub fn new_run(
         origin,
         agent: new.agent.id,
         label: new.label,
+        title: new.title,
         model: new.agent.model,
         lane: if session.parent.is_some() {
             Lane::Subagent

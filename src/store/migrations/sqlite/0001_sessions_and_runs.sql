@@ -41,6 +41,10 @@ CREATE TABLE sessions (
     model      TEXT,
     cwd        TEXT,
     messages   INTEGER NOT NULL,
+    -- Summed at each answer, so that showing a session never adds up its history.
+    model_calls   INTEGER NOT NULL DEFAULT 0,
+    input_tokens  INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     ver        INTEGER NOT NULL,
@@ -88,6 +92,7 @@ CREATE TABLE runs (
     origin               TEXT    NOT NULL CHECK (origin IN ('spawn', 'turn', 'wake')),
     agent                TEXT    NOT NULL,
     label                TEXT,
+    title                TEXT    NOT NULL,
     model                TEXT    NOT NULL,
     lane                 TEXT    NOT NULL,
     depth                INTEGER NOT NULL,

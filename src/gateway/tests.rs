@@ -1,9 +1,9 @@
 //! The doors over real sockets, around a small table of methods made for these tests.
 
-mod http;
-mod limits;
-mod messages;
-mod socket;
+mod http_tests;
+mod limits_tests;
+mod messages_tests;
+mod socket_tests;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
