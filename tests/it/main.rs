@@ -5,6 +5,7 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod api;
 mod architecture;
 mod cli;
 mod cli_live;

@@ -7,7 +7,10 @@ use crate::harness::{Book, Event, Run};
 /// Cursors come from the stored counter.
 pub(super) fn log_is_in_order(book: &Book) {
     let last = book.events.keys().next_back().copied().unwrap_or(0);
-    assert!(last <= book.counter, "a cursor that would be given out again");
+    assert!(
+        last <= book.counter,
+        "a cursor that would be given out again"
+    );
 }
 
 /// Each session, run, step, message and announce is told of exactly as far as its rows are.
