@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use tokio::task::JoinError;
+
 use crate::store::OpenError;
 
 /// Why the daemon did not start or did not end well.
@@ -44,13 +46,24 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The registry's loop ended although nobody told it to.
-    pub(super) fn loop_ended(how: Result<(), tokio::task::JoinError>) -> Self {
+    /// A loop that must not end has ended.
+    pub(super) fn loop_ended(what: &str, how: Result<(), JoinError>) -> Self {
         let why = match how {
             Ok(()) => "it returned".to_owned(),
             Err(fault) => fault.to_string(),
         };
-        Failure::Store(format!("the registry's loop ended: {why}"))
+        Failure::Store(format!("the {what}'s loop ended: {why}"))
+    }
+
+    /// Nobody can call any more.
+    pub(super) fn doors_ended(how: Result<io::Result<()>, JoinError>) -> Self {
+        match how {
+            Ok(Err(fault)) => {
+                Failure::System("connections are not accepted any more".to_owned(), fault)
+            }
+            Ok(Ok(())) => Failure::loop_ended("gateway", Ok(())),
+            Err(fault) => Failure::loop_ended("gateway", Err(fault)),
+        }
     }
 
     /// The exit code, after `sysexits.h`: 74 store, 75 held or taken, 77 permissions, 78

@@ -18,6 +18,7 @@ use super::drive::{self, Ended};
 use super::lanes::Lanes;
 use super::timers::Settling;
 use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::recover::Loss;
 use crate::store::{Command, Effect};
 
 /// What the registry's tasks tell the loop.
@@ -25,6 +26,8 @@ use crate::store::{Command, Effect};
 pub(super) enum Signal {
     /// A drive task is over.
     DriveEnded(RunId, Ended),
+    /// A run without an executor was given to recovery.
+    Recovered(RunId),
     /// A delivery is over; `false`: it failed and must be tried again.
     Delivered(SessionId, bool),
     /// It is time to try a delivery again.
@@ -124,14 +127,11 @@ impl Service {
     fn take(&mut self, effect: Effect) {
         match effect {
             Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.now()),
-            // A slot is free when its executor is gone, which the drive task itself reports;
-            // without one there is nothing to free.
-            Effect::Release(_) => {}
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {
                     stop.cancel();
                 } else {
-                    self.recover(run, false);
+                    self.recover(run);
                 }
             }
             Effect::Settling(run, left) => {
@@ -151,38 +151,38 @@ impl Service {
         match signal {
             Signal::DriveEnded(run, ended) => {
                 self.drives.remove(&run);
-                self.lanes.release(run);
                 match ended {
-                    Ended::Moved => {}
+                    Ended::Moved => self.lanes.release(run),
                     Ended::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
-                        self.recover(run, true);
+                        self.recover(run);
                     }
                     Ended::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover(run, true);
+                        self.recover(run);
                     }
                 }
             }
+            // Only now may another turn of its session begin.
+            Signal::Recovered(run) => self.lanes.release(run),
             Signal::Delivered(session, delivered) => self.announcer.over(session, delivered),
             Signal::DeliverAgain(session) => self.announcer.deliver(session),
             Signal::Suspected(suspects) => self.settle_suspects(suspects),
         }
     }
 
-    /// Gives a run without an executor to recovery.
-    fn recover(&self, run: RunId, unclean: bool) {
+    /// Gives a run without an executor to recovery; it keeps its slot, and its session its
+    /// turn, until that is done.
+    fn recover(&self, run: RunId) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            let command = Command::Recover {
-                run,
-                unclean,
-                earlier_life: false,
-            };
+            let loss = Loss::Executor;
+            let command = Command::Recover { run, loss };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
             }
+            let _ = inner.signals.send(Signal::Recovered(run));
         });
     }
 
@@ -224,7 +224,7 @@ impl Service {
         for run in suspects.running {
             if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
                 tracing::error!(%run, "defect: a running run had no task; it is recovered");
-                self.recover(run, true);
+                self.recover(run);
             }
         }
         for (run, left) in suspects.settling {
@@ -244,8 +244,14 @@ impl Service {
     async fn drain(mut self) {
         self.inner.waiters.all_look();
         self.tasks.close();
-        let patience = tokio::time::sleep(self.inner.options.drain_timeout);
-        tokio::pin!(patience);
+        let inner = Arc::clone(&self.inner);
+        let over = async {
+            tokio::select! {
+                () = tokio::time::sleep(inner.options.drain_timeout) => {}
+                () = inner.hurried.cancelled() => {}
+            }
+        };
+        tokio::pin!(over);
         loop {
             if self.drives.is_empty() {
                 break;
@@ -256,7 +262,7 @@ impl Service {
                         self.drives.remove(&run);
                     }
                 }
-                () = &mut patience => {
+                () = &mut over => {
                     tracing::warn!(
                         runs = self.drives.len(),
                         "the drain's time is over; these runs go on at the next start"

@@ -18,9 +18,12 @@ impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
     /// survives any kill; until then it is absent or whole.
     pub async fn spawn(&self, who: &Principal, request: SpawnRequest) -> Result<Accepted, Fault> {
+        let target = request.parent.as_ref().map_or("", |key| key.as_str());
+        let key = self.key(who, "sessions.spawn", target, request.idempotency);
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
         let agent = self.resolve(request.agent.as_deref(), request.model.as_deref())?;
-        let scope_target = request.parent.as_ref().map_or("", |key| key.as_str());
-        let key = self.key(who, "sessions.spawn", scope_target, request.idempotency);
         let run = self.new_run(
             who,
             request.run_id,
@@ -47,6 +50,15 @@ impl Registry {
     /// Queues a turn in a session, which is made if there is none. Once this returns, it is
     /// in the store and survives any kill.
     pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
+        let key = self.key(
+            who,
+            "agent.run",
+            request.session.as_str(),
+            request.idempotency,
+        );
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
         let session = self
             .inner
             .store
@@ -72,12 +84,6 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
-        let key = self.key(
-            who,
-            "agent.run",
-            request.session.as_str(),
-            request.idempotency,
-        );
         let run = self.new_run(
             who,
             request.run_id,
@@ -153,6 +159,15 @@ impl Registry {
         match agent {
             Some(name) => catalog.resolve(name, model),
             None => catalog.resolve(catalog.default_agent().as_str(), model),
+        }
+    }
+
+    /// The first answer to this request: a repeat gets it whatever has changed since, also
+    /// when its agent or model is gone. The command looks again.
+    fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+        match key {
+            Some(key) => self.inner.store.first_answer(key),
+            None => Ok(None),
         }
     }
 

@@ -54,11 +54,14 @@ pub fn deliver(
         bytes += tell(context, &session, &entry)?;
         told.push(entry);
     }
-    if session.owner == Owner::Agent
-        && told
-            .iter()
-            .any(|entry| entry.policy == AnnouncePolicy::Wake)
-    {
+    if told.len() == AT_ONCE as usize {
+        context.effect(super::Effect::Deliverable(target));
+    }
+    // What was asked for before a reset is told, and wakes nobody.
+    let wakes = |entry: &Entry| {
+        entry.policy == AnnouncePolicy::Wake && entry.target_generation == session.generation
+    };
+    if session.owner == Owner::Agent && told.iter().any(wakes) {
         wake_up(context, &session, &live, &told, wake)?;
     }
     Ok(Reply::Done)

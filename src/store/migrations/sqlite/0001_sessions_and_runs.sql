@@ -52,6 +52,7 @@ CREATE TABLE sessions (
 ) STRICT;
 
 CREATE INDEX sessions_by_parent ON sessions (parent_id, seq) WHERE parent_id IS NOT NULL;
+CREATE INDEX sessions_by_label ON sessions (org, label, seq) WHERE label IS NOT NULL;
 CREATE INDEX sessions_main ON sessions (org, seq) WHERE parent_id IS NULL;
 
 CREATE TABLE messages (
@@ -135,6 +136,7 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_by_session ON runs (session_id, seq);
 CREATE INDEX runs_by_requester ON runs (requester_id, seq) WHERE requester_id IS NOT NULL;
+CREATE INDEX runs_by_label ON runs (org, label, seq) WHERE label IS NOT NULL;
 CREATE INDEX runs_by_root ON runs (root_run, seq) WHERE root_run <> id;
 CREATE INDEX runs_live ON runs (seq) WHERE ended_at IS NULL;
 CREATE INDEX runs_live_by_requester ON runs (requester_id)
@@ -202,6 +204,7 @@ CREATE TABLE outbox (
 
 CREATE INDEX outbox_by_target ON outbox (target_session, seq);
 CREATE INDEX outbox_pending ON outbox (target_session, seq) WHERE state = 'pending';
+CREATE INDEX outbox_undelivered ON outbox (seq) WHERE state = 'undelivered';
 CREATE INDEX outbox_unacked ON outbox (target_session)
     WHERE policy = 'inbox' AND acked_at IS NULL;
 
