@@ -29,8 +29,8 @@ pub struct Config {
     pub max_client_children: u32,
     /// `defaults.max_queued_turns`: turns that may wait in one session.
     pub max_queued_turns: u32,
-    /// `lanes.main`, `lanes.subagent`, `lanes.nested`, `lanes.global`: runs at once; 0 = closed.
-    pub lanes: [usize; 4],
+    /// `lanes.main`, `lanes.subagent`, `lanes.global`: runs at once; 0 = closed.
+    pub lanes: [usize; 3],
     /// `recovery.max_age`: open runs without activity for longer are closed at start.
     pub max_age: Duration,
     /// `recovery.max_attempts`: kills in the middle of the same step that a run survives.
@@ -65,7 +65,7 @@ impl Default for Config {
             max_spawn_depth: 1,
             max_client_children: 200,
             max_queued_turns: 20,
-            lanes: [8, 8, 8, 16],
+            lanes: [8, 8, 16],
             max_age: Duration::from_secs(24 * 3600),
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
@@ -93,7 +93,6 @@ pub const KEYS: &[&str] = &[
     "defaults.max_queued_turns",
     "lanes.main",
     "lanes.subagent",
-    "lanes.nested",
     "lanes.global",
     "recovery.max_age",
     "recovery.max_attempts",
@@ -131,8 +130,7 @@ impl Config {
             "defaults.max_queued_turns" => self.max_queued_turns = count(value, 1, 1000)?,
             "lanes.main" => self.lanes[0] = slots(value)?,
             "lanes.subagent" => self.lanes[1] = slots(value)?,
-            "lanes.nested" => self.lanes[2] = slots(value)?,
-            "lanes.global" => self.lanes[3] = slots(value)?,
+            "lanes.global" => self.lanes[2] = slots(value)?,
             "recovery.max_age" => self.max_age = duration(value)?,
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,

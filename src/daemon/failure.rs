@@ -31,6 +31,17 @@ pub enum Failure {
     /// The system does not allow it.
     #[error("{0}: {1}. Nothing was changed")]
     NotPermitted(String, io::Error),
+    /// The folder is in use for something else.
+    #[error(
+        "{folder} holds other files and is open to others (mode {mode:o}): not taken over as a \
+         state folder. Name another with --state-dir, or close it with: chmod 700"
+    )]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The system failed.
     #[error("{0}: {1}")]
     System(String, io::Error),
@@ -71,7 +82,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Held { .. } | Failure::AddressTaken(_) => 75,
-            Failure::NotPermitted(..) => 77,
+            Failure::NotPermitted(..) | Failure::NotOurs { .. } => 77,
             Failure::Open(_) | Failure::Store(_) => 74,
             Failure::Config(_) => 78,
             Failure::System(..) => 71,

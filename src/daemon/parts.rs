@@ -68,12 +68,11 @@ fn end_now(why: &str) {
 
 /// The registry's settings.
 pub fn registry_options(config: &Config) -> registry::Options {
-    let [main, subagent, nested, global] = config.lanes;
+    let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
             main,
             subagent,
-            nested,
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),

@@ -113,8 +113,6 @@ text_enum! {
         Main = "main",
         /// Spawned work.
         Subagent = "subagent",
-        /// Messages between sessions.
-        Nested = "nested",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{Block, Message, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then};
@@ -267,37 +267,10 @@ impl Drive<'_> {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
         let new = match outcome {
-            Recorded::Answer { blocks, .. } => {
-                let calls = blocks
-                    .iter()
-                    .any(|block| matches!(block, Block::ToolCall { .. }));
-                let mut new = NewMessage::user(id, "");
-                new.role = Role::Assistant;
-                new.kind = if calls {
-                    MessageKind::ToolCall
-                } else {
-                    MessageKind::Text
-                };
-                new.origin = Origin::Agent;
-                new.content = blocks.clone();
-                new
-            }
+            Recorded::Answer { blocks, .. } => NewMessage::answer(id, step.run, blocks.clone()),
             Recorded::ToolResult { text, is_error } => {
-                let tool_call_id = step.tool_call.clone().unwrap_or_default();
-                let result = Block::ToolResult {
-                    tool_call_id: tool_call_id.clone(),
-                    text: text.clone(),
-                    is_error: *is_error,
-                };
-                let mut new = NewMessage::new(
-                    id,
-                    Role::Tool,
-                    MessageKind::ToolResult,
-                    Origin::Internal,
-                    result,
-                );
-                new.tool_call = Some(tool_call_id);
-                new
+                let call = step.tool_call.as_deref().unwrap_or_default();
+                NewMessage::tool_result(id, step.run, call, text, *is_error)
             }
             Recorded::Failed(_) => return view,
         };

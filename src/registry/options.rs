@@ -9,8 +9,6 @@ pub struct LaneCaps {
     pub main: usize,
     /// Spawned work.
     pub subagent: usize,
-    /// Messages between sessions.
-    pub nested: usize,
     /// All lanes together.
     pub global: usize,
 }

@@ -126,7 +126,7 @@ impl Service {
 
     fn take(&mut self, effect: Effect) {
         match effect {
-            Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.now()),
+            Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.moment()),
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {
                     stop.cancel();
@@ -187,8 +187,7 @@ impl Service {
     }
 
     fn tick(&mut self) {
-        let now = self.inner.clock.now();
-        self.lanes.wake_delayed(now);
+        self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
             super::timers::time_out(&self.inner, &self.tasks, run);
         }
@@ -218,7 +217,7 @@ impl Service {
         for (run, ticket) in suspects.queued {
             if !self.lanes.knows(run) && !self.drives.contains_key(&run) {
                 tracing::error!(%run, "defect: a queued run was in no lane; it is queued again");
-                self.lanes.enqueue(ticket, self.inner.clock.now());
+                self.lanes.enqueue(ticket, self.inner.clock.moment());
             }
         }
         for run in suspects.running {

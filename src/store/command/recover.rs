@@ -69,7 +69,7 @@ fn reopen(
                  happened, wholly, partly or not at all; it was not repeated. Look before you \
                  do it again."
             );
-            let message = tool_result(context, run, &step, text, true);
+            let message = tool_result(context, &step, &text, true);
             let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
             step.message_seq = appended.first().map(|message| message.seq);
             step.state = StepState::Uncertain;
