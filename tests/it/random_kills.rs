@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::harness::{Caller, Hunt, Place, Script, Spawned, calls, run, says};
 
 /// Daemons that are hunted side by side, each in a folder of its own.
-const PACKS: u64 = 2;
+const PACKS: u64 = 4;
 /// Kills of each.
-const KILLS: usize = 55;
+const KILLS: usize = 27;
 /// Runs that one client has open at most.
-const OPEN: usize = 24;
+const OPEN: usize = 16;
 /// Tasks in the script. A client that needs more has found something odd.
-const TASKS: usize = 1500;
+const TASKS: usize = 1000;
 
 /// A small generator of random numbers (splitmix64), so that a failure can be had again.
 struct Dice(u64);
@@ -82,7 +82,9 @@ fn place(dice: &mut Dice) -> Place {
         };
         script = script.on(&task(number), rounds);
     }
-    Place::new(script).with("defaults.max_spawn_depth", "2")
+    Place::new(script)
+        .with("lanes.main", "3")
+        .with("lanes.subagent", "4")
 }
 
 /// One client and its daemon; how many kills there were, and how many found a run in the
@@ -168,7 +170,10 @@ impl Workload {
                     .await
             }
             None if choice == self.parents.len() => caller.spawn(json!({ "task": task })).await,
-            None => caller.turn("agent:build:talk", &task).await,
+            None => {
+                let talk = format!("agent:build:talk{}", dice.roll(4));
+                caller.turn(&talk, &task).await
+            }
         };
         self.open.push((number, run));
     }

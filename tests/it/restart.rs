@@ -502,3 +502,66 @@ fn g1_9_a_fault_in_telling_is_logged_and_the_report_is_tried_again() {
         );
     });
 }
+
+#[test]
+fn g1_4_a_second_signal_ends_the_patience_of_a_drain() {
+    run(async {
+        let place = held().with("gateway.drain_timeout", "\"1h\"");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let a = client.spawn(json!({ "task": "[a]" })).await;
+        client.in_state(&a.id, "running").await;
+        daemon.terminate();
+        eventually("the drain", || async {
+            let (_, body) = daemon.get("/ready").unwrap();
+            body.contains("draining").then_some(())
+        })
+        .await;
+        assert_eq!(daemon.stop().await, 0);
+        place.let_go("go");
+        let daemon = place.start().await;
+        assert_eq!(
+            daemon.client().await.ended(&a.id).await["result"],
+            "a is done"
+        );
+        assert_eq!(daemon.stop().await, 0);
+        assert_eq!(place.book().boots, [true, true]);
+    });
+}
+
+#[test]
+fn g1_7_an_open_row_that_no_task_cares_for_is_found_and_carried_on() {
+    let place = Place::new(
+        Script::new()
+            .on("[a]", [says("a is done")])
+            .on("[lost]", [says("lost and found")]),
+    )
+    .with("recovery.compare_each", "\"100ms\"");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let a = client.turn("agent:build:talk", "[a]").await;
+        client.ended(&a.id).await;
+        // Nothing in the daemon loses a row, so one is put there behind its back.
+        let db = Connection::open(place.database()).unwrap();
+        let columns = "org, user, session_id, session_key, generation, root_session, agent, title, model, \
+                       lane, depth, used_ms, recoveries, announce, loops, tool_calls, steps, \
+                       model_calls, input_tokens, output_tokens, pin_agent, pin_tools, warnings, \
+                       trace_id, created_at, last_activity_at";
+        let lost = "01936f0e-0000-7000-8000-000000000001";
+        let id = uuid::Uuid::parse_str(lost).unwrap();
+        let insert = format!(
+            "INSERT INTO runs (seq, id, root_run, origin, state, input, ver, {columns}) \
+             SELECT seq + 1000000, ?1, ?1, 'turn', 'queued', '[lost]', 1, {columns} FROM runs"
+        );
+        assert_eq!(db.execute(&insert, [id.as_bytes()]).unwrap(), 1);
+        drop(db);
+        assert_eq!(client.ended(lost).await["result"], "lost and found");
+        assert_eq!(daemon.stop().await, 0);
+        assert!(
+            place.log().contains("defect: a queued run was in no lane"),
+            "{}",
+            place.log()
+        );
+    });
+}

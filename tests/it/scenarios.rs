@@ -450,7 +450,7 @@ fn crash_place() -> Place {
                 "[c]",
                 [
                     calls("grep", json!({ "pattern": "alpha" })),
-                    says("c waits for g"),
+                    says("c waits for g").held_by("go-c"),
                 ],
             )
             .on(
@@ -479,6 +479,7 @@ async fn crash(caller: &mut Caller) {
     let g = caller
         .spawn(json!({ "task": "[g]", "parent": c.session, "label": "g" }))
         .await;
+    caller.place().let_go("go-c");
     caller.in_state(&c.id, "settling").await;
     let h = caller.spawn(json!({ "task": "[h]", "parent": root })).await;
     caller.until_asked("[g]", 1).await;
