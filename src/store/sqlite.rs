@@ -1,5 +1,6 @@
 //! SQLite behind [`Tx`]: opening, pragmas, statements. The only file that names rusqlite.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,6 +36,19 @@ pub fn library_version() -> &'static str {
     rusqlite::version()
 }
 
+/// A path as a URI takes it.
+fn percent_encoded(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
 impl Sqlite {
     /// Opens the file at `path`, makes it when the use is [`Use::Write`], and sets and reads
     /// back every pragma.
@@ -56,10 +70,15 @@ impl Sqlite {
         Ok(sqlite)
     }
 
-    /// Opens the file at `path` without changing it or anything beside it.
+    /// Opens the file at `path` without changing it or anything beside it. What stands in its
+    /// write-ahead file is not seen.
     pub fn look_at(path: &Path) -> Result<Self, DbError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(error)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        // Else even a reader leaves a write-ahead file and its index behind.
+        let uri = format!("file:{}?immutable=1", percent_encoded(path));
+        let connection = Connection::open_with_flags(uri, flags).map_err(error)?;
         Ok(Sqlite { connection })
     }
 

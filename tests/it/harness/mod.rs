@@ -17,12 +17,12 @@ mod daemon;
 mod place;
 mod script;
 
-pub(crate) use book::{Book, Event, Message, Notice, Run, Session, Step};
+pub(crate) use book::{Book, Event, Message, Notice, Run, Step};
 pub(crate) use caller::{Arm, Caller, History, Hunt};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;
 pub(crate) use place::{Faults, Place};
-pub(crate) use script::{Answer, Script, calls, fails, panics, says};
+pub(crate) use script::{Script, calls, fails, panics, says};
 
 use std::future::Future;
 use std::time::Duration;
