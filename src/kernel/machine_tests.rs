@@ -262,7 +262,10 @@ fn a_spawned_run_that_fails_takes_its_children_along_whoever_is_told() {
         }
         let run = apply(&run, RunEvent::Started, at(0)).unwrap().run;
         let failed = apply(&run, RunEvent::Failed(RunError::new("x", "y")), at(1)).unwrap();
-        assert!(failed.actions.contains(&Action::CancelDescendants), "{policy}");
+        assert!(
+            failed.actions.contains(&Action::CancelDescendants),
+            "{policy}"
+        );
     }
 }
 

@@ -146,16 +146,33 @@ fn g5_11_a_store_of_a_newer_program_is_refused_with_both_numbers_and_left_alone(
 
 #[test]
 fn g5_1_a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
-    let place = place();
-    fs::create_dir(place.state()).unwrap();
-    fs::write(place.database(), "this was a database once".repeat(500)).unwrap();
-    let before = files(&place.state());
-    let (code, said) = serve(&place, &[]);
-    assert_eq!(code, 74, "{said}");
-    assert!(said.contains("abide.db"), "{said}");
-    let after: Vec<_> = files(&place.state())
-        .into_iter()
-        .filter(|(name, _)| name != "token")
-        .collect();
-    assert!(before == after, "the damaged file was touched");
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        daemon.client().await.spawn(json!({ "task": "[b]" })).await;
+        assert_eq!(daemon.stop().await, 0);
+        let whole = fs::read(place.database()).unwrap();
+        let mut torn = whole.clone();
+        torn[..4096].fill(0);
+        for damaged in [
+            &b"this was a database once".repeat(500),
+            &torn,
+            &whole[..9000].to_vec(),
+        ] {
+            fs::write(place.database(), damaged).unwrap();
+            let (code, said) = serve(&place, &[]);
+            assert_eq!(code, 74, "{said}");
+            assert!(said.contains("abide.db"), "{said}");
+            assert!(
+                *damaged == fs::read(place.database()).unwrap(),
+                "the file was touched"
+            );
+        }
+        // Put back, it is as it was.
+        fs::write(place.database(), &whole).unwrap();
+        let daemon = place.start().await;
+        let runs = daemon.client().await.call("runs.list", json!({})).await;
+        assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+        assert_eq!(daemon.stop().await, 0);
+    });
 }

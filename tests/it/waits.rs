@@ -42,7 +42,7 @@ fn g3_2_every_outcome_has_a_word_of_its_own() {
     let place = Place::new(
         Script::new()
             .on("[ok]", [says("done")])
-            .on("[error]", [fails("out of service")])
+            .on("[error]", [fails("out of service").held_by("go")])
             .on("[timeout]", [says("too late").held_by("never")])
             .on("[cancelled]", [says("never").held_by("never")])
             .on("[interrupted]", [panics()]),
@@ -57,10 +57,12 @@ fn g3_2_every_outcome_has_a_word_of_its_own() {
             let params = json!({ "task": task, "parent": parent, "runTimeout": limit });
             client.spawn(params).await
         };
-        let timeout = spawn("[timeout]", &root, "300ms").await;
-        // It falls with the run that asked for it.
-        let cancelled = spawn("[cancelled]", &timeout.session, "1h").await;
         let error = spawn("[error]", &root, "1h").await;
+        // It falls with the run that asked for it.
+        let cancelled = spawn("[cancelled]", &error.session, "1h").await;
+        client.in_state(&cancelled.id, "running").await;
+        place.let_go("go");
+        let timeout = spawn("[timeout]", &root, "100ms").await;
         let ok = spawn("[ok]", &root, "1h").await;
         let interrupted = spawn("[interrupted]", &root, "1h").await;
         for (run, outcome) in [
