@@ -1,19 +1,21 @@
 //! The command line as clap sees it, and the way from a parsed command to an exit code.
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
 #[derive(Debug, Parser)]
 #[command(
     name = "abide",
-    version = env!("CARGO_PKG_VERSION"),
+    version = version(),
     max_term_width = 80,
     subcommand_required = true,
     arg_required_else_help = true,
@@ -24,6 +26,16 @@ pub struct Arguments {
     common: Common,
     #[command(subcommand)]
     command: Command,
+}
+
+/// The versions of the program and of the database library in it.
+fn version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let versions = daemon::versions();
+        // Clap puts the program's name in front by itself.
+        versions.trim_start_matches("abide ").to_owned()
+    });
+    &TEXT
 }
 
 const AFTER: &str = "\
@@ -56,6 +68,7 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Demo(demo::Demo),
 }
 
 /// Carries out a command and prints why it failed, if it did.
@@ -93,6 +106,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Demo(command) => command.run(common).await,
         }
     })
 }

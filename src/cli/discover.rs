@@ -6,9 +6,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use super::failure::{Failure, exit};
+use crate::daemon::Endpoint;
 
 /// The flags by which any command finds its daemon.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -40,22 +39,6 @@ pub(crate) struct Target {
     pub(crate) token: String,
     /// What the daemon wrote about itself; `None` if it was found by its address alone.
     pub(crate) endpoint: Option<Endpoint>,
-}
-
-/// `<state-dir>/endpoint.json`, written by a daemon once it is ready.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Endpoint {
-    /// The daemon's version.
-    pub(crate) version: String,
-    /// Its protocol number.
-    pub(crate) protocol: u32,
-    /// Its process.
-    pub(crate) pid: i32,
-    /// This life of it.
-    pub(crate) boot_id: String,
-    /// Its address.
-    pub(crate) url: String,
 }
 
 impl Where {
@@ -110,9 +93,19 @@ impl Where {
         }
     }
 
+    /// For a command that an address means nothing to.
+    pub(crate) fn refuse_address(&self, command: &str, instead: &str) -> Result<(), Failure> {
+        match (&self.url, &self.socket) {
+            (None, None) => Ok(()),
+            _ => Err(Failure::usage(format!(
+                "{command} takes {instead}, not --url or --socket"
+            ))),
+        }
+    }
+
     fn in_folder(&self, folder: &Path) -> Result<Target, Failure> {
-        let endpoint = match Endpoint::read(folder)? {
-            Some(endpoint) if endpoint.is_alive() => endpoint,
+        let endpoint = match endpoint(folder)? {
+            Some(endpoint) if process_exists(endpoint.pid) => endpoint,
             Some(endpoint) => return Err(gone(folder, &endpoint)),
             None => return Err(no_daemon(folder)),
         };
@@ -134,7 +127,7 @@ impl Where {
                 "{url} is no address of a daemon: it must begin with http://"
             )));
         }
-        let endpoint = Endpoint::read(folder)?.filter(|endpoint| endpoint.url == url);
+        let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
         // The folder's token is for the folder's daemon and is shown to no other address.
         let token = match (self.named_token()?, &endpoint) {
             (Some(token), _) => token,
@@ -164,38 +157,41 @@ impl Where {
     }
 }
 
-impl Endpoint {
-    /// Reads the endpoint of `folder`; `None` if no daemon has written one.
-    pub(crate) fn read(folder: &Path) -> Result<Option<Endpoint>, Failure> {
-        let path = folder.join("endpoint.json");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(None);
-            }
-            Err(error) => return Err(Failure::local(path.display(), error)),
-        };
-        serde_json::from_str(&text).map(Some).map_err(|error| {
-            Failure::local(path.display(), error)
-                .hint("it was written by another version; name the daemon with --url instead")
-        })
-    }
-
-    /// Is its process still there?
-    pub(crate) fn is_alive(&self) -> bool {
-        process_exists(self.pid)
-    }
+/// What the daemon of `folder` wrote about itself; `None` if none has been ready there.
+pub(crate) fn endpoint(folder: &Path) -> Result<Option<Endpoint>, Failure> {
+    let path = folder.join("endpoint.json");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::local(path.display(), error)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        Failure::local(path.display(), error)
+            .hint("it was written by another version; name the daemon with --url instead")
+    })
 }
 
-/// Is there a process of this number?
-pub(crate) fn process_exists(pid: i32) -> bool {
-    let Some(pid) = rustix::process::Pid::from_raw(pid) else {
+/// Does a process of this number run? One that has ended counts as gone although whoever
+/// started it has not taken note yet.
+pub(crate) fn process_exists(pid: u32) -> bool {
+    let number = i32::try_from(pid).ok();
+    let Some(number) = number.and_then(rustix::process::Pid::from_raw) else {
         return false;
     };
     // Not being allowed to signal it means that it exists.
-    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH) && !is_zombie(pid)
+}
+
+/// Linux tells; elsewhere an ended process is taken note of at once.
+fn is_zombie(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The program's name stands in parentheses and may hold anything, also parentheses.
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
 /// Nothing answers for `folder`.

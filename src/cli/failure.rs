@@ -18,6 +18,10 @@ pub(crate) mod exit {
     pub(crate) const PERSON: u8 = 8;
     /// No daemon answers.
     pub(crate) const NO_DAEMON: u8 = 10;
+    /// What `serve` answers where it may not write.
+    pub(crate) const PERMISSION: u8 = 77;
+    /// What `serve` answers to a configuration that makes no sense.
+    pub(crate) const CONFIG: u8 = 78;
     /// No token, or the wrong one.
     pub(crate) const AUTH: u8 = 11;
     /// Something that should work did not.

@@ -3,26 +3,43 @@
 //! There is no event subscription yet: short waits take its place. A wait that the daemon
 //! ends early costs nothing, so the answer comes as soon as the last run has ended.
 
-use std::collections::HashSet;
 use std::time::Duration;
+
+use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::print;
-use super::screen::Screen;
-use super::text::{COLUMNS, line, short};
-use super::tree::{self, Followed};
+use super::view::View;
 use crate::clock::Clock;
-use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::ids::RunId;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
-use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited, WaitedRun};
+use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited};
 use crate::wire::shapes::Step;
 
 /// How long one wait lasts while somebody watches.
 const GLANCE: Duration = Duration::from_millis(200);
 /// How long one wait lasts while nobody does.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ctrl-C. From the moment that this is made, it no longer ends the program.
+pub(crate) struct Interrupt(Signal);
+
+impl Interrupt {
+    /// Made before there is anything that a person would want to come back to.
+    pub(crate) fn new() -> Result<Interrupt, Failure> {
+        signal(SignalKind::interrupt())
+            .map(Interrupt)
+            .map_err(|error| Failure::local("Ctrl-C cannot be watched for", error))
+    }
+
+    /// Returns when it was pressed.
+    pub(crate) async fn pressed(&mut self) {
+        self.0.recv().await;
+    }
+}
 
 /// What to wait for.
 pub(crate) struct Task<'a> {
@@ -39,20 +56,23 @@ pub(crate) struct Task<'a> {
 /// How the waiting ended.
 pub(crate) enum End {
     /// What was waited for has ended; the daemon's last answer.
-    Done(serde_json::Value),
+    Done(Value),
     /// The window passed; the daemon's last answer.
-    Window(serde_json::Value),
+    Window(Value),
     /// The person wants to do something else. The runs go on.
     Detached,
 }
 
 /// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs.
-pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Result<End, Failure> {
+pub(crate) async fn follow(
+    mut link: Link,
+    place: &Where,
+    task: Task<'_>,
+    interrupt: &mut Interrupt,
+) -> Result<End, Failure> {
     let clock = Clock::system();
     let started = clock.monotonic();
-    let mut view = task.show.then(View::new);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
+    let mut view = task.show.then(View::for_people);
     loop {
         let left = task
             .window
@@ -78,7 +98,7 @@ pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Res
         };
         let looked = tokio::select! {
             looked = look => looked,
-            _ = &mut interrupt => return Ok(End::Detached),
+            () = interrupt.pressed() => return Ok(End::Detached),
         };
         match looked {
             Ok((raw, waited)) if waited.done => return Ok(End::Done(raw)),
@@ -88,13 +108,14 @@ pub(crate) async fn follow(mut link: Link, place: &Where, task: Task<'_>) -> Res
             Ok(_) => {}
             Err(lost) if link::is_broken(&lost) => {
                 let say = |text: &str| match &view {
-                    Some(view) => view.keep(text),
+                    // People are told, which cannot fail.
+                    Some(view) => drop(view.tell(text, || Value::Null)),
                     None => print::note(text),
                 };
                 let find = link::find_again(place, lost, say);
                 link = tokio::select! {
                     found = find => found?,
-                    _ = &mut interrupt => return Ok(End::Detached),
+                    () = interrupt.pressed() => return Ok(End::Detached),
                 };
             }
             Err(failure) => return Err(failure),
@@ -121,106 +142,6 @@ pub(crate) async fn steps(link: &Link, id: RunId) -> Result<Vec<Step>, Failure> 
         cursor = page.next_cursor;
         if cursor.is_none() {
             return Ok(all);
-        }
-    }
-}
-
-/// What is shown of the runs: a tree that is redrawn, or a line for each thing that happened.
-pub(crate) struct View {
-    runs: Vec<Followed>,
-    told: HashSet<StepId>,
-    screen: Option<Screen>,
-}
-
-impl View {
-    /// An empty view on standard error.
-    pub(crate) fn new() -> View {
-        View {
-            runs: Vec::new(),
-            told: HashSet::new(),
-            screen: Screen::new(),
-        }
-    }
-
-    /// The runs as they were last seen.
-    pub(crate) fn runs(&self) -> &[Followed] {
-        &self.runs
-    }
-
-    /// Reads what changed and shows it.
-    pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
-        for entry in &waited.runs {
-            let WaitedRun::Known { run, .. } = entry else {
-                continue;
-            };
-            let known = self
-                .runs
-                .iter()
-                .position(|followed| followed.run.run_id == run.run_id);
-            let place = match known {
-                Some(place) => place,
-                None => {
-                    self.runs.push(Followed {
-                        run: (**run).clone(),
-                        steps: Vec::new(),
-                    });
-                    self.runs.len() - 1
-                }
-            };
-            let is_new = known.is_none();
-            let before = &self.runs[place].run;
-            if is_new
-                || before.last_activity_at != run.last_activity_at
-                || before.state != run.state
-            {
-                let ended = tree::is_ended(&run.state) && (is_new || before.state != run.state);
-                self.runs[place].steps = steps(link, run.run_id).await?;
-                self.runs[place].run = (**run).clone();
-                if self.screen.is_none() {
-                    self.tell(place, ended);
-                }
-            } else {
-                self.runs[place].run = (**run).clone();
-            }
-        }
-        if let Some(screen) = &mut self.screen {
-            screen.draw(|frame| tree::draw(&self.runs, frame));
-        }
-        Ok(())
-    }
-
-    /// Prints a line that stays.
-    pub(crate) fn keep(&self, text: &str) {
-        match &self.screen {
-            Some(screen) => screen.keep(text),
-            None => print::note(text),
-        }
-    }
-
-    /// Plain lines: each finished step once, and the end of the run.
-    fn tell(&mut self, place: usize, ended: bool) {
-        let Followed { run, steps } = &self.runs[place];
-        let who = format!("{} {}", line(tree::name(run), 24), short(run.run_id));
-        for step in steps.iter().filter(|step| step.ended_at.is_some()) {
-            if step.tool.is_some() && self.told.insert(step.step_id) {
-                let what = format!("{who}: step {} {}", step.seq, tree::describe(step));
-                print::note(&line(&what, COLUMNS));
-            }
-        }
-        if ended {
-            let what = format!("{who}: ended {}, {} tool calls", run.state, run.tool_calls);
-            print::note(&line(&what, COLUMNS));
-        }
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        // The last picture stays on the screen.
-        if self.screen.take().is_some() {
-            for line in tree::draw(&self.runs, 0) {
-                print::note(&line);
-            }
         }
     }
 }

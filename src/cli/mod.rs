@@ -2,6 +2,7 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod args;
+mod demo;
 mod discover;
 mod failure;
 mod follow;
@@ -21,6 +22,7 @@ mod status;
 mod stop;
 mod text;
 mod tree;
+mod view;
 mod wait;
 
 pub use args::{Arguments, execute};

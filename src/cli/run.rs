@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::args::Common;
 use super::failure::{Failure, exit};
-use super::follow::{End, Task, follow};
+use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
 use super::spawn::{self, Work};
 use super::{ids, print, start, wait};
@@ -44,6 +44,7 @@ impl Run {
             }
             opened => opened?,
         };
+        let mut interrupt = Interrupt::new()?;
         let raw = spawn::send(&link, common, &request).await?;
         let spawned: Spawned = link::read(&raw)?;
         if common.json {
@@ -58,7 +59,7 @@ impl Run {
             window: None,
             show: !common.json,
         };
-        let end = follow(link, &common.place, task).await?;
+        let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
             End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
             End::Detached => return Ok(wait::detached(&runs)),

@@ -1,30 +1,33 @@
 //! `abide serve`: runs the daemon, in this terminal or in the background.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
 use super::args::Common;
-use super::failure::Failure;
-use super::print;
+use super::failure::{Failure, exit};
+use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
-use crate::{config, daemon};
-
-const CONFIG: u8 = 78;
+use super::text::clean;
+use crate::config::{self, Loaded};
+use crate::daemon::{self, Options, Ready};
+use crate::telemetry;
 
 /// Run the daemon
+///
+/// It ends on SIGTERM, on Ctrl-C or with abide stop. Whatever it was told is kept, also when
+/// it is killed, and goes on with the next start.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration; else $ABIDE_CONFIG or the one in the configuration folder
+    /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
     /// Where to listen, such as 127.0.0.1:7777; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    listen: Option<SocketAddr>,
 
     /// Go into the background once it is ready
     #[arg(long)]
@@ -38,91 +41,109 @@ pub(crate) struct Serve {
 impl Serve {
     /// Runs the daemon until it is told to stop.
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
-        crate::telemetry::start().map_err(|why| Failure::new(CONFIG, "config", why))?;
-        let (file, required) = config_file(self.config);
-        let loaded = config::load(file.as_deref(), required, variables())
-            .map_err(|fault| Failure::new(CONFIG, "config", fault.to_string()))?;
-        for warning in &loaded.warnings {
-            tracing::warn!("{warning}");
+        common.place.refuse_address("serve", "--listen")?;
+        if self.background {
+            // Away from the terminal, so that its end is not this process's end. The process
+            // that started this one has made sure that it leads no group, so this succeeds.
+            rustix::process::setsid()
+                .map_err(|error| Failure::local("no session of its own", error))?;
         }
-        let listen = match self.listen.as_deref().map(str::parse::<SocketAddr>) {
-            None => None,
-            Some(Ok(address)) => Some(address),
-            Some(Err(_)) => {
-                return Err(Failure::usage(
-                    "--listen: an address such as 127.0.0.1:7777 is expected",
-                ));
-            }
-        };
-        let for_people = !self.background && std::io::stderr().is_terminal();
-        daemon::serve(daemon::Options {
+        telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
+        let loaded = self.load()?;
+        for warning in &loaded.warnings {
+            print::note(&format!("note: {}", clean(warning)));
+        }
+        let warned = loaded.file.clone();
+        let json = common.json;
+        daemon::serve(Options {
             state_dir: common.place.state_dir()?,
-            listen,
+            listen: self.listen,
             config: loaded.config,
-            on_ready: Box::new(move |ready| {
-                if for_people {
-                    welcome(ready);
-                }
-            }),
+            on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
-        .map_err(|fault| Failure::new(fault.exit_code(), "serve", fault.to_string()))?;
+        .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
         Ok(0)
+    }
+
+    fn load(&self) -> Result<Loaded, Failure> {
+        let named = self
+            .config
+            .clone()
+            .or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
+        let usual = named.is_none().then(usual_config).flatten();
+        let file = named.as_deref().or(usual.as_deref());
+        // A variable that is not UTF-8 is none of ours.
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        config::load(file, named.is_some(), variables).map_err(|error| {
+            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+        })
     }
 
     /// Starts the daemon in the background and returns once it is ready.
     pub(crate) async fn detach(self, common: &Common) -> Result<u8, Failure> {
+        common.place.refuse_address("serve", "--listen")?;
         let plan = Plan {
             state_dir: common.place.state_dir()?,
             config: self.config,
             listen: self.listen,
+            alone: false,
         };
         let endpoint = start::start(&plan).await?.endpoint;
         if common.json {
-            print::object(&json!({ "pid": endpoint.pid, "url": endpoint.url }))?;
+            print::object(&endpoint)?;
         } else {
-            let log = plan.state_dir.join("abide.log");
-            print::answer(&format!("abide {} at {}", endpoint.pid, endpoint.url))?;
+            let log = plan.state_dir.join(start::LOG);
+            print::answer(&format!(
+                "abide is up: process {}, {}",
+                endpoint.pid, endpoint.url
+            ))?;
             print::note(&format!("log {}; end it with: abide stop", log.display()));
         }
         Ok(0)
     }
 }
 
-/// The file to read, and whether it must be there.
-fn config_file(named: Option<PathBuf>) -> (Option<PathBuf>, bool) {
-    if named.is_some() {
-        return (named, true);
-    }
-    if let Some(path) = std::env::var_os("ABIDE_CONFIG") {
-        return (Some(PathBuf::from(path)), true);
-    }
-    let folder = std::env::var_os("XDG_CONFIG_HOME")
+fn usual_config() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
-    (folder.map(|folder| folder.join("abide/abide.toml")), false)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
+        .map(|folder| folder.join("abide/abide.toml"))
 }
 
-/// The environment's variables that are text; others cannot be settings.
-fn variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-}
-
-/// What a person wants to know of a daemon that has just started.
-fn welcome(ready: &daemon::Ready) {
-    print::note(&format!(
-        "abide {} at {}",
-        ready.endpoint.version, ready.endpoint.url
-    ));
-    print::note(&format!("token   {}", ready.token_file.display()));
-    print::note(&format!("model   {}", ready.model));
-    print::note(&format!("agents  {}", ready.agents.join(", ")));
+/// What a person in front of a terminal wants to know of a daemon that is ready.
+fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
+    if json {
+        // Whoever reads this pipe may have left; the daemon is for others too.
+        let _ = print::object(&json!({ "ready": ready.endpoint }));
+    }
+    if !print::notes_are_watched() {
+        return;
+    }
+    let config = match config {
+        Some(file) => file.display().to_string(),
+        None => "defaults".to_owned(),
+    };
+    let mut lines = vec![
+        format!(
+            "{} abide {} is up",
+            styled(GOOD, "✓"),
+            ready.endpoint.version
+        ),
+        format!("  address  {}", ready.endpoint.url),
+        format!("  token    in {}", ready.token_file.display()),
+        format!("  config   {config}"),
+        format!("  model    {}", ready.model),
+        format!("  agents   {}", ready.agents.join(", ")),
+    ];
     if ready.restored > 0 {
-        print::note(&format!(
-            "found   {} open runs, {} of them in the middle of a turn; they go on",
+        lines.push(format!(
+            "  runs     {} go on, {} of them were in the middle of a turn",
             ready.restored, ready.resumed
         ));
     }
-    print::note("try     abide run \"Where are errors handled?\"    (in another terminal)");
+    lines.push(styled(DIM, "  try: abide run \"where does it start?\""));
+    print::note(&lines.join("\n"));
 }

@@ -3,17 +3,23 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::discover::{Endpoint, Where};
-use super::failure::Failure;
+use super::discover::{self, Where};
+use super::failure::{Failure, exit};
 use super::link::Link;
 use super::{print, text};
 use crate::clock::Clock;
+use crate::daemon::Endpoint;
+use crate::kernel::fault::Kind;
+use crate::wire::gateway::{NoParams, Status};
 
+/// The log of a daemon in the background, in its state folder.
+pub(crate) const LOG: &str = "abide.log";
 /// How often the new process is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// After this time the person is told that it still goes on.
@@ -26,7 +32,9 @@ pub(crate) struct Plan {
     /// Its configuration; else the usual one.
     pub(crate) config: Option<PathBuf>,
     /// Where it listens; else as configured.
-    pub(crate) listen: Option<String>,
+    pub(crate) listen: Option<SocketAddr>,
+    /// Nothing from this terminal's `ABIDE_*` variables.
+    pub(crate) alone: bool,
 }
 
 /// A daemon in the background that answers.
@@ -43,6 +51,7 @@ pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
         state_dir: place.state_dir()?,
         config: None,
         listen: None,
+        alone: false,
     };
     Ok(start(&plan).await?.endpoint)
 }
@@ -50,7 +59,7 @@ pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
 /// Starts a daemon in a session of its own, so that it outlives this terminal. Once this
 /// returns it is ready. If it ends first, the failure is its own, exit code included.
 pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
-    let log = plan.state_dir.join("abide.log");
+    let log = plan.state_dir.join(LOG);
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -106,20 +115,31 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     if let Some(config) = &plan.config {
         command.arg("--config").arg(config);
     }
-    if let Some(listen) = &plan.listen {
-        command.arg("--listen").arg(listen);
+    if let Some(listen) = plan.listen {
+        command.arg("--listen").arg(listen.to_string());
+    }
+    if plan.alone {
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ABIDE_") {
+                command.env_remove(name);
+            }
+        }
     }
     Ok(command)
 }
 
-/// The endpoint is written when the daemon is ready, and this one must be of that process.
+/// The endpoint of that process, once it takes work.
 async fn ready(plan: &Plan, pid: u32) -> Result<Option<Endpoint>, Failure> {
-    let written = Endpoint::read(&plan.state_dir)?;
-    let Some(endpoint) = written.filter(|endpoint| u32::try_from(endpoint.pid) == Ok(pid)) else {
+    let written = discover::endpoint(&plan.state_dir)?;
+    let Some(endpoint) = written.filter(|endpoint| endpoint.pid == pid) else {
         return Ok(None);
     };
-    Link::open(&Where::folder(&plan.state_dir)).await?;
-    Ok(Some(endpoint))
+    let link = Link::open(&Where::folder(&plan.state_dir)).await?;
+    match link.ask::<Status>("gateway.status", NoParams {}).await {
+        Ok(status) => Ok((status.phase == "ready").then_some(endpoint)),
+        Err(failure) if failure.kind == Kind::Unavailable.as_str() => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
@@ -130,7 +150,10 @@ fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     });
     let said = text::clean(&said.unwrap_or_default());
-    let said = said.trim().trim_start_matches("abide: ");
+    // Its last words come after whatever it logged.
+    let said = said
+        .rsplit_once("abide: ")
+        .map_or("", |(_, last)| last.trim());
     let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     let message = if said.is_empty() {
         "the daemon ended while it was starting and said nothing".to_owned()
@@ -142,12 +165,9 @@ fn ended_early(log: &Path, before: u64, code: Option<i32>) -> Failure {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
-        NO_PERMISSION,
+        exit::PERMISSION,
         "not_writable",
         format!("{} cannot be written: {error}", path.display()),
     )
     .hint("name a folder that you may write to: --state-dir DIR")
 }
-
-/// What `serve` answers where it may not write.
-const NO_PERMISSION: u8 = 77;

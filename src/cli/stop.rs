@@ -8,8 +8,10 @@ use serde_json::json;
 use super::args::Common;
 use super::discover::process_exists;
 use super::failure::{Failure, exit};
+use super::follow::Interrupt;
 use super::link::Link;
 use super::print;
+use crate::kernel::fault::Kind;
 use crate::wire::gateway::{Drain, Empty, Then};
 
 /// How often the process is looked for.
@@ -25,14 +27,18 @@ impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let pid = link.target.endpoint.as_ref().map(|endpoint| endpoint.pid);
-        let _: Empty = link
-            .ask("gateway.drain", Drain { then: Then::Stop })
-            .await?;
-        drop(link);
+        let mut interrupt = Interrupt::new()?;
+        let asked: Result<Empty, Failure> =
+            link.ask("gateway.drain", Drain { then: Then::Stop }).await;
+        match asked {
+            // Somebody else has asked already: then both wait.
+            Err(failure) if failure.kind != Kind::Conflict.as_str() => return Err(failure),
+            Ok(_) | Err(_) => drop(link),
+        }
         let gone = wait_until_gone(common, pid);
         tokio::select! {
             gone = gone => gone?,
-            _ = tokio::signal::ctrl_c() => {
+            () = interrupt.pressed() => {
                 print::note("it goes on stopping; abide status shows when it is gone");
                 return Ok(exit::WINDOW);
             }
@@ -47,7 +53,7 @@ impl Stop {
 }
 
 /// The lock of the state folder ends with the process, so a new start may follow at once.
-async fn wait_until_gone(common: &Common, pid: Option<i32>) -> Result<(), Failure> {
+async fn wait_until_gone(common: &Common, pid: Option<u32>) -> Result<(), Failure> {
     loop {
         let gone = match pid {
             Some(pid) => !process_exists(pid),

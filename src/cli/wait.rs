@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::args::{Common, duration};
 use super::failure::{Failure, exit};
-use super::follow::{End, Task, follow};
+use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
 use super::{ids, print, text, tree};
 use crate::kernel::ids::RunId;
@@ -46,7 +46,8 @@ impl Wait {
             window: self.timeout,
             show: !common.json,
         };
-        let raw = match follow(link, &common.place, task).await? {
+        let mut interrupt = Interrupt::new()?;
+        let raw = match follow(link, &common.place, task, &mut interrupt).await? {
             End::Done(raw) | End::Window(raw) => raw,
             End::Detached => return Ok(detached(&runs)),
         };

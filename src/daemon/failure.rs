@@ -44,6 +44,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The registry's loop ended although nobody told it to.
+    pub(super) fn loop_ended(how: Result<(), tokio::task::JoinError>) -> Self {
+        let why = match how {
+            Ok(()) => "it returned".to_owned(),
+            Err(fault) => fault.to_string(),
+        };
+        Failure::Store(format!("the registry's loop ended: {why}"))
+    }
+
     /// The exit code, after `sysexits.h`: 74 store, 75 held or taken, 77 permissions, 78
     /// configuration, 71 the system.
     pub fn exit_code(&self) -> u8 {

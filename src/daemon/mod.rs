@@ -167,15 +167,20 @@ async fn run(options: Options) -> Result<(), Failure> {
         restored: restored.open,
         resumed: restored.resumed,
     });
-    let working = tokio::spawn(service.run(restored.effects));
+    let mut working = tokio::spawn(service.run(restored.effects));
 
-    signals::until_told_to_stop(&process).await?;
+    tokio::select! {
+        told = signals::until_told_to_stop(&process) => told?,
+        // Without its loop the registry would accept and never act: better to end and let
+        // the next start recover.
+        worked = &mut working => return Err(Failure::loop_ended(worked)),
+    }
     tracing::info!("draining");
     // A second signal parks at once: the drain's patience is over then.
-    let patience = signals::impatience(&process);
+    let patience = signals::impatience();
     registry.drain();
     let drained = tokio::select! {
-        worked = working => worked.map_err(|fault| Failure::Store(format!("the registry's loop ended: {fault}"))),
+        worked = working => worked.map_err(|fault| Failure::loop_ended(Err(fault))),
         () = patience => Ok(()),
     };
     shutdown.cancel();

@@ -21,7 +21,7 @@ pub async fn until_told_to_stop(process: &Process) -> Result<(), Failure> {
 }
 
 /// Returns when a further signal arrives.
-pub fn impatience(_draining: &Process) -> impl Future<Output = ()> + use<> {
+pub fn impatience() -> impl Future<Output = ()> {
     let signals = both();
     async move {
         match signals {

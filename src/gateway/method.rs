@@ -8,9 +8,9 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
-use super::rpc::error_object;
+use super::rpc::{error_object, logged};
 use super::{Context, agents, runs, sessions, status};
-use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::fault::Fault;
 use crate::registry::Idempotency;
 use crate::wire::decode::{Params, decode};
 
@@ -48,12 +48,9 @@ impl Table {
         self.0
             .register_async_method(name, move |params, context, _| async move {
                 let params = decode(params.as_str()).map_err(error_object)?;
-                let answer = handler(context, params).await.map_err(|fault| {
-                    if fault.kind == Kind::Internal {
-                        tracing::error!(method = name, %fault, "a call failed by a defect");
-                    }
-                    error_object(fault)
-                })?;
+                let clock = context.clock.clone();
+                let answer = handler(context, params).await;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, &clock)))?;
                 Ok::<R, ErrorObjectOwned>(answer)
             })?;
         Ok(())

@@ -4,6 +4,7 @@
 mod agents;
 mod auth;
 mod convert;
+mod envelope;
 mod http;
 mod method;
 mod page;
@@ -13,11 +14,12 @@ mod server;
 mod sessions;
 mod socket;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use jsonrpsee::Methods;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -143,23 +145,22 @@ pub async fn serve(
         &token,
         &options.allowed_hosts,
         &options.allowed_origins,
-        clock,
+        clock.clone(),
     );
-    serve_methods(listener, methods, guard, control, options.limits, shutdown).await
+    let dispatcher = rpc::Dispatcher::new(methods, control, clock, options.limits);
+    open(listener, guard, dispatcher, shutdown).await
 }
 
 /// The doors around any table of methods.
-async fn serve_methods(
+async fn open(
     listener: TcpListener,
-    methods: Methods,
     guard: auth::Guard,
-    control: Arc<dyn Control>,
-    limits: Limits,
+    dispatcher: rpc::Dispatcher,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = http::Door {
         guard,
-        dispatcher: Arc::new(rpc::Dispatcher::new(methods, control, limits)),
+        dispatcher: Arc::new(dispatcher),
         shutdown,
         tasks: TaskTracker::new(),
     };

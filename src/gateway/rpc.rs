@@ -5,7 +5,6 @@
 //! such as -1 for a notification and never answers it, answers broken messages without
 //! `data.kind`, and holds a whole batch before it counts it.
 
-use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,11 +13,11 @@ use futures_util::FutureExt;
 use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Limits;
+use super::envelope::{Entries, Envelope, OnlyId, broken};
+use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
@@ -38,6 +37,7 @@ const RETRY_AFTER_MS: u64 = 200;
 pub(crate) struct Dispatcher {
     methods: Methods,
     control: Arc<dyn Control>,
+    clock: Clock,
     limits: Limits,
     bytes: Arc<AtomicUsize>,
 }
@@ -92,35 +92,17 @@ impl Drop for HeldBytes {
     }
 }
 
-/// A message as it comes. `id` and `params` tell absent and null apart.
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    jsonrpc: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-}
-
-/// What can be saved of a message that is no request.
-#[derive(Deserialize)]
-struct OnlyId<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-}
-
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
-}
-
 impl Dispatcher {
-    pub(crate) fn new(methods: Methods, control: Arc<dyn Control>, limits: Limits) -> Self {
+    pub(crate) fn new(
+        methods: Methods,
+        control: Arc<dyn Control>,
+        clock: Clock,
+        limits: Limits,
+    ) -> Self {
         Dispatcher {
             methods,
             control,
+            clock,
             limits,
             bytes: Arc::default(),
         }
@@ -219,6 +201,7 @@ impl Dispatcher {
             Extensions::new(),
         );
         let most = self.limits.reply;
+        let clock = self.clock.clone();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
                 fail::fail_point!("gateway.handler");
@@ -229,10 +212,10 @@ impl Dispatcher {
                     error_text(id, reply_too_large(most))
                 }
                 Ok(answer) => into_text(answer),
+                // The panic hook has logged where it was.
                 Err(_) => {
-                    tracing::error!(method = name, "a handler panicked");
                     let fault = Fault::internal(format_args!("{name} failed by a defect"));
-                    error_text(id, fault)
+                    error_text(id, logged(name, fault, &clock))
                 }
             };
             drop(held);
@@ -358,79 +341,6 @@ impl Dispatcher {
     }
 }
 
-/// The entries of a batch, as far as the limit goes that [`MOST_ENTRIES`] sets; the rest is
-/// counted and not kept.
-struct Entries<'a> {
-    list: Vec<&'a RawValue>,
-    count: usize,
-}
-
-/// More entries than any limit lets through are not held in memory.
-const MOST_ENTRIES: usize = 1024;
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a batch")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Entries<'de>, A::Error> {
-                let mut list = Vec::new();
-                while list.len() < MOST_ENTRIES {
-                    match seq.next_element()? {
-                        Some(entry) => list.push(entry),
-                        None => {
-                            let count = list.len();
-                            return Ok(Entries { list, count });
-                        }
-                    }
-                }
-                let mut count = list.len();
-                while seq.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Entries { list, count })
-            }
-        }
-        from.deserialize_seq(Read)
-    }
-}
-
-/// The answer to a message that is no request: is it JSON at all, and whose is it?
-fn broken(text: &str, what: &str) -> String {
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-        let fault = Fault::new(
-            Kind::ParseError,
-            format!("the message is not JSON: {error}"),
-        );
-        return error_text(Id::Null, fault);
-    }
-    let fault = Fault::new(
-        Kind::InvalidRequest,
-        format!("the message is JSON, but no JSON-RPC request: {what}"),
-    );
-    let id = serde_json::from_str::<OnlyId>(text)
-        .ok()
-        .and_then(|only| only.id);
-    let Some(id) = id.map(RawValue::get) else {
-        return error_text(Id::Null, fault);
-    };
-    match serde_json::from_str::<Id>(id) {
-        Ok(id) => error_text(id, fault),
-        // A number that is no valid id comes back all the same, so that its sender can tell
-        // which call was refused.
-        Err(_) if id.parse::<f64>().is_ok() => {
-            let error = serde_json::to_string(&WireError::from(fault)).unwrap_or_default();
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
-        }
-        Err(_) => error_text(Id::Null, fault),
-    }
-}
-
 fn busy(what: &str) -> Fault {
     Fault::new(Kind::Busy, format!("{what}; nothing was done")).with("retryAfterMs", RETRY_AFTER_MS)
 }
@@ -443,6 +353,17 @@ fn reply_too_large(most: usize) -> Fault {
     .hint("ask for a smaller page")
     .with("limit", "reply")
     .with("value", most)
+}
+
+/// Writes a defect into the log, under a reference that its answer carries too. Other faults
+/// are the client's to look at and pass unchanged.
+pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
+    if fault.kind != Kind::Internal {
+        return fault;
+    }
+    let reference = clock.new_id().to_string();
+    tracing::error!(method, %reference, %fault, "a call failed by a defect");
+    fault.with("reference", reference)
 }
 
 /// A fault as jsonrpsee's error object.

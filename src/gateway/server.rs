@@ -17,8 +17,9 @@ use super::http::{self, Door};
 use super::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
 
-/// How long a client may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(15);
+/// How long a client may take to send the head of a request, the next one on an open
+/// connection too.
+const HEAD: Duration = Duration::from_secs(30);
 /// How long accepting rests after the system refused, for example for want of descriptors.
 const REST: Duration = Duration::from_millis(100);
 /// Connections over the limit that are told so at the same time; further ones are closed.

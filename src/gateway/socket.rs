@@ -100,6 +100,9 @@ where
 {
     let connection = Arc::new(Connection::default());
     let mut calls = Calls::new();
+    // A token of its own: listening for the stop touches nothing that connections share.
+    let shutdown = shutdown.child_token();
+    let mut stop = std::pin::pin!(shutdown.cancelled());
     let mut ping = tokio::time::interval(PING);
     ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ping.tick().await;
@@ -150,7 +153,7 @@ where
                 write_out(socket.flush()).await?;
                 unwritten = false;
             }
-            () = shutdown.cancelled(), if reading => reading = false,
+            () = &mut stop, if reading => reading = false,
             _ = ping.tick() => {
                 write_out(socket.send(Message::Ping(Default::default()))).await?;
             }

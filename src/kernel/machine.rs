@@ -275,4 +275,4 @@ fn name(event: &RunEvent) -> &'static str {
 
 #[cfg(test)]
 #[path = "machine_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -123,3 +123,155 @@ fn ends(kind: &str, message: String, quietly: bool) -> Plan {
 fn duration(ms: u64) -> String {
     humantime::format_duration(std::time::Duration::from_secs(ms / 1000)).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::machine::tests::queued;
+    use crate::kernel::run::{AnnouncePolicy, PauseReason};
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn step(kind: StepKind, effect: Effect, state: StepState) -> Step {
+        Step {
+            id: StepId(Uuid::from_u128(9)),
+            run: crate::kernel::ids::RunId(Uuid::from_u128(1)),
+            seq: 1,
+            kind,
+            tool: None,
+            tool_call: None,
+            asked_by: None,
+            effect,
+            state,
+            input: Value::Null,
+            seen_up_to: None,
+            message_seq: None,
+            params_summary: None,
+            result_summary: None,
+            error: None,
+            attempts: 1,
+            started_at: NOW,
+            ended_at: None,
+        }
+    }
+
+    fn run_in(state: RunState, recoveries: u32) -> Run {
+        let mut run = queued(AnnouncePolicy::Inbox);
+        run.state = state;
+        run.recoveries = recoveries;
+        run.last_activity_at = NOW;
+        run
+    }
+
+    fn model() -> Step {
+        step(StepKind::Model, Effect::Read, StepState::Intended)
+    }
+
+    #[test]
+    fn each_open_step_has_the_fate_of_its_class() {
+        use Effect::{Idempotent, Once, Read};
+        use StepState::{Intended, Started};
+        for (kind, effect, state, expected) in [
+            (StepKind::Model, Read, Intended, StepFate::Repeat),
+            (StepKind::Tool, Read, Intended, StepFate::Repeat),
+            (StepKind::Tool, Read, Started, StepFate::Repeat),
+            (StepKind::Tool, Idempotent, Started, StepFate::Repeat),
+            (StepKind::Tool, Once, Intended, StepFate::Perform),
+            (StepKind::Tool, Once, Started, StepFate::Uncertain),
+        ] {
+            assert_eq!(
+                fate(&step(kind, effect, state)),
+                expected,
+                "{kind} {effect} {state}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_is_carried_on_at_once_then_later_and_later_then_given_up() {
+        let policy = RecoveryPolicy::default();
+        let mut delays = Vec::new();
+        for recoveries in 0..5 {
+            let run = run_in(RunState::Running, recoveries);
+            match recover(&run, &[model()], true, policy, NOW).event {
+                RunEvent::Recovered {
+                    counts: true,
+                    delay_ms,
+                } => delays.push(delay_ms),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(delays, [0, 1000, 5000, 25_000, 125_000]);
+        let run = run_in(RunState::Running, 5);
+        let plan = recover(&run, &[model()], true, policy, NOW);
+        assert!(
+            matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "recovery_attempts")
+        );
+        assert!(!plan.quietly);
+    }
+
+    #[test]
+    fn only_a_kill_in_the_middle_of_its_own_step_counts() {
+        let policy = RecoveryPolicy::default();
+        let counts = |run: &Run, open: &[Step], unclean| {
+            matches!(
+                recover(run, open, unclean, policy, NOW).event,
+                RunEvent::Recovered { counts: true, .. }
+            )
+        };
+        assert!(counts(&run_in(RunState::Running, 0), &[model()], true));
+        assert!(!counts(&run_in(RunState::Running, 0), &[model()], false));
+        assert!(!counts(&run_in(RunState::Running, 0), &[], true));
+        for state in [
+            RunState::Queued,
+            RunState::Settling,
+            RunState::Paused(PauseReason::Child),
+        ] {
+            assert!(!counts(&run_in(state, 0), &[model()], true), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn g1_2_a_run_that_is_too_old_is_closed_quietly() {
+        let policy = RecoveryPolicy {
+            max_age_ms: 1000,
+            ..RecoveryPolicy::default()
+        };
+        for state in [RunState::Queued, RunState::Running, RunState::Settling] {
+            let run = run_in(state, 0);
+            let plan = recover(&run, &[model()], true, policy, NOW.plus_ms(1001));
+            assert!(matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "too_old"));
+            assert!(plan.quietly && plan.steps.is_empty());
+            let plan = recover(&run, &[model()], true, policy, NOW.plus_ms(1000));
+            assert!(matches!(plan.event, RunEvent::Recovered { .. }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_open_run_can_take_its_recovery(
+            state in prop::sample::select(vec![
+                RunState::Queued, RunState::Running, RunState::Settling,
+                RunState::Paused(PauseReason::Approval),
+            ]),
+            recoveries in 0u32..8,
+            steps in 0usize..3,
+            unclean in any::<bool>(),
+            age in 0u64..3000,
+        ) {
+            let run = run_in(state, recoveries);
+            let open = vec![model(); steps];
+            let policy = RecoveryPolicy { max_age_ms: 2000, max_attempts: 5 };
+            let now = NOW.plus_ms(age);
+            let plan = recover(&run, &open, unclean, policy, now);
+            let moment = crate::kernel::time::Moment { wall: now, steady: now };
+            let applied = crate::kernel::machine::apply(&run, plan.event, moment);
+            prop_assert!(applied.is_ok());
+            // Nobody is left running without an executor.
+            prop_assert_ne!(applied.unwrap().run.state, RunState::Running);
+        }
+    }
+}

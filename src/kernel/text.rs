@@ -16,23 +16,15 @@ pub fn prefix(text: &str, max: usize) -> &str {
 pub fn preview(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut count = 0;
-    let mut words = text.split_whitespace().peekable();
-    while let Some(word) = words.next() {
-        for ch in word.chars().filter(|ch| !ch.is_control()) {
+    for word in text.split_whitespace() {
+        let gap = (count > 0).then_some(' ');
+        let letters = word.chars().filter(|ch| !ch.is_control());
+        for ch in gap.into_iter().chain(letters) {
             if count + 1 >= max {
                 line.push('…');
                 return line;
             }
             line.push(ch);
-            count += 1;
-        }
-        if words.peek().is_some() {
-            // A space that would take the place of the mark of a cut.
-            if count + 1 >= max {
-                line.push('…');
-                return line;
-            }
-            line.push(' ');
             count += 1;
         }
     }
@@ -73,6 +65,7 @@ mod tests {
     fn preview_joins_lines() {
         assert_eq!(preview("one\n  two\tthree", 40), "one two three");
         assert_eq!(preview("äöüäöü", 4), "äöü…");
-        assert_eq!(preview("abc def", 4), "abc…");
+        // The space between two words counts too.
+        assert_eq!(preview("ab cd", 3), "ab…");
     }
 }

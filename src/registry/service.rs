@@ -77,11 +77,8 @@ impl Service {
             self.take(effect);
         }
         let mut tick = tokio::time::interval(TICK);
-        let mut touch =
-            tokio::time::interval_at(tokio::time::Instant::now() + TOUCH_EACH, TOUCH_EACH);
-        let compare_each = self.inner.options.compare_each;
-        let mut compare =
-            tokio::time::interval_at(tokio::time::Instant::now() + compare_each, compare_each);
+        let mut touch = later(TOUCH_EACH);
+        let mut compare = later(self.inner.options.compare_each);
         let inner = Arc::clone(&self.inner);
         let drained = inner.drained();
         tokio::pin!(drained);
@@ -279,4 +276,11 @@ impl Service {
             tracing::warn!(%fault, "the clean end was not written; the next start takes it for a crash");
         }
     }
+}
+
+/// Ticks each `period`, the first time after one.
+fn later(period: Duration) -> tokio::time::Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.reset();
+    interval
 }

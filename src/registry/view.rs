@@ -9,7 +9,6 @@ use crate::kernel::announce::Note;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
-use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, Reply, messages, outbox, read, runs, sessions, steps};
 
@@ -314,7 +313,7 @@ fn inbox_entry(
         truncated: note.truncated,
         duration_ms: note.duration_ms,
         usage: note.usage,
-        at: entry.delivered_at.unwrap_or(Timestamp::default()),
+        at: entry.delivered_at.unwrap_or_default(),
         meta: run.meta,
         acked_at: entry.acked_at,
         message: (MessageId(message), seq),

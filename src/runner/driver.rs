@@ -243,6 +243,7 @@ fn run(folder: &Path, model: &str) -> Run {
         requester: None,
         parent_run: None,
         root_run: run_id(1),
+        root_session: session,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

@@ -12,18 +12,18 @@ use crate::provider::{ModelRequest, ToolSchema};
 
 impl TurnRunner {
     pub(super) async fn perform_model(&self, view: &RunView, step: &Step) -> StepOutcome {
-        let request = match self.request(view, step) {
-            Ok(request) => request,
-            Err(error) => return StepOutcome::Failed(error),
-        };
         let model = &view.run.model;
-        let Some((provider, _)) = self.providers.find(model) else {
+        let Some((provider, name)) = self.providers.find(model) else {
             let message = format!(
                 "no provider for model {model}; there are {}. What the run has done so far is \
                  kept in its session",
                 self.providers.offered().join(", ")
             );
             return StepOutcome::Failed(RunError::new("provider", message));
+        };
+        let request = match self.request(view, step, name) {
+            Ok(request) => request,
+            Err(error) => return StepOutcome::Failed(error),
         };
         let limit = self.options.model_timeout;
         match tokio::time::timeout(limit, provider.complete(request)).await {
@@ -41,9 +41,8 @@ impl TurnRunner {
         }
     }
 
-    fn request(&self, view: &RunView, step: &Step) -> Result<ModelRequest, RunError> {
+    fn request(&self, view: &RunView, step: &Step, model: &str) -> Result<ModelRequest, RunError> {
         let definition = pinned_agent(view)?;
-        let model = view.run.model.split_once('/').map_or("", |(_, name)| name);
         Ok(ModelRequest {
             model: model.to_owned(),
             system: system(&definition, view, self.workspace(view)),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::turn::is_empty;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
-use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::RunOrigin;
 
@@ -66,84 +65,27 @@ pub(super) fn system(definition: &AgentDefinition, view: &RunView, workspace: &P
 /// without empty answers, and each tool call followed by exactly one result, in call order.
 pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<Message>> {
     let last = seen_up_to.unwrap_or(i64::MAX);
-    let own_input = own_input(view);
     let visible: Vec<&Arc<Message>> = view
         .messages
         .iter()
         .take_while(|message| message.seq <= last)
-        .filter(|message| message.kind != MessageKind::RestartNotice)
-        .filter(|message| !is_of_another_turn(view, own_input, message))
         .collect();
     let mut out = Vec::with_capacity(visible.len());
-    let mut waiting = Vec::new();
-    let before_own_turn = end_of_earlier_turns(view, &visible);
     for (index, message) in visible.iter().enumerate() {
-        if message.kind == MessageKind::ToolResult {
+        match message.kind {
+            MessageKind::RestartNotice => {}
             // It comes with its call.
-            continue;
-        }
-        if message.seq < before_own_turn && is_own_input(view, message) {
-            waiting.push(Arc::clone(message));
-            continue;
-        }
-        if message.role == Role::Assistant {
-            if is_empty(&message.content) {
-                continue;
+            MessageKind::ToolResult => {}
+            _ if message.role == Role::Assistant => {
+                if !is_empty(&message.content) {
+                    out.push(Arc::clone(message));
+                    out.extend(results(message, &visible[index + 1..]));
+                }
             }
-            out.push(Arc::clone(message));
-            out.extend(results(message, &visible[index + 1..]));
-        } else {
-            out.push(Arc::clone(message));
-        }
-        if message.seq >= before_own_turn {
-            out.append(&mut waiting);
+            _ => out.push(Arc::clone(message)),
         }
     }
-    out.append(&mut waiting);
     out
-}
-
-/// Where this run's own input stands; `None` for a run that answers announces.
-pub(super) fn own_input(view: &RunView) -> Option<i64> {
-    let own = view.messages.iter().find(|one| is_own_input(view, one));
-    own.map(|message| message.seq)
-}
-
-/// Was this said for a turn of the same session that comes later? Such a turn may be written
-/// down while the one before still goes on; it is none of its business.
-pub(super) fn is_of_another_turn(
-    view: &RunView,
-    own_input: Option<i64>,
-    message: &Message,
-) -> bool {
-    let is_said = message.kind == MessageKind::Text && message.role == Role::User;
-    let after_own = own_input.is_some_and(|own| own < message.seq);
-    let other = message.run.filter(|run| *run != view.run.id);
-    is_said && after_own && other.is_some_and(|run| !has_answer(view, run))
-}
-
-fn has_answer(view: &RunView, run: RunId) -> bool {
-    view.messages
-        .iter()
-        .any(|one| one.run == Some(run) && one.role == Role::Assistant)
-}
-
-fn is_own_input(view: &RunView, message: &Message) -> bool {
-    message.kind == MessageKind::Text
-        && message.role == Role::User
-        && message.run == Some(view.run.id)
-}
-
-/// The seq of the last entry that an earlier turn wrote: what was said for this turn while the
-/// earlier one still went on is moved behind it.
-fn end_of_earlier_turns(view: &RunView, visible: &[&Arc<Message>]) -> i64 {
-    visible
-        .iter()
-        .filter(|message| matches!(message.role, Role::Assistant | Role::Tool))
-        .filter(|message| message.run.is_some_and(|run| run != view.run.id))
-        .map(|message| message.seq)
-        .max()
-        .unwrap_or(0)
 }
 
 /// One result for each call of `answer`, in call order. They stand between it and the next

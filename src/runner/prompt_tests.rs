@@ -99,21 +99,6 @@ fn a_call_whose_run_ended_before_its_result_gets_one_that_says_so() {
 }
 
 #[test]
-fn a_turn_that_waits_is_not_seen_by_the_one_before_and_comes_last_in_its_own() {
-    let mut driver = driver();
-    driver.of_run(1).say("first");
-    driver.of_run(2).say("second, while the first goes on");
-    driver.of_run(1).answer(vec![text("to the first")]);
-    assert_eq!(seqs(&conversation(&driver.view, None)), [1, 3]);
-    driver.of_run(2);
-    assert_eq!(seqs(&conversation(&driver.view, None)), [1, 3, 2]);
-    driver.answer(vec![text("to the second")]);
-    driver.of_run(3).say("third");
-    let seen = conversation(&driver.view, None);
-    assert_eq!(seen.last().map(|message| message.seq), Some(5));
-}
-
-#[test]
 fn the_system_prompt_holds_the_agents_and_the_facts() {
     let mut driver = driver();
     let definition = super::super::turn::pinned_agent(&driver.view).unwrap();

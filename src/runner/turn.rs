@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::prompt::{is_of_another_turn, own_input};
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -237,12 +236,11 @@ fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
 /// Has something been said to this run, or has an announce come, since the model last looked?
 fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
     let seen = latest.seen_up_to.unwrap_or(i64::MAX);
-    let own_input = own_input(view);
     view.messages
         .iter()
         .rev()
         .take_while(|message| message.seq > seen)
-        .any(|message| message.is_input() && !is_of_another_turn(view, own_input, message))
+        .any(|message| message.is_input())
 }
 
 /// Arguments on one line, for people.

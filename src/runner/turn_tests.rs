@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::super::driver::{Driver, Ended};
 use super::*;
-use crate::kernel::message::{MessageKind, Role};
 
 /// A small source tree that has an answer to "where is the connection limit enforced?".
 fn tree() -> tempfile::TempDir {
@@ -52,32 +51,6 @@ async fn ask(folder: &Path, task: &str) -> (Driver, String) {
     match driver.turn().await {
         Ended::Text(Some(text)) => (driver, text),
         other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn zz_try() {
-    let folder = std::env::var("TRY_DIR").unwrap();
-    for task in std::env::var("TRY_TASK").unwrap().split('|') {
-        let start = std::time::Instant::now();
-        let (driver, text) = ask(Path::new(&folder), task).await;
-        let bytes: usize = driver
-            .view
-            .messages
-            .iter()
-            .map(|m| serde_json::to_string(&m.content).unwrap().len())
-            .sum();
-        println!(
-            "=== {task}\n{text}\n--- {} steps, {} model, transcript {bytes} bytes, {:?}",
-            driver.view.steps.len(),
-            driver
-                .view
-                .steps
-                .iter()
-                .filter(|s| s.kind == StepKind::Model)
-                .count(),
-            start.elapsed()
-        );
     }
 }
 

@@ -127,6 +127,11 @@ impl Sqlite {
             .map_err(error)
     }
 
+    /// Is a transaction open? Some faults, such as a full disk, end it by themselves.
+    pub fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
     /// Runs several statements, such as a migration.
     pub fn batch(&mut self, sql: &str) -> Result<(), DbError> {
         self.connection.execute_batch(sql).map_err(error)

@@ -128,7 +128,8 @@ impl Writer {
         let alone = batch.len() == 1;
         let mut held = Vec::with_capacity(batch.len());
         let mut effects = Vec::new();
-        for job in batch {
+        let mut jobs = batch.into_iter();
+        for job in jobs.by_ref() {
             let name = job.command.name();
             reach_edge(name, "begin");
             let reply = self.savepoint(job.command, alone, &mut effects);
@@ -138,6 +139,11 @@ impl Writer {
                 answer: job.answer,
                 reply,
             });
+            if !self.db.in_transaction() {
+                // The engine gave up the whole transaction (a full disk does that): what
+                // went before in this batch is undone as well, and nobody may hear "done".
+                return self.undone(held, jobs);
+            }
         }
         if let Err(fault) = self.db.execute("COMMIT", &[]) {
             let _ = self.db.execute("ROLLBACK", &[]);
@@ -159,6 +165,19 @@ impl Writer {
             // A caller that left in the meantime finds the outcome in the rows.
             let _ = held.answer.send(held.reply);
             reach_edge(held.name, "answered");
+        }
+    }
+
+    /// Answers a batch whose transaction is gone: the last one carried out says why.
+    fn undone(&self, held: Vec<Held>, rest: impl Iterator<Item = Job>) {
+        let why = held
+            .last()
+            .and_then(|last| last.reply.as_ref().err().cloned())
+            .unwrap_or_else(|| Fault::internal("the transaction ended by itself"));
+        tracing::error!(%why, commands = held.len(), "a batch of writes was undone");
+        let answers = held.into_iter().map(|held| held.answer);
+        for answer in answers.chain(rest.map(|job| job.answer)) {
+            let _ = answer.send(Err(why.clone()));
         }
     }
 
@@ -188,32 +207,27 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
-        match done {
-            Ok((reply, mut caused)) => {
-                if !alone {
-                    self.db.execute("RELEASE command", &[]).map_err(db_fault)?;
+        let end = match (&done, alone) {
+            (Ok(_), true) => None,
+            (Ok(_), false) => Some(&["RELEASE command"][..]),
+            // The transaction goes on empty, so that the commit is the same for all.
+            (Err(_), true) => Some(&["ROLLBACK", "BEGIN IMMEDIATE"][..]),
+            (Err(_), false) => Some(&["ROLLBACK TO command", "RELEASE command"][..]),
+        };
+        if self.db.in_transaction() {
+            for sql in end.into_iter().flatten() {
+                if let Err(fault) = self.db.execute(sql, &[]) {
+                    tracing::error!(%fault, command = name, sql, "a savepoint could not be ended");
+                    self.check_fatal(&fault);
+                    // Better nothing of the batch than a part that nobody decided on.
+                    let _ = self.db.execute("ROLLBACK", &[]);
+                    return Err(db_fault(fault));
                 }
-                effects.append(&mut caused);
-                Ok(reply)
-            }
-            Err(fault) => {
-                let undo = if alone {
-                    // The transaction goes on empty, so that the commit below is the same.
-                    self.db
-                        .execute("ROLLBACK", &[])
-                        .and_then(|_| self.db.execute("BEGIN IMMEDIATE", &[]))
-                } else {
-                    self.db
-                        .execute("ROLLBACK TO command", &[])
-                        .and_then(|_| self.db.execute("RELEASE command", &[]))
-                };
-                if let Err(undo) = undo {
-                    tracing::error!(%undo, command = name, "a refused command could not be undone");
-                    self.check_fatal(&undo);
-                }
-                Err(fault)
             }
         }
+        let (reply, mut caused) = done?;
+        effects.append(&mut caused);
+        Ok(reply)
     }
 
     fn refuse(&self, batch: Vec<Job>, fault: DbError) {

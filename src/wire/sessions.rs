@@ -304,7 +304,7 @@ pub struct History {
 pub struct GetInbox {
     /// Whose.
     pub session_key: SessionKey,
-    /// The acknowledged ones in place of those that wait.
+    /// The acknowledged ones, too.
     #[serde(default)]
     pub acked: bool,
     /// How many at most.

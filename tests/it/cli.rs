@@ -3,69 +3,27 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
+
+use crate::home::{Home, said};
 
 const COMMANDS: &[&str] = &[
-    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox",
+    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox", "demo",
 ];
 
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-/// The program in a home of its own, with nothing of this machine's environment.
-struct Home(TempDir);
-
-impl Home {
-    fn new() -> Home {
-        Home(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-        command
-            .args(arguments)
-            .env_clear()
-            .env("HOME", self.path())
-            .current_dir(self.path())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn abide(&self, arguments: &[&str]) -> Said {
-        said(&mut self.command(arguments))
-    }
-
-    /// A state folder whose daemon has this pid and address.
-    fn state(&self, pid: u32, url: &str) -> String {
-        let folder = self.path().join("state");
-        fs::create_dir_all(&folder).unwrap();
-        let endpoint = json!({
-            "version": "0.0.1", "protocol": 1, "pid": pid, "url": url,
-            "bootId": "01936f0e-0000-7000-8000-000000000001",
-            "startedAt": "2026-11-30T00:53:20.123Z",
-        });
-        fs::write(folder.join("endpoint.json"), endpoint.to_string()).unwrap();
-        folder.to_str().unwrap().to_owned()
-    }
-}
-
-fn said(command: &mut Command) -> Said {
-    let output = command.output().unwrap();
-    Said {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+/// A state folder whose daemon has this pid and address.
+fn state(home: &Home, pid: u32, url: &str) -> String {
+    let folder = home.path().join("state");
+    fs::create_dir_all(&folder).unwrap();
+    let endpoint = json!({
+        "version": "0.0.1", "protocol": 1, "pid": pid, "url": url,
+        "bootId": "01936f0e-0000-7000-8000-000000000001",
+        "startedAt": "2026-11-30T00:53:20.123Z",
+    });
+    fs::write(folder.join("endpoint.json"), endpoint.to_string()).unwrap();
+    folder.to_str().unwrap().to_owned()
 }
 
 /// A process number that nobody has: its process was ours and has been waited for.
@@ -183,7 +141,7 @@ fn programs_get_the_failure_as_json() {
 fn a_daemon_that_died_is_told_from_one_that_never_was() {
     let home = Home::new();
     let pid = gone();
-    let state = home.state(pid, &silent());
+    let state = state(&home, pid, &silent());
     let said = home.abide(&["ps", "--state-dir", &state]);
     assert_eq!(said.code, 10);
     assert!(
@@ -203,7 +161,7 @@ fn a_process_that_does_not_answer_is_named() {
     let home = Home::new();
     let url = silent();
     let own = std::process::id();
-    let state = home.state(own, &url);
+    let state = state(&home, own, &url);
     fs::write(Path::new(&state).join("token"), "t\n").unwrap();
     let said = home.abide(&["ps", "--state-dir", &state]);
     assert_eq!(said.code, 10);
@@ -214,7 +172,7 @@ fn a_process_that_does_not_answer_is_named() {
 #[test]
 fn a_token_that_cannot_be_read_is_an_auth_failure() {
     let home = Home::new();
-    let state = home.state(std::process::id(), &silent());
+    let state = state(&home, std::process::id(), &silent());
     let said = home.abide(&["ps", "--state-dir", &state]);
     assert_eq!(said.code, 11, "{}", said.err);
     assert!(said.err.contains("token"), "{}", said.err);
@@ -227,7 +185,7 @@ fn a_token_that_cannot_be_read_is_an_auth_failure() {
 #[test]
 fn g10_a_folders_token_is_sent_to_no_other_address() {
     let home = Home::new();
-    let state = home.state(std::process::id(), &silent());
+    let state = state(&home, std::process::id(), &silent());
     fs::write(Path::new(&state).join("token"), "secret\n").unwrap();
     let mut command = home.command(&["ps", "--url", "http://127.0.0.1:9"]);
     let said = said(command.env("ABIDE_STATE_DIR", &state));

@@ -7,5 +7,7 @@
 
 mod architecture;
 mod cli;
+mod cli_live;
+mod home;
 mod house;
 mod licences;

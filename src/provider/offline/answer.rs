@@ -52,6 +52,12 @@ pub(super) fn answer(best: &[Hit], shown: &[Shown], terms: &[Term], survey: &Sur
 
 /// The answer to a search that found nothing: it says so, and what was tried.
 pub(super) fn nothing_found(terms: &[Term], survey: &Survey) -> String {
+    if let (0, Some(failure)) = (survey.searched, survey.failures.first()) {
+        return format!(
+            "{DISCLAIMER}\nThe search could not be made: {}.",
+            preview(failure, 400)
+        );
+    }
     let mut out = format!(
         "{DISCLAIMER}\nNothing was found. Neither file names nor the contents of {} text files \
          match any of: {}; shorter forms of these words were tried too.",

@@ -36,9 +36,23 @@ pub(super) struct Hit {
     score: f64,
 }
 
+/// A term that tells less than this share of the most telling one is not searched by itself:
+/// it would fill the result with lines that say nothing.
+const TELLING: f64 = 0.25;
+
 /// The call of the second round.
-pub(super) fn calls(terms: &[Term], files: &[String]) -> Vec<(&'static str, Value)> {
-    let mut patterns: Vec<String> = terms.iter().map(|term| term.pattern(true)).collect();
+pub(super) fn calls(
+    terms: &[Term],
+    survey: &Survey,
+    files: &[String],
+) -> Vec<(&'static str, Value)> {
+    let most = survey.weights.iter().copied().fold(0.0, f64::max);
+    let mut patterns: Vec<String> = terms
+        .iter()
+        .zip(&survey.weights)
+        .filter(|(_, weight)| **weight >= most * TELLING)
+        .map(|(term, _)| term.pattern(true))
+        .collect();
     // Where a file's own tests begin, everything below counts less.
     patterns.push("^\\s*mod tests?\\b".to_owned());
     vec![(
@@ -46,8 +60,8 @@ pub(super) fn calls(terms: &[Term], files: &[String]) -> Vec<(&'static str, Valu
         json!({
             "pattern": patterns.join("|"),
             "paths": files,
-            "max_per_file": 80,
-            "max_results": 400,
+            "max_per_file": 60,
+            "max_results": 480,
         }),
     )]
 }

@@ -88,8 +88,10 @@ pub(super) fn kind(path: &str, raw: &str) -> LineKind {
     let hash = line.starts_with('#') && !starts(&["#[", "#!", "#include", "#define"]);
     if hash || starts(&["//", "/*", "*", "--", ";;", "\"\"\""]) {
         let said = line.trim_start_matches(['/', '*', '#', '!', '-', ';', ' ']);
-        let is_code =
-            said.ends_with([';', '{', '}']) || imports(said) || line.starts_with("/// //");
+        let is_code = said.ends_with([';', '{', '}'])
+            || imports(said)
+            || said.starts_with("```")
+            || line.starts_with("/// //");
         return if is_code {
             LineKind::Example
         } else {

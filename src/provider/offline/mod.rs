@@ -18,6 +18,7 @@ mod line;
 mod overview;
 mod relay;
 mod search;
+mod stem;
 mod survey;
 mod terms;
 mod transcript;

@@ -38,7 +38,7 @@ pub(super) fn next(asked: Vec<Term>, done: &[Round]) -> Reply {
     }
     let files = survey.best_files(&terms, tests);
     let Some(round) = done.next() else {
-        return Reply::Calls(hits::calls(&terms, &files));
+        return Reply::Calls(hits::calls(&terms, &survey, &files));
     };
     let best = hits::best(round, &terms, &survey, tests);
     let Some(round) = done.next() else {

@@ -13,7 +13,7 @@ use super::transcript::{Round, file_counts, paths, totals};
 const SEARCH_LIMIT: usize = 4;
 
 /// The most files that are looked into.
-const FILE_LIMIT: usize = 12;
+const FILE_LIMIT: usize = 8;
 
 /// What the first round found.
 pub(super) struct Survey {
@@ -92,9 +92,7 @@ impl Survey {
             }
         }
         for (weight, term) in survey.weights.iter_mut().zip(terms) {
-            if term.exact {
-                *weight *= 2.0;
-            }
+            *weight *= term.worth;
         }
         for call in round.calls.iter().filter(|call| call.tool == "glob") {
             for path in paths(&call.text) {

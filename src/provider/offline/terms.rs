@@ -1,6 +1,7 @@
 //! The words of a task that are worth searching for, and how a line of code matches them.
 
 use super::kin::kin;
+use super::stem::{shortened, stems};
 
 /// The most words of one task that count.
 const TERM_LIMIT: usize = 8;
@@ -8,7 +9,7 @@ const TERM_LIMIT: usize = 8;
 /// Words that say nothing about where to look, also those by which one asks about code.
 const STOP_WORDS: &str = "
 a about above across after again against all also am an and another any anybody anyone anything
-are around as at away be because been before being below between both bring but by call called
+are around as at away be because been before being below between both bring but by call called calls
 can check code codebase come could decide deeply define defined definition describe details did
 different do does doing done down during each either else entire every everything exactly example
 explain explore few file files find first folder for from full further gave get gets give given
@@ -16,17 +17,29 @@ go goes had happen happened happening happens has have having he help her here h
 implement implementation implemented implements in inside into investigate is it its itself just
 kind know known lead least let lets like line lines list live lives locate look looked looking
 look made main major make makes many may me mean means might module modules more most much must my
-name named need needs new no nor not now of off on once one only onto or other our out over own
+name named need needs never always new no nor not now of off on once one only onto or other our out over own
 part parts place places please point points program project quote quoted quotes rather really repo
-repository report_ responsible same say says search see seem shall she should show shows since
+repository responsible same say says search see seem shall she should show shows since
 small so some somewhere source such summarise summarize summary take taken tell than that the
 their them then there these they thing things this those through to too toward tree under
 understand until up upon us use used uses using various very via was way ways we well were what
 whatever when where whether which while who whole whom whose why will with within without work
-working works would write_ you your overview";
+working works would you your overview";
 
-/// Pairs of words that mean one thing only together.
-const PAIRS: &[(&str, &str)] = &[("entry", "point"), ("command", "line")];
+/// Words that stand in a question more often than in the answer; they count for little.
+const WEAK_WORDS: &str = "
+application behavior behaviour change changed changes data function functions job message method
+methods object organised organized people person process program python rust server system task
+turn turned turns type types user users value values";
+
+/// Pairs of words that mean one thing only together, and the thing.
+const PAIRS: &[(&str, &str, &str)] = &[
+    ("entry", "point", "entry point"),
+    ("main", "function", "entry point"),
+    ("program", "start", "entry point"),
+    ("program", "begin", "entry point"),
+    ("command", "line", "command line"),
+];
 
 /// One thing to search for.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +52,9 @@ pub(super) struct Term {
     pub kin: Vec<String>,
     /// What to search for where nothing of the above is found.
     loose: Vec<String>,
-    /// A phrase, an identifier or a path: it was meant exactly.
-    pub exact: bool,
+    /// How much it counts: more where it was meant exactly (a phrase, an identifier, a path),
+    /// less where it is a word of questions.
+    pub worth: f64,
 }
 
 impl Term {
@@ -54,19 +68,29 @@ impl Term {
             needles,
             kin: Vec::new(),
             loose,
-            exact: true,
+            worth: 2.0,
         }
     }
 
     fn plain(word: &str) -> Self {
+        if PAIRS.iter().any(|(.., thing)| *thing == word) {
+            // Nobody writes the thing itself into the code that is it.
+            let mut needles = vec![word.to_owned()];
+            needles.extend(kin(word).iter().map(ToString::to_string));
+            return Term {
+                needles,
+                ..Term::exact(word, Vec::new())
+            };
+        }
         let needles = stems(word);
+        let is_weak = WEAK_WORDS.split_whitespace().any(|weak| weak == word);
         let loose = needles.iter().map(|stem| shortened(stem)).collect();
         Term {
             kin: kin(&needles[0]).iter().map(ToString::to_string).collect(),
             word: word.to_owned(),
             needles,
             loose,
-            exact: false,
+            worth: if is_weak { 0.35 } else { 1.0 },
         }
     }
 
@@ -138,17 +162,26 @@ fn contains(text: &str, lower: &str, needle: &str) -> bool {
     } else {
         lower
     };
+    let capital = capitalised(needle);
     lower.match_indices(needle).any(|(at, _)| {
         let before = lower[..at].chars().next_back();
-        let capital = cased.as_bytes()[at].is_ascii_uppercase();
         let begins = !before.is_some_and(char::is_alphanumeric)
-            || (capital && before.is_some_and(char::is_alphabetic));
+            || (before.is_some_and(char::is_alphabetic)
+                && cased
+                    .get(at..)
+                    .is_some_and(|rest| rest.starts_with(&capital)));
         let rest = at + needle.len();
         begins
             && SHORT_ENDINGS.iter().any(|ending| {
                 lower[rest..].starts_with(ending) && ends_word(cased, rest + ending.len())
             })
     })
+}
+
+fn capitalised(needle: &str) -> String {
+    let mut letters = needle.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
 }
 
 fn ends_word(text: &str, at: usize) -> bool {
@@ -167,11 +200,7 @@ fn regex(needle: &str) -> String {
     if !is_short(needle) {
         return format!("(?i:{out})");
     }
-    let mut letters = needle.chars();
-    let capital: String = letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default();
+    let capital = capitalised(needle);
     let endings = SHORT_ENDINGS[1..].join("|");
     format!("(?:(?:\\b|_)(?i:{out})|{capital})(?:{endings})?(?:\\b|_|[A-Z])")
 }
@@ -204,6 +233,7 @@ pub(super) fn terms(task: &str) -> Vec<Term> {
     for word in words {
         add(&mut terms, Term::plain(&word));
     }
+    terms.sort_by(|a, b| b.worth.total_cmp(&a.worth));
     terms.truncate(TERM_LIMIT);
     terms
 }
@@ -225,10 +255,10 @@ fn merged(words: Vec<String>) -> Vec<String> {
         let next = words.get(index + 1).map_or("", String::as_str);
         let pair = PAIRS
             .iter()
-            .find(|(first, second)| word == first && next.trim_end_matches('s') == *second);
-        if let Some((first, second)) = pair {
+            .find(|(first, second, _)| word == first && next.trim_end_matches('s') == *second);
+        if let Some((.., thing)) = pair {
             skip = true;
-            out.push(format!("{first} {second}"));
+            out.push((*thing).to_owned());
         } else if word.chars().any(is_unspaced) {
             out.extend(pairs_of_letters(word));
         } else if word.chars().count() > 1 && !is_stop_word(word) {
@@ -327,64 +357,15 @@ fn identifier_parts(token: &str) -> Vec<String> {
         if starts_new {
             parts.push(String::new());
         }
-        if ch.is_alphanumeric() {
-            if let Some(part) = parts.last_mut() {
-                part.extend(ch.to_lowercase());
-            }
+        if ch.is_alphanumeric()
+            && let Some(part) = parts.last_mut()
+        {
+            part.extend(ch.to_lowercase());
         }
         last = ch;
     }
     parts.retain(|part| !part.is_empty());
     parts
-}
-
-/// Endings of plurals and verb forms, the longest first.
-const ENDINGS: &[&str] = &[
-    "izations", "ization", "isation", "ations", "ation", "ments", "ment", "ings", "ions", "ing",
-    "ion", "ers", "ors", "ed", "es", "er", "ly", "s", "e",
-];
-
-/// What different forms of a word have in common; never empty.
-fn stems(word: &str) -> Vec<String> {
-    if !word.is_ascii() {
-        return vec![word.to_owned()];
-    }
-    if word.starts_with("config") {
-        return vec!["config".to_owned()];
-    }
-    if let Some(stem) = word.strip_suffix("ies") {
-        if stem.len() >= 3 {
-            return vec![format!("{stem}y"), word.to_owned()];
-        }
-    }
-    for ending in ENDINGS {
-        let Some(stem) = word.strip_suffix(ending) else {
-            continue;
-        };
-        let double = *ending == "s" && stem.ends_with(['s', 'u', 'i']);
-        if stem.len() < 4 && !(*ending == "s" && stem.len() == 3) || double {
-            continue;
-        }
-        return vec![undoubled(stem).to_owned()];
-    }
-    vec![word.to_owned()]
-}
-
-/// `stopp` of "stopped" is `stop`.
-fn undoubled(stem: &str) -> &str {
-    let bytes = stem.as_bytes();
-    match bytes {
-        [.., a, b] if a == b && b"bdgmnprt".contains(b) && bytes.len() > 4 => {
-            &stem[..stem.len() - 1]
-        }
-        _ => stem,
-    }
-}
-
-fn shortened(stem: &str) -> String {
-    let length = stem.chars().count();
-    let kept = (length * 2 / 3).max(4).min(length);
-    stem.chars().take(kept).collect()
 }
 
 #[cfg(test)]

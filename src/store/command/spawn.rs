@@ -63,6 +63,7 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
     task.run = Some(row.run.id);
+    let accepted = accept(context, row, None, true)?;
     let now = context.now.wall;
     messages::insert(context.tx, session.id, session.generation, 1, &task, now)
         .map_err(db_fault)?;
@@ -74,8 +75,6 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         1,
         task.kind.as_str(),
     );
-
-    let accepted = accept(context, row, None, true)?;
     Ok(Reply::Accepted(accepted))
 }
 

@@ -1,0 +1,92 @@
+//! `abide demo`: the main job in one command, with a kill in the middle of it. A real daemon
+//! process, real runs over a real folder, and a verdict from what the daemon says afterwards.
+
+mod findings;
+mod journal;
+mod place;
+mod show;
+mod stage;
+mod summary;
+mod verdict;
+
+use clap::Args;
+
+use self::show::Show;
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::follow::Interrupt;
+use super::print;
+
+/// What is asked, under which name. Any tree of source code has an answer to each.
+const QUESTIONS: [(&str, &str); 3] = [
+    ("start", "Where is the entry point? Look for \"main(\"."),
+    (
+        "errors",
+        "Which errors can happen, and how are they reported?",
+    ),
+    (
+        "settings",
+        "Which settings are there, and what are their defaults?",
+    ),
+];
+
+/// Show the main job, with a kill -9 in the middle
+///
+/// Starts a daemon of its own, has three subagents explore the current folder (a sample where
+/// that is empty), kills the daemon while they work, starts it again, and shows each run go
+/// on at its step, finish and be announced once. No key, no network. Exit code 0 only if all
+/// of that held.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Keep the state folder and say how to look at it
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Demo {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let mut interrupt = Interrupt::new()?;
+        let mut show = Show::new(common.json)?;
+        if self.keep {
+            show.stage.keep();
+        }
+        let played = tokio::select! {
+            played = show.play() => played,
+            () = interrupt.pressed() => Err(Failure::new(
+                exit::FAILED,
+                "detached",
+                "the demo was ended by Ctrl-C; its daemon is gone",
+            )),
+        };
+        // The last picture before the verdict.
+        let Show {
+            mut stage, view, ..
+        } = show;
+        drop(view);
+        match played {
+            Ok(summary) => {
+                summary.print(common.json)?;
+                if self.keep {
+                    print::note(&stage.how_to_look());
+                }
+                Ok(0)
+            }
+            Err(failure) if failure.kind == BROKEN => {
+                stage.keep();
+                Err(failure.hint(stage.how_to_look()))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// The kind of failure that says that a promise did not hold.
+const BROKEN: &str = "demo_failed";
+
+fn broken(check: &str, detail: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        exit::FAILED,
+        BROKEN,
+        format!("demo failed: {check}: {detail}"),
+    )
+}

@@ -1,0 +1,130 @@
+//! Which folder the demo explores: the current one, or a small sample where that is empty.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+use crate::cli::failure::Failure;
+
+/// More files than this are too many for a demo of a few seconds.
+const MOST_FILES: usize = 20_000;
+
+/// The sample: a small program with the things that the questions ask for.
+const SAMPLE: &[(&str, &str)] = &[
+    ("README.md", include_str!("sample/README.md")),
+    ("station.py", include_str!("sample/station.py")),
+    ("readings.py", include_str!("sample/readings.py")),
+    ("settings.py", include_str!("sample/settings.py")),
+    ("harbours.toml", include_str!("sample/harbours.toml")),
+];
+
+/// What the demo explores.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The folder, absolute.
+    pub(super) folder: PathBuf,
+    /// How many files it holds, as a search sees them.
+    pub(super) files: usize,
+    /// It is the embedded sample.
+    pub(super) is_sample: bool,
+}
+
+impl Place {
+    /// The place for somebody who stands in `current`. A sample is written below `state`.
+    pub(super) fn choose(
+        current: &Path,
+        home: Option<&Path>,
+        state: &Path,
+    ) -> Result<Place, Failure> {
+        let folder = current
+            .canonicalize()
+            .map_err(|error| Failure::local(current.display(), error))?;
+        let is_home = home
+            .and_then(|home| home.canonicalize().ok())
+            .is_some_and(|home| home == folder);
+        if is_home || folder.parent().is_none() {
+            return Err(Failure::usage(format!(
+                "the demo does not search all of {}",
+                folder.display()
+            ))
+            .hint("go into a folder with source code, or into an empty one for a sample"));
+        }
+        match count(&folder) {
+            0 => Place::sample(state),
+            files if files > MOST_FILES => Err(Failure::usage(format!(
+                "{} holds more than {MOST_FILES} files, too many for a demo",
+                folder.display()
+            ))
+            .hint("go into one of its folders, or into an empty one for a sample")),
+            files => Ok(Place {
+                folder,
+                files,
+                is_sample: false,
+            }),
+        }
+    }
+
+    fn sample(state: &Path) -> Result<Place, Failure> {
+        let folder = state.join("sample");
+        let write = || {
+            fs::create_dir_all(&folder)?;
+            for (name, text) in SAMPLE {
+                fs::write(folder.join(name), text)?;
+            }
+            folder.canonicalize()
+        };
+        let folder = write().map_err(|error| Failure::local(folder.display(), error))?;
+        Ok(Place {
+            folder,
+            files: SAMPLE.len(),
+            is_sample: true,
+        })
+    }
+}
+
+/// The files that a search would look at, counted to one more than the limit.
+fn count(folder: &Path) -> usize {
+    WalkBuilder::new(folder)
+        .build()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .take(MOST_FILES + 1)
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_folder_gets_the_sample() {
+        let home = tempfile::tempdir().unwrap();
+        let current = home.path().join("empty");
+        let state = home.path().join("state");
+        fs::create_dir(&current).unwrap();
+        let place = Place::choose(&current, Some(home.path()), &state).unwrap();
+        assert!(place.is_sample);
+        assert_eq!(count(&place.folder), SAMPLE.len());
+    }
+
+    #[test]
+    fn a_folder_with_a_file_is_explored_itself() {
+        let current = tempfile::tempdir().unwrap();
+        fs::write(current.path().join("a.txt"), "a").unwrap();
+        let place = Place::choose(current.path(), None, Path::new("nowhere")).unwrap();
+        assert_eq!(place.folder, current.path().canonicalize().unwrap());
+        assert_eq!((place.files, place.is_sample), (1, false));
+    }
+
+    #[test]
+    fn the_root_and_the_home_folder_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("a.txt"), "a").unwrap();
+        for refused in [Path::new("/"), home.path()] {
+            let state = Path::new("nowhere");
+            let failure = Place::choose(refused, Some(home.path()), state).unwrap_err();
+            assert_eq!(failure.code, 2, "{failure}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the demo believes only after it has looked: that every run ended well, that its
+//! quotes stand in the files, and that each end was announced once.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::findings;
+use super::show::Show;
+use super::summary::Answer;
+use super::{QUESTIONS, broken};
+use crate::cli::failure::Failure;
+use crate::cli::ids;
+use crate::cli::link::Link;
+use crate::cli::text::short;
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::sessions::{Ack, Acked, GetHistory, GetInbox, History, Inbox};
+
+/// How long an announce may take once its run has ended.
+const ANNOUNCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often the inbox is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Show {
+    /// Every run ended well, and what it quotes stands where it says.
+    pub(super) async fn check_answers(
+        &self,
+        link: &Link,
+        runs: &[RunId],
+    ) -> Result<Vec<Answer>, Failure> {
+        let mut all = Vec::new();
+        for (id, (label, task)) in runs.iter().zip(QUESTIONS) {
+            let run = ids::details(link, *id).await?;
+            if run.state != "ok" {
+                let why = run.error.map_or(String::new(), |error| error.message);
+                let detail = format!("run {} ended {}: {why}", short(id), run.state);
+                return Err(broken("every run ends ok", detail));
+            }
+            let found = findings::read(run.result.as_deref().unwrap_or_default());
+            for finding in &found {
+                finding
+                    .check(&self.place.folder)
+                    .map_err(|detail| broken("each quoted file:line exists", detail))?;
+            }
+            if found.is_empty() && self.place.is_sample {
+                return Err(broken("the sample answers every question", task));
+            }
+            all.push(Answer { label, task, found });
+        }
+        Ok(all)
+    }
+
+    /// Each end is in the parent's inbox once and in its transcript once; then all are
+    /// acknowledged and the inbox is empty.
+    pub(super) async fn check_announces(
+        &self,
+        link: &Link,
+        parent: &SessionKey,
+        runs: &[RunId],
+    ) -> Result<(), Failure> {
+        let began = self.clock.monotonic();
+        let inbox = loop {
+            let inbox = inbox(link, parent).await?;
+            let late = self.clock.monotonic() - began > ANNOUNCE_LIMIT;
+            if inbox.announces.len() >= runs.len() || late {
+                break inbox;
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        let history: History = link
+            .ask(
+                "sessions.history",
+                GetHistory {
+                    session_key: parent.clone(),
+                    before: None,
+                    after: None,
+                    tools: None,
+                    limit: PageSize(PAGE_LIMIT),
+                },
+            )
+            .await?;
+        for id in runs {
+            let told = inbox
+                .announces
+                .iter()
+                .filter(|one| one.run_id == *id)
+                .count();
+            let written = history
+                .messages
+                .iter()
+                .filter(|message| message.kind == "announce" && message.run_id == Some(*id))
+                .count();
+            if (told, written) != (1, 1) {
+                let detail = format!(
+                    "run {}: {told} times in the inbox, {written} times in the transcript",
+                    short(id)
+                );
+                return Err(broken("each announce arrives exactly once", detail));
+            }
+            self.say(
+                &format!("announced once: {}", short(id)),
+                "announced",
+                json!({ "runId": id, "inbox": told, "transcript": written }),
+            )?;
+        }
+        let ids: Vec<_> = inbox.announces.iter().map(|one| one.announce_id).collect();
+        let request = Ack {
+            session_key: parent.clone(),
+            announce_ids: ids,
+        };
+        let _: Acked = link.ask("sessions.ack", request).await?;
+        let left = self::inbox(link, parent).await?.announces.len();
+        if left != 0 {
+            return Err(broken(
+                "what was acknowledged leaves the inbox",
+                format!("{left} left"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+async fn inbox(link: &Link, parent: &SessionKey) -> Result<Inbox, Failure> {
+    link.ask(
+        "sessions.inbox",
+        GetInbox {
+            session_key: parent.clone(),
+            acked: false,
+            limit: PageSize(PAGE_LIMIT),
+            cursor: None,
+        },
+    )
+    .await
+}

@@ -1,0 +1,144 @@
+//! What is shown of runs that go on: a tree that is redrawn, a line for each thing that
+//! happened, or the same as JSON. Used by everything that follows runs.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::follow::steps;
+use super::link::Link;
+use super::print;
+use super::screen::Screen;
+use super::text::{COLUMNS, line, short};
+use super::tree::{self, Followed};
+use crate::kernel::ids::{RunId, StepId};
+use crate::wire::runs::{Waited, WaitedRun};
+use crate::wire::shapes::Run;
+
+/// Runs that are followed, and where they are shown.
+pub(crate) struct View {
+    runs: Vec<Followed>,
+    /// Steps and ends that were told already.
+    told: (HashSet<StepId>, HashSet<RunId>),
+    shown: Shown,
+}
+
+enum Shown {
+    Tree(Screen),
+    Notes,
+    Json,
+}
+
+impl View {
+    /// An empty view for people, on standard error.
+    pub(crate) fn for_people() -> View {
+        View::of(match Screen::new() {
+            Some(screen) => Shown::Tree(screen),
+            None => Shown::Notes,
+        })
+    }
+
+    /// An empty view for programs: an object for each thing that happened, as the answer.
+    pub(crate) fn for_programs() -> View {
+        View::of(Shown::Json)
+    }
+
+    fn of(shown: Shown) -> View {
+        View {
+            runs: Vec::new(),
+            told: Default::default(),
+            shown,
+        }
+    }
+
+    /// The runs as they were last seen.
+    pub(crate) fn runs(&self) -> &[Followed] {
+        &self.runs
+    }
+
+    /// Reads what changed since the last time and shows it.
+    pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
+        for entry in &waited.runs {
+            if let WaitedRun::Known { run, .. } = entry {
+                self.refresh(link, run).await?;
+            }
+        }
+        if let Shown::Tree(screen) = &mut self.shown {
+            screen.draw(|frame| tree::draw(&self.runs, frame));
+        } else {
+            self.tell_news()?;
+        }
+        Ok(())
+    }
+
+    /// Takes over a run as it is now; its journal is read only if it moved.
+    async fn refresh(&mut self, link: &Link, run: &Run) -> Result<(), Failure> {
+        let known = self
+            .runs
+            .iter_mut()
+            .find(|followed| followed.run.run_id == run.run_id);
+        match known {
+            Some(followed) => {
+                let before = &followed.run;
+                if before.last_activity_at != run.last_activity_at || before.state != run.state {
+                    followed.steps = steps(link, run.run_id).await?;
+                }
+                followed.run = run.clone();
+            }
+            None => self.runs.push(Followed {
+                run: run.clone(),
+                steps: steps(link, run.run_id).await?,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Tells people `text`, and programs `event`. It stays on the screen.
+    pub(crate) fn tell(&self, text: &str, event: impl FnOnce() -> Value) -> Result<(), Failure> {
+        match &self.shown {
+            Shown::Tree(screen) => screen.keep(text),
+            Shown::Notes => print::note(text),
+            Shown::Json => return print::object(&event()),
+        }
+        Ok(())
+    }
+
+    /// Each finished tool call once, and each end once.
+    fn tell_news(&mut self) -> Result<(), Failure> {
+        for Followed { run, steps } in &self.runs {
+            let who = format!("{} {}", line(tree::name(run), 24), short(run.run_id));
+            for step in steps {
+                let is_news = step.tool.is_some() && step.ended_at.is_some();
+                if is_news && self.told.0.insert(step.step_id) {
+                    let what = tree::describe(step);
+                    let text = line(&format!("{who}: step {} {what}", step.seq), COLUMNS);
+                    self.tell(
+                        &text,
+                        || json!({ "event": "step", "runId": run.run_id, "step": step }),
+                    )?;
+                }
+            }
+            if tree::is_ended(&run.state) && self.told.1.insert(run.run_id) {
+                let what = format!("{who}: ended {}, {} tool calls", run.state, run.tool_calls);
+                self.tell(
+                    &line(&what, COLUMNS),
+                    || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Shown::Tree(_) = self.shown {
+            // The live lines go, the last picture stays.
+            self.shown = Shown::Notes;
+            for line in tree::draw(&self.runs, 0) {
+                print::note(&line);
+            }
+        }
+    }
+}

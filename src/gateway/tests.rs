@@ -1,0 +1,298 @@
+//! The doors over real sockets, around a small table of methods made for these tests.
+
+mod http_tests;
+mod limits_tests;
+mod messages_tests;
+mod socket_tests;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::{SinkExt, StreamExt};
+use jsonrpsee::RpcModule;
+use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::Error as WsError;
+use tokio_tungstenite::tungstenite::protocol::Message;
+use tokio_util::sync::CancellationToken;
+
+use super::{Limits, auth, open, rpc};
+use crate::clock::Clock;
+use crate::contract::control::{Control, Phase};
+
+const TOKEN: &str = "a-token-for-tests";
+
+/// What the methods of the tests share.
+struct Shared {
+    /// Calls begun.
+    begun: AtomicUsize,
+    /// Calls of `test.hold` and `agent.wait` given up before their end.
+    dropped: Arc<Semaphore>,
+    /// One permit lets one of them go on.
+    go: Semaphore,
+}
+
+/// A daemon's phase that a test sets.
+struct Stage(Mutex<Phase>);
+
+impl Control for Stage {
+    fn phase(&self) -> Phase {
+        *self.0.lock().unwrap()
+    }
+
+    fn drain(&self) {
+        *self.0.lock().unwrap() = Phase::Draining;
+    }
+}
+
+/// Adds a permit if it is dropped before its end.
+struct Unfinished(Option<Arc<Semaphore>>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(dropped) = self.0.take() {
+            dropped.add_permits(1);
+        }
+    }
+}
+
+fn methods(shared: Arc<Shared>) -> jsonrpsee::Methods {
+    let mut module = RpcModule::from_arc(shared);
+    type Answer = Result<Value, ErrorObjectOwned>;
+    module
+        .register_async_method("test.echo", |params, shared, _| async move {
+            shared.begun.fetch_add(1, Ordering::SeqCst);
+            Answer::Ok(params.parse().unwrap_or(Value::Null))
+        })
+        .unwrap();
+    module
+        .register_async_method("test.big", |params, shared, _| async move {
+            shared.begun.fetch_add(1, Ordering::SeqCst);
+            let params: Value = params.parse().unwrap();
+            let bytes = params["bytes"].as_u64().unwrap();
+            Answer::Ok("x".repeat(usize::try_from(bytes).unwrap()).into())
+        })
+        .unwrap();
+    module
+        .register_async_method("test.panic", |_, _, _| async move {
+            if true {
+                panic!("as the test wants it");
+            }
+            Answer::Ok(Value::Null)
+        })
+        .unwrap();
+    for name in ["test.hold", "agent.wait", "sessions.spawn"] {
+        module
+            .register_async_method(name, |_, shared, _| async move {
+                shared.begun.fetch_add(1, Ordering::SeqCst);
+                let mut unfinished = Unfinished(Some(Arc::clone(&shared.dropped)));
+                shared.go.acquire().await.unwrap().forget();
+                unfinished.0 = None;
+                Answer::Ok(json!("released"))
+            })
+            .unwrap();
+    }
+    module
+        .register_async_method(
+            "gateway.ping",
+            |_, _, _| async move { Answer::Ok(json!({})) },
+        )
+        .unwrap();
+    module.into()
+}
+
+fn shared() -> Arc<Shared> {
+    Arc::new(Shared {
+        begun: AtomicUsize::new(0),
+        dropped: Arc::new(Semaphore::new(0)),
+        go: Semaphore::new(0),
+    })
+}
+
+fn dispatcher(shared: Arc<Shared>, limits: Limits) -> Arc<rpc::Dispatcher> {
+    let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
+    Arc::new(rpc::Dispatcher::new(
+        methods(shared),
+        stage,
+        Clock::system(),
+        limits,
+    ))
+}
+
+/// The doors on a free port.
+struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stage: Arc<Stage>,
+    shutdown: CancellationToken,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start() -> Server {
+        Server::with(Limits::default()).await
+    }
+
+    async fn with(limits: Limits) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = shared();
+        let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
+        let shutdown = CancellationToken::new();
+        let dispatcher = rpc::Dispatcher::new(
+            methods(Arc::clone(&shared)),
+            Arc::clone(&stage) as Arc<dyn Control>,
+            Clock::system(),
+            limits,
+        );
+        let guard = auth::Guard::new(TOKEN, &[], &[], Clock::system());
+        let serving = tokio::spawn(open(listener, guard, dispatcher, shutdown.clone()));
+        Server {
+            address,
+            shared,
+            stage,
+            shutdown,
+            serving,
+        }
+    }
+
+    /// Sends bytes as they are on a connection of their own and reads to its end.
+    async fn raw(&self, bytes: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).await.unwrap();
+        Reply::read(&text)
+    }
+
+    /// One request with the given head lines; `Host`, length and close are added.
+    async fn http(&self, first: &str, heads: &[&str], body: &[u8]) -> Reply {
+        let mut bytes = format!(
+            "{first} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        for head in heads {
+            bytes.push_str(head);
+            bytes.push_str("\r\n");
+        }
+        bytes.push_str("\r\n");
+        let mut bytes = bytes.into_bytes();
+        bytes.extend_from_slice(body);
+        self.raw(&bytes).await
+    }
+
+    /// One message by POST, with everything that it needs.
+    async fn post(&self, body: &[u8]) -> Reply {
+        let token = format!("Authorization: Bearer {TOKEN}");
+        let heads = [token.as_str(), "Content-Type: application/json"];
+        self.http("POST /", &heads, body).await
+    }
+
+    /// A WebSocket of a stock client.
+    async fn socket(&self) -> Socket {
+        let url = format!("ws://{}/", self.address);
+        let mut request = url.into_client_request().unwrap();
+        let value = format!("Bearer {TOKEN}").parse().unwrap();
+        request.headers_mut().insert("Authorization", value);
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (socket, _) = tokio_tungstenite::client_async(request, stream)
+            .await
+            .unwrap();
+        Socket(socket)
+    }
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn read(bytes: &[u8]) -> Reply {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer");
+        Reply {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// Asserts that this is a refusal before parsing.
+    fn refused(&self, status: u16, kind: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        let body = self.json();
+        assert_eq!(body["jsonrpc"], "2.0");
+        assert_eq!(body["id"], Value::Null);
+        assert_eq!(body["error"]["data"]["kind"], kind, "{body}");
+        assert!(body["error"]["data"]["hint"].is_string(), "{body}");
+    }
+}
+
+struct Socket(WebSocketStream<TcpStream>);
+
+impl Socket {
+    async fn send(&mut self, text: impl Into<String>) {
+        self.0.send(Message::text(text.into())).await.unwrap();
+    }
+
+    /// The next message that is not a ping.
+    async fn message(&mut self) -> Option<Result<Message, WsError>> {
+        loop {
+            match self.0.next().await {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Value {
+        match self.message().await {
+            Some(Ok(Message::Text(text))) => serde_json::from_str(&text).unwrap(),
+            other => panic!("no text: {other:?}"),
+        }
+    }
+
+    async fn ask(&mut self, text: impl Into<String>) -> Value {
+        self.send(text).await;
+        self.read().await
+    }
+
+    /// Asserts that the connection still works.
+    async fn lives(&mut self) {
+        let text = r#"{"jsonrpc":"2.0","id":"alive","method":"test.echo","params":{"a":1}}"#;
+        let answer = self.ask(text).await;
+        assert_eq!(
+            answer,
+            json!({"jsonrpc": "2.0", "id": "alive", "result": {"a": 1}})
+        );
+    }
+
+    /// Asserts that the daemon closes the connection with this code.
+    async fn closes(&mut self, code: u16) {
+        match self.message().await {
+            Some(Ok(Message::Close(Some(frame)))) => assert_eq!(u16::from(frame.code), code),
+            other => panic!("no close: {other:?}"),
+        }
+    }
+}
+
+fn call(id: impl Into<Value>, method: &str, params: Value) -> String {
+    let id: Value = id.into();
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}

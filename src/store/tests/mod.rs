@@ -1,0 +1,313 @@
+//! What every engine must do. The suite speaks to a database only through [`Tx`] and the
+//! commands; another engine is another line at the end of this file.
+
+mod announces;
+mod recovery;
+mod schema;
+mod spawning;
+mod threads;
+mod turns;
+
+use uuid::Uuid;
+
+use super::command::{
+    Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, execute,
+};
+use super::sqlite::{Sqlite, Use};
+use super::tx::{Tx, number};
+use super::{Command, Effect, Reply, Settings, migrate, runs};
+use crate::clock::Clock;
+use crate::contract::catalog::{AgentMode, Pinned, Resolved};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
+use crate::kernel::limits::SpawnLimits;
+use crate::kernel::message::{Block, Message};
+use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::run::{AnnouncePolicy, Run, Usage};
+use crate::kernel::session::Owner;
+use crate::kernel::step::{Effect as Class, Intent, StepKind};
+use crate::kernel::time::Timestamp;
+
+/// A database of some engine with the commands over it.
+pub(super) struct Bench {
+    pub db: Box<dyn Tx>,
+    pub clock: Clock,
+    pub settings: Settings,
+    _folder: tempfile::TempDir,
+}
+
+/// An engine: makes an empty, migrated database in a folder.
+type Engine = fn(&std::path::Path) -> Box<dyn Tx>;
+
+impl Bench {
+    pub fn new(engine: Engine) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Bench {
+            db: engine(folder.path()),
+            clock: Clock::test(Timestamp(1_000_000)),
+            settings: Settings {
+                limits: SpawnLimits {
+                    max_depth: 3,
+                    max_children: 5,
+                    max_backlog: 10,
+                    max_queued_turns: 3,
+                },
+                recovery: RecoveryPolicy::default(),
+            },
+            _folder: folder,
+        }
+    }
+
+    /// One command in a transaction of its own.
+    pub fn run(&mut self, command: Command) -> Result<(Reply, Vec<Effect>), Fault> {
+        self.db.execute("BEGIN", &[]).unwrap();
+        let mut context = Context::new(self.db.as_mut(), &self.clock, &self.settings);
+        let done = execute(&mut context, command).and_then(|reply| Ok((reply, context.finish()?)));
+        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        self.db.execute(end, &[]).unwrap();
+        done
+    }
+
+    pub fn count(&mut self, sql: &str) -> i64 {
+        number(self.db.as_mut(), sql, &[]).unwrap()
+    }
+
+    /// All rows of all tables, to see that nothing changed.
+    pub fn rows(&mut self) -> Vec<i64> {
+        [
+            "sessions",
+            "messages",
+            "runs",
+            "steps",
+            "outbox",
+            "events",
+            "idempotency",
+        ]
+        .map(|table| self.count(&format!("SELECT count(*) FROM {table}")))
+        .to_vec()
+    }
+
+    pub fn row(&mut self, run: RunId) -> Run {
+        runs::get(self.db.as_mut(), run).unwrap().unwrap()
+    }
+
+    pub fn transcript(&mut self, key: &SessionKey) -> Vec<Message> {
+        let db = self.db.as_mut();
+        let session = super::sessions::by_key(db, "default", key)
+            .unwrap()
+            .unwrap();
+        super::messages::last(db, session.id, 1000).unwrap()
+    }
+
+    pub fn client_session(&mut self, key: &str) -> SessionKey {
+        let key = SessionKey::parse(key).unwrap();
+        let new = NewSession {
+            id: SessionId(id()),
+            org: "default".to_owned(),
+            key: Some(key.clone()),
+            owner: Owner::Client,
+            agent: AgentId::parse("build").unwrap(),
+            label: None,
+            title: None,
+            cwd: None,
+            get_existing: true,
+        };
+        self.run(Command::CreateSession(Box::new(new))).unwrap();
+        key
+    }
+
+    pub fn spawned(&mut self, parent: Option<&SessionKey>) -> Accepted {
+        accepted(self.run(spawn(parent)))
+    }
+
+    /// Starts a queued run with one model call.
+    pub fn started(&mut self, run: RunId) -> RunAfter {
+        after(self.run(Command::StartRun {
+            run,
+            intents: vec![model()],
+        }))
+    }
+
+    /// Answers the run's one open model call with a text that ends the turn.
+    pub fn ended(&mut self, run: RunId, text: &str) -> RunAfter {
+        let step = self.row(run).steps;
+        after(self.run(answer(run, step, text)))
+    }
+}
+
+/// A fresh id, larger than the ones before.
+pub(super) fn id() -> Uuid {
+    Clock::system().new_id()
+}
+
+pub(super) fn agent(name: &str) -> Resolved {
+    let pinned = |body: &str| Pinned {
+        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
+        body: body.to_owned(),
+    };
+    Resolved {
+        id: AgentId::parse(name).unwrap(),
+        mode: AgentMode::All,
+        model: "script/x".to_owned(),
+        definition: pinned(name),
+        tools: pinned("[]"),
+        warnings: Vec::new(),
+    }
+}
+
+pub(super) fn new_run(name: &str) -> NewRun {
+    NewRun {
+        id: RunId(id()),
+        user: "admin".to_owned(),
+        label: None,
+        limit_ms: Some(60_000),
+        meta: None,
+        agent: agent(name),
+        trace_id: "trace".to_owned(),
+        key: None,
+    }
+}
+
+pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
+    Spawn {
+        org: "default".to_owned(),
+        run: new_run("explore"),
+        session: SessionId(id()),
+        message: MessageId(id()),
+        task: "look".to_owned(),
+        parent: parent.cloned(),
+        announce: None,
+        cwd: None,
+    }
+}
+
+pub(super) fn spawn(parent: Option<&SessionKey>) -> Command {
+    Command::Spawn(Box::new(spawn_of(parent)))
+}
+
+pub(super) fn turn(session: &str, message: &str) -> Command {
+    Command::RunTurn(Box::new(RunTurn {
+        org: "default".to_owned(),
+        run: new_run("build"),
+        session: SessionKey::parse(session).unwrap(),
+        new_session: SessionId(id()),
+        message: message.to_owned(),
+        model_named: false,
+    }))
+}
+
+pub(super) fn model() -> Intent {
+    Intent {
+        id: StepId(id()),
+        kind: StepKind::Model,
+        tool: None,
+        tool_call: None,
+        asked_by: None,
+        effect: Class::Read,
+        input: serde_json::Value::Null,
+        params_summary: None,
+    }
+}
+
+pub(super) fn tool(call: &str, effect: Class) -> Intent {
+    Intent {
+        kind: StepKind::Tool,
+        tool: Some("grep".to_owned()),
+        tool_call: Some(call.to_owned()),
+        effect,
+        ..model()
+    }
+}
+
+pub(super) fn text(text: &str) -> Vec<Block> {
+    vec![Block::Text {
+        text: text.to_owned(),
+    }]
+}
+
+pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
+    Command::RecordOutcome {
+        run,
+        step,
+        attempt: 1,
+        outcome: Recorded::Answer {
+            blocks: text(said),
+            usage: Usage::default(),
+        },
+        then: Then::EndTurn(Some(said.to_owned())),
+    }
+}
+
+pub(super) fn accepted(done: Result<(Reply, Vec<Effect>), Fault>) -> Accepted {
+    match done.unwrap().0 {
+        Reply::Accepted(accepted) => accepted,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn after(done: Result<(Reply, Vec<Effect>), Fault>) -> RunAfter {
+    match done.unwrap().0 {
+        Reply::Run(after) => *after,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn policy(command: Command, announce: AnnouncePolicy) -> Command {
+    match command {
+        Command::Spawn(mut spawn) => {
+            spawn.announce = Some(announce);
+            Command::Spawn(spawn)
+        }
+        other => other,
+    }
+}
+
+fn sqlite(folder: &std::path::Path) -> Box<dyn Tx> {
+    let path = folder.join("abide.db");
+    let mut db = Sqlite::open(&path, Use::Write).unwrap();
+    migrate::migrate(&mut db, &path).unwrap();
+    Box::new(db)
+}
+
+/// The whole suite for one engine.
+macro_rules! contract {
+    ($engine:ident: $($part:ident::$test:ident,)+) => {
+        mod $engine {
+            $(#[test]
+            fn $test() {
+                super::$part::$test(super::Bench::new(super::$engine));
+            })+
+        }
+    };
+}
+
+contract! { sqlite:
+    schema::terminal_stays_terminal,
+    schema::one_announce_for_each_run,
+    schema::one_turn_for_each_session,
+    schema::a_step_has_one_outcome,
+    schema::the_event_log_is_in_order,
+    spawning::g5_9_a_spawn_is_whole_or_absent,
+    spawning::a_refused_spawn_leaves_nothing,
+    spawning::g9_13_a_key_gives_the_first_answer_for_ever,
+    spawning::a_key_for_another_request_is_a_conflict,
+    spawning::a_client_owned_parent_takes_no_wake,
+    turns::inputs_enter_the_transcript_when_their_turn_begins,
+    turns::outcomes_of_parallel_calls_are_kept_each,
+    turns::a_second_start_changes_nothing,
+    turns::a_second_outcome_changes_nothing,
+    turns::too_many_waiting_turns_are_refused,
+    turns::g1_11_a_child_writes_on_after_its_parent_ended,
+    announces::g2_1_a_repeated_delivery_changes_nothing,
+    announces::g2_8_what_ends_during_a_turn_is_told_after_it,
+    announces::one_wake_run_carries_all,
+    announces::a_settling_run_sees_its_grandchild_before_it_ends,
+    announces::a_failed_parent_takes_its_children_along,
+    announces::acknowledging_is_all_or_nothing,
+    announces::g2_14_a_gone_target_leaves_the_result_on_the_run,
+    recovery::a_read_is_repeated_and_a_late_outcome_refused,
+    recovery::a_once_effect_that_began_is_uncertain,
+    recovery::time_away_does_not_count,
+    recovery::g1_2_a_run_that_is_too_old_is_told_quietly,
+    recovery::parked_steps_go_on_as_they_stand,
+}

@@ -1,0 +1,160 @@
+//! Open runs that no executor holds.
+
+use super::{Bench, Recorded, Then, after, answer, tool};
+use crate::kernel::fault::Kind;
+use crate::kernel::message::MessageKind;
+use crate::kernel::run::RunState;
+use crate::kernel::step::{Effect as Class, StepState};
+use crate::store::{Command, Effect, steps};
+use std::time::Duration;
+
+fn recover(run: crate::kernel::ids::RunId) -> Command {
+    Command::Recover {
+        run,
+        unclean: true,
+        earlier_life: true,
+    }
+}
+
+pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
+    let child = bench.spawned(None);
+    bench.started(child.run);
+    let (_, effects) = bench.run(recover(child.run)).unwrap();
+    let row = bench.row(child.run);
+    assert_eq!((row.state, row.recoveries), (RunState::Queued, 1));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Enqueue(t) if t.run == child.run && t.first))
+    );
+    // An executor that was thought dead comes back with its answer: too late.
+    let fault = bench.run(answer(child.run, 1, "late")).unwrap_err();
+    assert_eq!(fault.kind, Kind::Conflict);
+    let again = bench.started(child.run);
+    assert_eq!(
+        (again.steps.len(), again.steps[0].attempts, again.run.steps),
+        (1, 2, 1)
+    );
+    let ended = after(bench.run(Command::RecordOutcome {
+        run: child.run,
+        step: 1,
+        attempt: 2,
+        outcome: Recorded::Answer {
+            blocks: super::text("found"),
+            usage: Default::default(),
+        },
+        then: Then::EndTurn(Some("found".to_owned())),
+    }));
+    assert_eq!((ended.run.state.as_str(), ended.run.recoveries), ("ok", 0));
+    let kinds: Vec<MessageKind> = bench
+        .transcript(&child.session)
+        .iter()
+        .map(|m| m.kind)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            MessageKind::Text,
+            MessageKind::RestartNotice,
+            MessageKind::Text
+        ]
+    );
+}
+
+pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
+    let child = bench.spawned(None);
+    let run = child.run;
+    let intents = vec![
+        tool("a", Class::Once),
+        tool("b", Class::Once),
+        tool("c", Class::Read),
+    ];
+    after(bench.run(Command::StartRun { run, intents }));
+    after(bench.run(Command::BeginEffect {
+        run,
+        step: 1,
+        attempt: 1,
+    }));
+    bench.run(recover(run)).unwrap();
+    let journal = steps::after(bench.db.as_mut(), run, 0, 10).unwrap();
+    let states: Vec<(StepState, u32)> = journal.iter().map(|s| (s.state, s.attempts)).collect();
+    assert_eq!(
+        states,
+        [
+            (StepState::Uncertain, 1),
+            (StepState::Intended, 2),
+            (StepState::Intended, 2)
+        ]
+    );
+    // The model is told what nobody knows, as the outcome of that very call.
+    let transcript = bench.transcript(&child.session);
+    let told = transcript
+        .iter()
+        .find(|m| m.kind == MessageKind::ToolResult)
+        .unwrap();
+    assert_eq!(told.tool_call.as_deref(), Some("a"));
+    assert!(format!("{:?}", told.content).contains("uncertain"));
+    // The one that did not begin is carried out now; a repeat of the first is refused.
+    assert_eq!(
+        bench
+            .run(Command::BeginEffect {
+                run,
+                step: 1,
+                attempt: 1
+            })
+            .unwrap_err()
+            .kind,
+        Kind::Conflict
+    );
+}
+
+pub fn time_away_does_not_count(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    bench.clock.advance(Duration::from_secs(10));
+    bench.run(Command::Touch { runs: vec![run] }).unwrap();
+    bench.clock.advance(Duration::from_secs(3600));
+    bench.run(recover(run)).unwrap();
+    assert_eq!(bench.row(run).used_ms, 10_000);
+    bench.started(run);
+    bench.clock.advance(Duration::from_secs(49));
+    let why = super::super::command::Conclusion::TimedOut;
+    let early = bench
+        .run(Command::Conclude {
+            run,
+            why: why.clone(),
+        })
+        .unwrap_err();
+    assert_eq!(early.kind, Kind::Conflict);
+    bench.clock.advance(Duration::from_secs(1));
+    after(bench.run(Command::Conclude { run, why }));
+    assert_eq!(bench.row(run).state.as_str(), "timeout");
+}
+
+pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
+    let root = super::accepted(bench.run(super::turn("agent:build:a", "go")));
+    bench.started(root.run);
+    let child = bench.spawned(Some(&root.session));
+    bench.ended(root.run, "asked");
+    bench.clock.advance(Duration::from_secs(25 * 3600));
+    bench.run(recover(child.run)).unwrap();
+    let row = bench.row(child.run);
+    assert_eq!(row.state.as_str(), "interrupted");
+    assert_eq!(row.error.unwrap().kind, "too_old");
+    // Told, but as `inbox`: no model call is made for it.
+    assert_eq!(
+        bench.count("SELECT count(*) FROM outbox WHERE policy = 'inbox'"),
+        1
+    );
+}
+
+pub fn parked_steps_go_on_as_they_stand(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    after(bench.run(Command::Park { run }));
+    bench.run(recover(run)).unwrap();
+    let row = bench.row(run);
+    assert_eq!((row.state, row.recoveries), (RunState::Queued, 0));
+    let again = bench.started(run);
+    assert_eq!((again.steps[0].attempts, again.run.steps), (1, 1));
+}

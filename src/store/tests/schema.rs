@@ -1,0 +1,123 @@
+//! Promises that the schema itself keeps, whatever the code above believes.
+
+use super::{Bench, answer};
+use crate::store::read;
+
+/// The engine refuses `sql`, and nothing has changed.
+fn refused(bench: &mut Bench, sql: &str) {
+    let before = bench.rows();
+    assert!(bench.db.execute(sql, &[]).is_err(), "{sql}");
+    assert_eq!(bench.rows(), before);
+}
+
+pub fn terminal_stays_terminal(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    bench.ended(run, "found");
+    for change in [
+        "state = 'running', ended_at = NULL",
+        "state = 'error'",
+        "ended_at = ended_at + 1",
+        "result = 'another'",
+    ] {
+        refused(&mut bench, &format!("UPDATE runs SET {change}"));
+    }
+    let row = bench.row(run);
+    assert_eq!(
+        (row.state.as_str(), row.result.as_deref()),
+        ("ok", Some("found"))
+    );
+}
+
+pub fn one_announce_for_each_run(mut bench: Bench) {
+    let parent = bench.client_session("client:a");
+    let run = bench.spawned(Some(&parent)).run;
+    bench.started(run);
+    bench.ended(run, "found");
+    let session = super::runs::get(bench.db.as_mut(), run)
+        .unwrap()
+        .unwrap()
+        .requester
+        .unwrap()
+        .session;
+    bench
+        .run(super::Command::Deliver {
+            session,
+            wake: None,
+        })
+        .unwrap();
+    refused(
+        &mut bench,
+        "INSERT INTO outbox SELECT seq + 1000, run_id, x'00', org, target_session, \
+         target_generation, policy, 'pending', NULL, created_at, NULL, NULL FROM outbox",
+    );
+    refused(
+        &mut bench,
+        "INSERT INTO messages SELECT session_id, seq + 1, generation, x'00', at, role, kind, \
+         origin, run_id, content, tool_call, announce_id, silent, metadata FROM messages \
+         WHERE kind = 'announce'",
+    );
+}
+
+pub fn one_turn_for_each_session(mut bench: Bench) {
+    let first = super::accepted(bench.run(super::turn("agent:build:a", "one"))).run;
+    let second = super::accepted(bench.run(super::turn("agent:build:a", "two"))).run;
+    bench.started(first);
+    let before = bench.rows();
+    let fault = bench
+        .run(super::Command::StartRun {
+            run: second,
+            intents: Vec::new(),
+        })
+        .unwrap_err();
+    assert!(fault.message.contains("failed"), "{fault}");
+    assert_eq!(bench.rows(), before);
+}
+
+pub fn a_step_has_one_outcome(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    bench.run(answer(run, 1, "found")).unwrap();
+    refused(&mut bench, "UPDATE steps SET state = 'failed'");
+    refused(&mut bench, "UPDATE steps SET attempts = 2");
+}
+
+pub fn the_event_log_is_in_order(mut bench: Bench) {
+    let parent = bench.client_session("client:a");
+    for _ in 0..3 {
+        let run = bench.spawned(Some(&parent)).run;
+        bench.started(run);
+        bench.ended(run, "found");
+    }
+    let events = read::events_after(bench.db.as_mut(), 0, 1000).unwrap();
+    assert!(events.windows(2).all(|two| two[0].cursor < two[1].cursor));
+    assert!(events.last().unwrap().cursor <= read::head(bench.db.as_mut()).unwrap());
+    let kinds: Vec<&str> = events
+        .iter()
+        .filter(|event| event.event.run.is_some())
+        .map(|event| event.event.kind.as_str())
+        .take(7)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "run.queued",
+            "message.added",
+            "run.started",
+            "run.step",
+            "message.added",
+            "run.step",
+            "run.ended"
+        ],
+    );
+    // A reader that follows page by page sees each event once.
+    let mut cursor = 0;
+    let mut paged = Vec::new();
+    loop {
+        let page = read::events_after(bench.db.as_mut(), cursor, 4).unwrap();
+        let Some(last) = page.last() else { break };
+        cursor = last.cursor;
+        paged.extend(page);
+    }
+    assert_eq!(paged, events);
+}

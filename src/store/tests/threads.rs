@@ -1,0 +1,153 @@
+//! An open store: its threads, its pragmas, its files.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::super::open::{OpenOptions, Store};
+use super::super::sqlite::{Sqlite, Use};
+use super::{Command, Reply, Settings, id, spawn};
+use crate::clock::Clock;
+use crate::kernel::fault::Kind;
+use crate::kernel::ids::BootId;
+use crate::kernel::limits::SpawnLimits;
+use crate::kernel::recover::RecoveryPolicy;
+use crate::store::open::Opened;
+
+fn open(folder: &std::path::Path) -> Opened {
+    Store::open(OpenOptions {
+        folder: folder.to_owned(),
+        clock: Clock::system(),
+        settings: Settings {
+            limits: SpawnLimits {
+                max_depth: 1,
+                max_children: 5,
+                max_backlog: 10,
+                max_queued_turns: 3,
+            },
+            recovery: RecoveryPolicy::default(),
+        },
+        on_fatal: Box::new(|why| panic!("{why}")),
+    })
+    .unwrap()
+}
+
+#[test]
+fn every_pragma_is_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Sqlite::open(&folder.path().join("abide.db"), Use::Write).unwrap();
+    for (name, value) in [
+        ("synchronous", 2),
+        ("foreign_keys", 1),
+        ("busy_timeout", 5000),
+        ("wal_autocheckpoint", 0),
+        ("trusted_schema", 0),
+        ("cell_size_check", 1),
+        ("cache_size", -8192),
+    ] {
+        assert_eq!(db.read_pragma(name).unwrap(), value, "{name}");
+    }
+    let reader = Sqlite::open(&folder.path().join("abide.db"), Use::Read).unwrap();
+    assert_eq!(reader.read_pragma("query_only").unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_commands_at_once_are_each_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    let nobody = crate::kernel::ids::SessionKey::parse("client:nobody").unwrap();
+    // A refused one in the middle of a batch takes nobody along.
+    let commands = (0..300).map(|n| {
+        let parent = (n % 3 == 0).then_some(&nobody);
+        opened.store.submit(spawn(parent))
+    });
+    let replies = futures_util::future::join_all(commands).await;
+    let (good, bad): (Vec<_>, Vec<_>) = replies.into_iter().partition(Result::is_ok);
+    assert_eq!((good.len(), bad.len()), (200, 100));
+    let runs = opened
+        .store
+        .read(|tx| super::number(tx, "SELECT count(*) FROM runs", &[]))
+        .await
+        .unwrap();
+    assert_eq!(runs, 200);
+    assert_eq!(
+        opened
+            .store
+            .read_now(|tx| super::number(tx, "SELECT count(*) FROM sessions", &[])),
+        Ok(200)
+    );
+    drop(opened.store);
+    tokio::task::spawn_blocking(|| opened.threads.close())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g5_8_a_clean_stop_empties_the_log_and_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    for unclean in [false, false, true] {
+        let opened = open(folder.path());
+        let boot = BootId(id());
+        let begun = opened
+            .store
+            .submit(Command::BeginBoot { boot, pid: 1 })
+            .await
+            .unwrap();
+        assert_eq!(begun, Reply::Boot { unclean });
+        opened.store.submit(spawn(None)).await.unwrap();
+        if !unclean {
+            // The second life ends without this: the third sees a crash.
+            let first = folder.path().join("first");
+            if !first.exists() {
+                std::fs::write(first, "").unwrap();
+                opened
+                    .store
+                    .submit(Command::EndBoot { boot })
+                    .await
+                    .unwrap();
+            }
+        }
+        let store = opened.store.clone();
+        tokio::task::spawn_blocking(|| opened.threads.close())
+            .await
+            .unwrap();
+        let log = folder.path().join("abide.db-wal");
+        assert!(!log.exists() || log.metadata().unwrap().len() == 0);
+        assert_eq!(
+            store.submit(spawn(None)).await.unwrap_err().kind,
+            Kind::Unavailable
+        );
+    }
+}
+
+#[test]
+fn g10_7_the_files_are_their_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    for file in ["abide.db", "abide.db-wal"] {
+        let mode = folder
+            .path()
+            .join(file)
+            .metadata()
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    opened.threads.close();
+}
+
+#[test]
+fn a_store_keeps_its_id_and_its_digest_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(folder.path());
+    let (id, digest) = (first.store.id().to_owned(), first.store.digest("x"));
+    first.threads.close();
+    let second = open(folder.path());
+    assert_eq!(second.store.id(), id);
+    assert_eq!(second.store.digest("x"), digest);
+    assert_ne!(second.store.digest("y"), digest);
+    second.threads.close();
+    let other = tempfile::tempdir().unwrap();
+    let stranger = open(other.path());
+    assert_ne!(stranger.store.digest("x"), digest);
+    stranger.threads.close();
+}

@@ -1,0 +1,51 @@
+//! The real program in a home folder of its own, for tests of what people type.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// What a command said, and its exit code.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// The program in a home of its own, with nothing of this machine's environment.
+pub(crate) struct Home(TempDir);
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        Home(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.path())
+            .current_dir(self.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn abide(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn said(command: &mut Command) -> Said {
+    let output = command.output().unwrap();
+    Said {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
