@@ -6,10 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::Result;
-use crate::client::Door;
+use crate::client::{self, Door};
 
 /// How long a start or a stop may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +96,7 @@ impl Daemon {
 
     /// Stops it in order and waits until it is gone.
     pub fn stop(mut self) -> Result<()> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        client::once(self.door(), "gateway.drain", r#"{"then":"stop"}"#)?;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait()? {
