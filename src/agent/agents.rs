@@ -178,29 +178,13 @@ impl Catalog for Agents {
 
 /// The name that is written almost like `name`, if one is.
 fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
-    let wanted: Vec<char> = name.to_lowercase().chars().take(64).collect();
+    let wanted: String = name.to_lowercase().chars().take(64).collect();
     names
         .iter()
-        .map(|known| (distance(&wanted, known), *known))
+        .map(|known| (strsim::levenshtein(&wanted, known), *known))
         .filter(|(distance, known)| *distance <= known.len() / 3 + 1)
         .min()
         .map(|(_, known)| known)
-}
-
-/// How many letters must be put in, taken out or changed to turn one name into the other.
-fn distance(from: &[char], to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

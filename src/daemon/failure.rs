@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use tokio::task::JoinError;
+
 use crate::store::OpenError;
 
 /// Why the daemon did not start or did not end well.
@@ -29,6 +31,17 @@ pub enum Failure {
     /// The system does not allow it.
     #[error("{0}: {1}. Nothing was changed")]
     NotPermitted(String, io::Error),
+    /// The folder is in use for something else.
+    #[error(
+        "{folder} holds other files and is open to others (mode {mode:o}): not taken over as a \
+         state folder. Name another with --state-dir, or close it with: chmod 700"
+    )]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The system failed.
     #[error("{0}: {1}")]
     System(String, io::Error),
@@ -44,13 +57,24 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The registry's loop ended although nobody told it to.
-    pub(super) fn loop_ended(how: Result<(), tokio::task::JoinError>) -> Self {
+    /// A loop that must not end has ended.
+    pub(super) fn loop_ended(what: &str, how: Result<(), JoinError>) -> Self {
         let why = match how {
             Ok(()) => "it returned".to_owned(),
             Err(fault) => fault.to_string(),
         };
-        Failure::Store(format!("the registry's loop ended: {why}"))
+        Failure::Store(format!("the {what}'s loop ended: {why}"))
+    }
+
+    /// Nobody can call any more.
+    pub(super) fn doors_ended(how: Result<io::Result<()>, JoinError>) -> Self {
+        match how {
+            Ok(Err(fault)) => {
+                Failure::System("connections are not accepted any more".to_owned(), fault)
+            }
+            Ok(Ok(())) => Failure::loop_ended("gateway", Ok(())),
+            Err(fault) => Failure::loop_ended("gateway", Err(fault)),
+        }
     }
 
     /// The exit code, after `sysexits.h`: 74 store, 75 held or taken, 77 permissions, 78
@@ -58,7 +82,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Held { .. } | Failure::AddressTaken(_) => 75,
-            Failure::NotPermitted(..) => 77,
+            Failure::NotPermitted(..) | Failure::NotOurs { .. } => 77,
             Failure::Open(_) | Failure::Store(_) => 74,
             Failure::Config(_) => 78,
             Failure::System(..) => 71,

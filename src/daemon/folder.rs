@@ -17,7 +17,8 @@ pub struct Token {
     pub path: PathBuf,
 }
 
-/// Once this returns, the folder is there, ours alone, and can be written.
+/// Once this returns, the folder is there and open to its owner alone. A folder that others
+/// use as well is refused and not taken over.
 pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
     let refused = |fault: io::Error| refused(folder, fault);
     DirBuilder::new()
@@ -27,19 +28,19 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         .map_err(refused)?;
     let folder = folder.canonicalize().map_err(refused)?;
     let mode = fs::metadata(&folder).map_err(refused)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(refused)?;
+    if mode & 0o077 == 0 {
+        return Ok(folder);
     }
-    // Asked of the file system itself: a mode says little on a read-only mount.
-    let probe = folder.join(".writable");
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&probe)
-        .and_then(|_| fs::remove_file(&probe))
-        .map_err(refused)?;
+    // A service manager makes its folder 0755 and hands it over empty.
+    let is_ours = folder.join(super::lock::FILE).exists();
+    let is_empty = fs::read_dir(&folder).map_err(refused)?.next().is_none();
+    if !is_ours && !is_empty {
+        return Err(Failure::NotOurs {
+            folder,
+            mode: mode & 0o777,
+        });
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(refused)?;
     Ok(folder)
 }
 

@@ -11,7 +11,8 @@ use super::folder::{read_small, refused};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
-const FILE: &str = "abide.lock";
+/// The lock file; where it is, the folder is a state folder.
+pub const FILE: &str = "abide.lock";
 
 /// The lock; held until it is dropped.
 pub struct Lock {

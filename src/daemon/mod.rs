@@ -114,7 +114,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     // instead of being refused; every call answers `unavailable` until then.
     let process = Arc::new(Process::new(registry.clone()));
     let shutdown = CancellationToken::new();
-    let doors = tokio::spawn(gateway::serve(
+    let mut doors = tokio::spawn(gateway::serve(
         listener,
         gateway::State {
             registry: registry.clone(),
@@ -148,8 +148,8 @@ async fn run(options: Options) -> Result<(), Failure> {
         url,
         started_at,
     };
-    endpoint.write(&folder)?;
     process.ready();
+    endpoint.write(&folder)?;
     tracing::info!(
         url = %endpoint.url,
         %boot,
@@ -171,18 +171,26 @@ async fn run(options: Options) -> Result<(), Failure> {
 
     tokio::select! {
         told = signals::until_told_to_stop(&process) => told?,
-        // Without its loop the registry would accept and never act: better to end and let
-        // the next start recover.
-        worked = &mut working => return Err(Failure::loop_ended(worked)),
+        // Without one of these the daemon would accept and never act, or act and never
+        // answer: better to end and let the next start recover.
+        worked = &mut working => return Err(Failure::loop_ended("registry", worked)),
+        served = &mut doors => return Err(Failure::doors_ended(served)),
+        _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     }
     tracing::info!("draining");
-    // A second signal parks at once: the drain's patience is over then.
-    let patience = signals::impatience();
     registry.drain();
-    let drained = tokio::select! {
-        worked = working => worked.map_err(|fault| Failure::loop_ended(Err(fault))),
-        () = patience => Ok(()),
-    };
+    // A second signal ends the drain's patience.
+    let hurry = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            signals::impatience().await;
+            registry.hurry();
+        }
+    });
+    let drained = working
+        .await
+        .map_err(|fault| Failure::loop_ended("registry", Err(fault)));
+    hurry.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

@@ -18,8 +18,10 @@ use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
 
-/// Announces that one session may leave unacknowledged.
-const MAX_BACKLOG: u32 = 1000;
+/// Announces that one client-owned session may leave unacknowledged.
+const MAX_UNACKED: u32 = 1000;
+/// Announces that may wait to be told to one agent-owned session.
+const MAX_UNTOLD: u32 = 50;
 
 /// Who runs, and how.
 pub struct Workers {
@@ -40,7 +42,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
             limits: SpawnLimits {
                 max_depth: config.max_spawn_depth,
                 max_children: config.max_client_children,
-                max_backlog: MAX_BACKLOG,
+                max_unacked: MAX_UNACKED,
+                max_untold: MAX_UNTOLD,
                 max_queued_turns: config.max_queued_turns,
             },
             recovery: RecoveryPolicy {
@@ -65,17 +68,17 @@ fn end_now(why: &str) {
 
 /// The registry's settings.
 pub fn registry_options(config: &Config) -> registry::Options {
-    let [main, subagent, nested, global] = config.lanes;
+    let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
             main,
             subagent,
-            nested,
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),
         drain_timeout: config.drain_timeout,
         compare_each: config.compare_each,
+        touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
     }
 }

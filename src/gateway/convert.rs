@@ -46,6 +46,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         model: run.model,
         depth: run.depth,
         label: run.label,
+        title: run.title,
         state: run.state.as_str().into(),
         pause_reason: pause.map(|reason| reason.as_str().into()),
         step: step.map(|(seq, what)| shapes::CurrentStep { seq, what }),
@@ -101,11 +102,7 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
 
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
-    let SessionView {
-        session,
-        busy,
-        usage,
-    } = view;
+    let SessionView { session, busy } = view;
     shapes::Session {
         key: session.key,
         id: session.id,
@@ -123,7 +120,7 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         updated_at: session.updated_at,
         state: if busy { "busy" } else { "idle" }.into(),
         revision: session.ver,
-        usage,
+        usage: session.usage,
     }
 }
 

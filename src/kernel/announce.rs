@@ -7,6 +7,9 @@ use super::text;
 /// The most bytes of a result that one note carries.
 pub const RESULT_LIMIT: usize = 100 * 1024;
 
+/// The most characters of an error that one note carries.
+const ERROR_LIMIT: usize = 500;
+
 /// The whole answer of a wake run that has nothing to say.
 pub const NO_REPLY: &str = "NO_REPLY";
 
@@ -66,6 +69,7 @@ impl Note {
     /// cannot end its own quotation and speak in the daemon's voice.
     pub fn frame(&self) -> String {
         let name = self.label.as_deref().unwrap_or(self.agent.as_str());
+        let name = quote(&text::preview(name, 100));
         let mut out = format!(
             "[announce] {name}: run {} of agent {} ended {} after {:.1} s, {} tool calls.\n\
              session: {}\n",
@@ -78,7 +82,8 @@ impl Note {
         );
         if let Some(error) = &self.error {
             out.push_str("error: ");
-            out.push_str(&quote(error));
+            // One line: a longer text would speak in the daemon's voice from its second on.
+            out.push_str(&quote(&text::preview(error, ERROR_LIMIT)));
             out.push('\n');
         }
         if self.result.is_empty() {
@@ -160,7 +165,11 @@ mod tests {
         fn g10_8_a_result_cannot_leave_its_quotation(
             result in "(a|<|>|result|\n|<<<result|result>>>){1,30}"
         ) {
-            let frame = note(&result).frame();
+            let mut note = note(&result);
+            note.error = Some(result.clone());
+            note.label = Some(result.clone());
+            let frame = note.frame();
+            prop_assert_eq!(frame.lines().filter(|line| line.starts_with("error: ")).count(), 1);
             prop_assert_eq!(frame.matches(OPEN).count(), 1);
             prop_assert_eq!(frame.matches(CLOSE).count(), 1);
             prop_assert!(frame.trim_end().ends_with(CLOSE));

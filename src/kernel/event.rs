@@ -66,7 +66,7 @@ pub enum RunEvent {
     /// A restart (or a lost executor) met it; what is to be done was decided by
     /// [`super::recover`].
     Recovered {
-        /// It was in the middle of a step of its own.
+        /// It counts against the recoveries that are tried.
         counts: bool,
         /// Wait this long before going on.
         delay_ms: u64,

@@ -10,8 +10,11 @@ pub struct SpawnLimits {
     pub max_depth: u32,
     /// Runs of one requesting session that have not ended.
     pub max_children: u32,
-    /// Announces of one requesting session that wait to be acknowledged.
-    pub max_backlog: u32,
+    /// Announces that one client-owned session may leave unacknowledged.
+    pub max_unacked: u32,
+    /// Announces that may wait to be told to one agent-owned session; half of them bring a
+    /// warning.
+    pub max_untold: u32,
     /// Turns that wait in one session.
     pub max_queued_turns: u32,
 }
@@ -23,13 +26,15 @@ pub struct SpawnCounts {
     pub depth: u32,
     /// Runs of the requesting session that have not ended.
     pub children: u32,
-    /// Announces of the requesting session that wait to be acknowledged.
+    /// Announces of the requesting session that wait: to be acknowledged, or to be told.
     pub backlog: u32,
+    /// The requesting session belongs to a client.
+    pub client_owned: bool,
 }
 
 /// Refuses a spawn that would pass a limit; the fault names limit, value, what counts and how
 /// to free room.
-pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<(), Fault> {
+pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<String>, Fault> {
     if counts.depth > limits.max_depth {
         return Err(refusal(
             "max_spawn_depth",
@@ -46,15 +51,29 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<(), Fau
             "wait for one of them (agent.wait), or raise defaults.max_client_children",
         ));
     }
-    if counts.backlog >= limits.max_backlog {
+    if counts.client_owned {
+        if counts.backlog >= limits.max_unacked {
+            return Err(refusal(
+                "undelivered_backlog",
+                limits.max_unacked,
+                "announces in this session's inbox that are not acknowledged",
+                "take note of them with sessions.ack",
+            ));
+        }
+    } else if counts.backlog >= limits.max_untold {
         return Err(refusal(
             "undelivered_backlog",
-            limits.max_backlog,
-            "announces in this session's inbox that are not acknowledged",
-            "take note of them with sessions.ack",
+            limits.max_untold,
+            "announces that wait to be told to this session",
+            "let its turn end: they are told between turns",
         ));
+    } else if counts.backlog * 2 >= limits.max_untold {
+        return Ok(Some(format!(
+            "{} announces wait to be told to this session; at {} spawning is refused",
+            counts.backlog, limits.max_untold
+        )));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Refuses a turn where too many wait already.
@@ -90,7 +109,8 @@ mod tests {
         SpawnLimits {
             max_depth,
             max_children: 2,
-            max_backlog: 3,
+            max_unacked: 3,
+            max_untold: 4,
             max_queued_turns: 1,
         }
     }
@@ -118,12 +138,29 @@ mod tests {
         let counts = SpawnCounts {
             depth: 1,
             children: 2,
-            backlog: 0,
+            ..SpawnCounts::default()
         };
         let fault = check_spawn(&limits(1), &counts).unwrap_err();
         assert_eq!(fault.kind, Kind::Limit);
         for field in ["limit", "value", "counts", "free"] {
             assert!(fault.data.contains_key(field), "{field}");
+        }
+        for (client_owned, backlog, refused, warned) in [
+            (true, 2, false, false),
+            (true, 3, true, false),
+            (false, 1, false, false),
+            (false, 2, false, true),
+            (false, 3, false, true),
+            (false, 4, true, false),
+        ] {
+            let counts = SpawnCounts {
+                backlog,
+                client_owned,
+                ..SpawnCounts::default()
+            };
+            let checked = check_spawn(&limits(1), &counts);
+            assert_eq!(checked.is_err(), refused, "{counts:?}");
+            assert_eq!(matches!(checked, Ok(Some(_))), warned, "{counts:?}");
         }
         assert!(check_queued_turns(&limits(1), 0).is_ok());
         assert!(check_queued_turns(&limits(1), 1).is_err());

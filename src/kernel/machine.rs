@@ -68,10 +68,8 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             next.run.recoveries = 0;
         }
         (Running, RunEvent::TurnEnded { text, owed }) if !cancelling => {
-            let text = text.filter(|text| !text.trim().is_empty());
-            if text.is_some() {
-                next.run.result = text;
-            }
+            // The last turn's text is the result, also when an earlier turn had said half.
+            next.run.result = text.filter(|text| !text.trim().is_empty());
             next.actions.push(Action::Release);
             if run.owes_announce() && !owed.is_nothing() {
                 next.enter(Settling);
@@ -80,7 +78,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.end_turns();
             }
         }
-        (Running, RunEvent::Parked) => {
+        (Running, RunEvent::Parked) if !cancelling => {
             next.enter(Queued);
             next.actions.push(Action::Release);
             next.actions.push(Action::Enqueue);
@@ -150,6 +148,10 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.actions.push(Action::Release);
                 next.actions.push(Action::Enqueue);
             } else if run.state == Queued {
+                next.run.recoveries += u32::from(counts);
+                if delay_ms > 0 {
+                    next.run.not_before = Some(now.wall.plus_ms(delay_ms));
+                }
                 next.actions.push(Action::Enqueue);
             }
         }

@@ -33,6 +33,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         origin: RunOrigin::Spawn,
         agent,
         label: None,
+        title: String::new(),
         model: "offline/search".to_owned(),
         lane: Lane::Subagent,
         depth: 1,

@@ -183,6 +183,57 @@ impl NewMessage {
 }
 
 impl NewMessage {
+    /// What a model answers.
+    pub fn answer(id: MessageId, run: RunId, blocks: Vec<Block>) -> Self {
+        let calls = blocks
+            .iter()
+            .any(|block| matches!(block, Block::ToolCall { .. }));
+        let content = blocks
+            .into_iter()
+            .map(|block| match block {
+                Block::Text { text } => Block::Text {
+                    text: super::text::storable(&text),
+                },
+                other => other,
+            })
+            .collect();
+        NewMessage {
+            id,
+            role: Role::Assistant,
+            kind: if calls {
+                MessageKind::ToolCall
+            } else {
+                MessageKind::Text
+            },
+            origin: Origin::Agent,
+            run: Some(run),
+            content,
+            tool_call: None,
+            announce: None,
+            silent: false,
+            metadata: None,
+        }
+    }
+
+    /// What a tool answers to `call`.
+    pub fn tool_result(id: MessageId, run: RunId, call: &str, text: &str, is_error: bool) -> Self {
+        let block = Block::ToolResult {
+            tool_call_id: call.to_owned(),
+            text: super::text::storable(text),
+            is_error,
+        };
+        let mut message = NewMessage::new(
+            id,
+            Role::Tool,
+            MessageKind::ToolResult,
+            Origin::Internal,
+            block,
+        );
+        message.run = Some(run);
+        message.tool_call = Some(call.to_owned());
+        message
+    }
+
     /// This message at its place.
     pub fn at(self, seq: i64, at: Timestamp) -> Message {
         Message {

@@ -25,6 +25,17 @@ impl Default for RecoveryPolicy {
     }
 }
 
+/// How a run lost its executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// An earlier life of the daemon was killed.
+    Killed,
+    /// An earlier life of the daemon ended in order, but before this run had parked.
+    Drained,
+    /// The task that drove it panicked or ended, in this life.
+    Executor,
+}
+
 /// What happens to one open step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepFate {
@@ -48,16 +59,14 @@ pub struct Plan {
 }
 
 /// Decides what becomes of `run`, whose open steps are `open` in call order.
-///
-/// `unclean`: the executor was lost to a kill or a panic, not to a drain.
 pub fn recover(
     run: &Run,
     open: &[Step],
-    unclean: bool,
+    loss: Loss,
     policy: RecoveryPolicy,
     now: Timestamp,
 ) -> Plan {
-    if run.cancel.is_none() {
+    if run.cancel.is_none() && loss != Loss::Executor {
         let idle = now.since(run.last_activity_at);
         if idle > policy.max_age_ms {
             return ends(
@@ -71,7 +80,13 @@ pub fn recover(
             );
         }
     }
-    let counts = unclean && run.state == RunState::Running && !open.is_empty();
+    // A kill says nothing about a run that was not at work; a task that fails by itself does,
+    // also before its first step: without a count it would fail again for ever.
+    let counts = match loss {
+        Loss::Killed => run.state == RunState::Running && !open.is_empty(),
+        Loss::Executor => matches!(run.state, RunState::Running | RunState::Queued),
+        Loss::Drained => false,
+    };
     let recoveries = run.recoveries + u32::from(counts);
     if run.cancel.is_none() && counts && recoveries > policy.max_attempts {
         return ends(
@@ -84,7 +99,14 @@ pub fn recover(
             false,
         );
     }
-    let steps = open.iter().map(|step| (step.id, fate(step))).collect();
+    // A run that is being cancelled ends here: none of its steps has another try. What may
+    // have happened is said all the same.
+    let goes_on = |fate: StepFate| run.cancel.is_none() || fate == StepFate::Uncertain;
+    let steps = open
+        .iter()
+        .map(|step| (step.id, fate(step)))
+        .filter(|(_, fate)| goes_on(*fate))
+        .collect();
     Plan {
         event: RunEvent::Recovered {
             counts,
@@ -128,7 +150,7 @@ fn duration(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::kernel::machine::tests::queued;
-    use crate::kernel::run::{AnnouncePolicy, PauseReason};
+    use crate::kernel::run::{AnnouncePolicy, CancelRequest, PauseReason};
     use proptest::prelude::*;
     use serde_json::Value;
     use uuid::Uuid;
@@ -196,7 +218,7 @@ mod tests {
         let mut delays = Vec::new();
         for recoveries in 0..5 {
             let run = run_in(RunState::Running, recoveries);
-            match recover(&run, &[model()], true, policy, NOW).event {
+            match recover(&run, &[model()], Loss::Killed, policy, NOW).event {
                 RunEvent::Recovered {
                     counts: true,
                     delay_ms,
@@ -206,7 +228,7 @@ mod tests {
         }
         assert_eq!(delays, [0, 1000, 5000, 25_000, 125_000]);
         let run = run_in(RunState::Running, 5);
-        let plan = recover(&run, &[model()], true, policy, NOW);
+        let plan = recover(&run, &[model()], Loss::Killed, policy, NOW);
         assert!(
             matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "recovery_attempts")
         );
@@ -216,21 +238,50 @@ mod tests {
     #[test]
     fn only_a_kill_in_the_middle_of_its_own_step_counts() {
         let policy = RecoveryPolicy::default();
-        let counts = |run: &Run, open: &[Step], unclean| {
+        let counts = |run: &Run, open: &[Step], loss| {
             matches!(
-                recover(run, open, unclean, policy, NOW).event,
+                recover(run, open, loss, policy, NOW).event,
                 RunEvent::Recovered { counts: true, .. }
             )
         };
-        assert!(counts(&run_in(RunState::Running, 0), &[model()], true));
-        assert!(!counts(&run_in(RunState::Running, 0), &[model()], false));
-        assert!(!counts(&run_in(RunState::Running, 0), &[], true));
+        assert!(counts(
+            &run_in(RunState::Running, 0),
+            &[model()],
+            Loss::Killed
+        ));
+        assert!(!counts(
+            &run_in(RunState::Running, 0),
+            &[model()],
+            Loss::Drained
+        ));
+        assert!(!counts(&run_in(RunState::Running, 0), &[], Loss::Killed));
         for state in [
             RunState::Queued,
             RunState::Settling,
             RunState::Paused(PauseReason::Child),
         ] {
-            assert!(!counts(&run_in(state, 0), &[model()], true), "{state:?}");
+            assert!(
+                !counts(&run_in(state, 0), &[model()], Loss::Killed),
+                "{state:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_task_that_fails_by_itself_is_given_up_in_the_end() {
+        let policy = RecoveryPolicy::default();
+        // Before its first step as well: else it would fail and start for ever.
+        for state in [RunState::Running, RunState::Queued] {
+            let last = run_in(state, policy.max_attempts);
+            let plan = recover(&last, &[], Loss::Executor, policy, NOW);
+            assert!(matches!(&plan.event, RunEvent::Interrupted(_)), "{state:?}");
+            // Its age says nothing: the daemon was never away.
+            let old = run_in(state, 0);
+            let plan = recover(&old, &[], Loss::Executor, policy, NOW.plus_ms(u64::MAX / 4));
+            assert!(
+                matches!(plan.event, RunEvent::Recovered { counts: true, .. }),
+                "{state:?}"
+            );
         }
     }
 
@@ -242,12 +293,25 @@ mod tests {
         };
         for state in [RunState::Queued, RunState::Running, RunState::Settling] {
             let run = run_in(state, 0);
-            let plan = recover(&run, &[model()], true, policy, NOW.plus_ms(1001));
+            let plan = recover(&run, &[model()], Loss::Killed, policy, NOW.plus_ms(1001));
             assert!(matches!(&plan.event, RunEvent::Interrupted(error) if error.kind == "too_old"));
             assert!(plan.quietly && plan.steps.is_empty());
-            let plan = recover(&run, &[model()], true, policy, NOW.plus_ms(1000));
+            let plan = recover(&run, &[model()], Loss::Killed, policy, NOW.plus_ms(1000));
             assert!(matches!(plan.event, RunEvent::Recovered { .. }));
         }
+    }
+
+    #[test]
+    fn a_step_of_a_cancelled_run_has_no_other_try() {
+        let mut run = run_in(RunState::Running, 0);
+        run.cancel = Some(CancelRequest {
+            by: "somebody".to_owned(),
+            at: NOW,
+        });
+        let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
+        let open = [model(), uncertain.clone()];
+        let plan = recover(&run, &open, Loss::Killed, RecoveryPolicy::default(), NOW);
+        assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
     }
 
     proptest! {
@@ -259,14 +323,14 @@ mod tests {
             ]),
             recoveries in 0u32..8,
             steps in 0usize..3,
-            unclean in any::<bool>(),
+            loss in prop::sample::select(vec![Loss::Killed, Loss::Drained, Loss::Executor]),
             age in 0u64..3000,
         ) {
             let run = run_in(state, recoveries);
             let open = vec![model(); steps];
             let policy = RecoveryPolicy { max_age_ms: 2000, max_attempts: 5 };
             let now = NOW.plus_ms(age);
-            let plan = recover(&run, &open, unclean, policy, now);
+            let plan = recover(&run, &open, loss, policy, now);
             let moment = crate::kernel::time::Moment { wall: now, steady: now };
             let applied = crate::kernel::machine::apply(&run, plan.event, moment);
             prop_assert!(applied.is_ok());

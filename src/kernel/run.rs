@@ -113,8 +113,6 @@ text_enum! {
         Main = "main",
         /// Spawned work.
         Subagent = "subagent",
-        /// Messages between sessions.
-        Nested = "nested",
     }
 }
 
@@ -230,6 +228,8 @@ pub struct Run {
     pub agent: AgentId,
     /// A name given by the requester.
     pub label: Option<String>,
+    /// What it is about: the start of its task, on one line.
+    pub title: String,
     /// `provider/name`.
     pub model: String,
     /// Its queue.

@@ -1,6 +1,7 @@
 //! A session: a conversation with a transcript.
 
 use super::ids::{AgentId, SessionId, SessionKey};
+use super::run::Usage;
 use super::text_enum::text_enum;
 use super::time::Timestamp;
 
@@ -47,6 +48,8 @@ pub struct Session {
     pub cwd: Option<String>,
     /// How many messages it holds; the last one's seq.
     pub messages: i64,
+    /// Model use of all its runs.
+    pub usage: Usage,
     /// When it was made.
     pub created_at: Timestamp,
     /// The last change.

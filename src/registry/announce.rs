@@ -84,6 +84,7 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
                 // The user of the run that is told about takes its place.
                 user: String::new(),
                 label: None,
+                title: "sees what its runs have brought".to_owned(),
                 limit_ms: inner.options.run_timeout_ms,
                 meta: None,
                 agent,

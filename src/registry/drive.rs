@@ -14,7 +14,7 @@ use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{Block, Message, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then};
@@ -33,13 +33,15 @@ pub(super) enum Ended {
 
 /// A write that met a full disk is tried again after this long.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// A time-out that the store refused is asked for again after this long.
+const TIME_OUT_PAUSE: Duration = Duration::from_millis(200);
 
 type Performing =
     FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<StepOutcome, Fault>)>>;
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToken) -> Ended {
-    let loaded = inner.store.read_now(|tx| read::view(tx, run));
+    let loaded = inner.store.read_first(move |tx| read::view(tx, run)).await;
     let (view, input) = match loaded {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Ended::Moved,
@@ -94,7 +96,10 @@ impl Drive<'_> {
             Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
         };
         let run = self.view.run.id;
-        let after = self.submit(Command::StartRun { run, intents }).await?;
+        let seen = self.view.last_seq();
+        let after = self
+            .submit(Command::StartRun { run, intents, seen })
+            .await?;
         reach("drive.started");
         let steps = self.absorb(after);
         match end {
@@ -111,6 +116,7 @@ impl Drive<'_> {
         let run = self.view.run.id;
         let inner = Arc::clone(self.inner);
         let mut parking = false;
+        let mut pause = Duration::ZERO;
         let mut performing: Performing = FuturesUnordered::new();
         self.perform(&mut performing, steps);
         loop {
@@ -151,10 +157,12 @@ impl Drive<'_> {
                     // Steps in flight end, nothing new begins.
                     parking = true;
                 }
-                () = sleep(limit) => {
+                () = sleep(limit, pause) => {
                     if self.conclude(Conclusion::TimedOut).await {
                         return Ended::Moved;
                     }
+                    // Not yet over by the store's clock, or the store cannot take it now.
+                    pause = TIME_OUT_PAUSE;
                 }
             }
         }
@@ -259,37 +267,10 @@ impl Drive<'_> {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
         let new = match outcome {
-            Recorded::Answer { blocks, .. } => {
-                let calls = blocks
-                    .iter()
-                    .any(|block| matches!(block, Block::ToolCall { .. }));
-                let mut new = NewMessage::user(id, "");
-                new.role = Role::Assistant;
-                new.kind = if calls {
-                    MessageKind::ToolCall
-                } else {
-                    MessageKind::Text
-                };
-                new.origin = Origin::Agent;
-                new.content = blocks.clone();
-                new
-            }
+            Recorded::Answer { blocks, .. } => NewMessage::answer(id, step.run, blocks.clone()),
             Recorded::ToolResult { text, is_error } => {
-                let tool_call_id = step.tool_call.clone().unwrap_or_default();
-                let result = Block::ToolResult {
-                    tool_call_id: tool_call_id.clone(),
-                    text: text.clone(),
-                    is_error: *is_error,
-                };
-                let mut new = NewMessage::new(
-                    id,
-                    Role::Tool,
-                    MessageKind::ToolResult,
-                    Origin::Internal,
-                    result,
-                );
-                new.tool_call = Some(tool_call_id);
-                new
+                let call = step.tool_call.as_deref().unwrap_or_default();
+                NewMessage::tool_result(id, step.run, call, text, *is_error)
             }
             Recorded::Failed(_) => return view,
         };
@@ -322,8 +303,11 @@ impl Drive<'_> {
         if self.view.run.cancel.is_none() && *self.inner.draining.borrow() {
             return Ended::Moved;
         }
-        self.conclude(Conclusion::ExecutorGone).await;
-        Ended::Moved
+        if self.conclude(Conclusion::ExecutorGone).await {
+            Ended::Moved
+        } else {
+            Ended::Lost("its cancel could not be written")
+        }
     }
 
     async fn park(&self) -> Ended {
@@ -368,10 +352,10 @@ async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault>
     }
 }
 
-async fn sleep(limit: Option<Duration>) {
+/// Returns when the limit has passed, but not before `pause`.
+async fn sleep(limit: Option<Duration>, pause: Duration) {
     match limit {
-        // A limit that was refused as not yet over is asked again a moment later.
-        Some(limit) => tokio::time::sleep(limit.max(Duration::from_millis(1))).await,
+        Some(limit) => tokio::time::sleep(limit.max(pause)).await,
         None => std::future::pending().await,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::options::LaneCaps;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::Lane;
-use crate::kernel::time::Timestamp;
+use crate::kernel::time::{Moment, Timestamp};
 use crate::store::Ticket;
 
 /// Who waits for a slot, and who holds one.
@@ -15,7 +15,9 @@ pub struct Lanes {
     waiting: HashMap<Lane, Waiting>,
     /// Waiting runs, and those that must not start before a point in time.
     known: HashSet<RunId>,
-    delayed: Vec<Ticket>,
+    /// Each with the steady reading at which it may start: a wall clock that is set back
+    /// holds nobody up.
+    delayed: Vec<(Timestamp, Ticket)>,
     holders: HashMap<RunId, (Lane, SessionId)>,
     busy_sessions: HashSet<SessionId>,
 }
@@ -41,14 +43,13 @@ impl Lanes {
     }
 
     /// The run waits for a slot. A run that waits already keeps its place.
-    pub fn enqueue(&mut self, ticket: Ticket, now: Timestamp) {
+    pub fn enqueue(&mut self, ticket: Ticket, now: Moment) {
         if !self.known.insert(ticket.run) {
             return;
         }
-        if ticket.not_before.is_some_and(|at| at > now) {
-            self.delayed.push(ticket);
-        } else {
-            self.wait(ticket);
+        match ticket.not_before.map_or(0, |at| at.since(now.wall)) {
+            0 => self.wait(ticket),
+            delay => self.delayed.push((now.steady.plus_ms(delay), ticket)),
         }
     }
 
@@ -69,11 +70,12 @@ impl Lanes {
     }
 
     /// Puts delayed runs whose time has come among the waiting.
-    pub fn wake_delayed(&mut self, now: Timestamp) {
-        let due = |ticket: &Ticket| ticket.not_before.is_none_or(|at| at <= now);
-        let (due, later) = std::mem::take(&mut self.delayed).into_iter().partition(due);
+    pub fn wake_delayed(&mut self, now: Moment) {
+        let (due, later) = std::mem::take(&mut self.delayed)
+            .into_iter()
+            .partition(|(at, _)| *at <= now.steady);
         self.delayed = later;
-        for ticket in due {
+        for (_, ticket) in due {
             self.wait(ticket);
         }
     }
@@ -83,15 +85,21 @@ impl Lanes {
         if self.holders.len() >= self.caps.global {
             return None;
         }
-        for lane in [Lane::Main, Lane::Nested, Lane::Subagent] {
+        for lane in [Lane::Main, Lane::Subagent] {
             if self.held_in(lane) >= self.cap(lane) {
                 continue;
             }
             let busy = &self.busy_sessions;
+            // A run that must wait a while is in the middle of its session's turn.
+            let delayed = &self.delayed;
+            let free = |session: &SessionId| {
+                !busy.contains(session)
+                    && delayed.iter().all(|(_, ticket)| ticket.session != *session)
+            };
             let Some(ticket) = self
                 .waiting
                 .get_mut(&lane)
-                .and_then(|waiting| waiting.take(|session| !busy.contains(session)))
+                .and_then(|waiting| waiting.take(free))
             else {
                 continue;
             };
@@ -115,7 +123,7 @@ impl Lanes {
         if !self.known.remove(&run) {
             return;
         }
-        self.delayed.retain(|ticket| ticket.run != run);
+        self.delayed.retain(|(_, ticket)| ticket.run != run);
         for waiting in self.waiting.values_mut() {
             waiting.forget(run);
         }
@@ -134,7 +142,6 @@ impl Lanes {
         match lane {
             Lane::Main => self.caps.main,
             Lane::Subagent => self.caps.subagent,
-            Lane::Nested => self.caps.nested,
         }
     }
 }
@@ -175,7 +182,18 @@ mod tests {
     use super::*;
     use uuid::Uuid;
 
-    const NOW: Timestamp = Timestamp(1000);
+    const NOW: Moment = Moment {
+        wall: Timestamp(1000),
+        steady: Timestamp(70),
+    };
+
+    /// So many milliseconds later, while the wall clock was set back an hour.
+    fn later(ms: u64) -> Moment {
+        Moment {
+            wall: Timestamp(1000 - 3_600_000),
+            steady: NOW.steady.plus_ms(ms),
+        }
+    }
 
     fn ticket(run: u128, session: u128, root: u128) -> Ticket {
         Ticket {
@@ -192,7 +210,6 @@ mod tests {
         Lanes::new(LaneCaps {
             main: 8,
             subagent,
-            nested: 8,
             global,
         })
     }
@@ -257,13 +274,33 @@ mod tests {
     fn a_delayed_run_starts_when_its_time_has_come() {
         let mut lanes = lanes(8, 8);
         let mut delayed = ticket(1, 1, 1);
-        delayed.not_before = Some(NOW.plus_ms(10));
+        delayed.not_before = Some(NOW.wall.plus_ms(10));
         lanes.enqueue(delayed, NOW);
         assert!(lanes.admit().is_none());
-        lanes.wake_delayed(NOW.plus_ms(9));
+        lanes.wake_delayed(later(9));
         assert!(lanes.admit().is_none());
-        lanes.wake_delayed(NOW.plus_ms(10));
+        lanes.wake_delayed(later(10));
         assert_eq!(admitted(&mut lanes), [1]);
+    }
+
+    #[test]
+    fn no_other_turn_begins_while_a_delayed_run_has_its_sessions_turn() {
+        let mut lanes = lanes(8, 8);
+        let mut delayed = ticket(1, 7, 7);
+        delayed.first = true;
+        delayed.not_before = Some(NOW.wall.plus_ms(10));
+        lanes.enqueue(delayed, NOW);
+        lanes.enqueue(ticket(2, 7, 7), NOW);
+        lanes.enqueue(ticket(3, 8, 7), NOW);
+        assert_eq!(
+            admitted(&mut lanes),
+            [3],
+            "another session of the same root is free"
+        );
+        lanes.wake_delayed(later(10));
+        assert_eq!(admitted(&mut lanes), [1]);
+        lanes.release(RunId(Uuid::from_u128(1)));
+        assert_eq!(admitted(&mut lanes), [2]);
     }
 
     #[test]

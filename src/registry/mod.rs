@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 pub use options::{LaneCaps, Options};
 pub use request::*;
@@ -48,6 +49,7 @@ struct Inner {
     waiters: Waiters,
     signals: mpsc::UnboundedSender<Signal>,
     draining: watch::Sender<bool>,
+    hurried: CancellationToken,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -85,6 +87,7 @@ impl Registry {
                 waiters: Waiters::default(),
                 signals,
                 draining: watch::Sender::new(false),
+                hurried: CancellationToken::new(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),
@@ -106,6 +109,11 @@ impl Registry {
     /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
     pub fn drain(&self) {
         self.inner.draining.send_replace(true);
+    }
+
+    /// Ends the drain's patience: steps in flight are cut off and go on at the next start.
+    pub fn hurry(&self) {
+        self.inner.hurried.cancel();
     }
 
     /// How many open runs were restored at this start, of how many.

@@ -9,8 +9,6 @@ pub struct LaneCaps {
     pub main: usize,
     /// Spawned work.
     pub subagent: usize,
-    /// Messages between sessions.
-    pub nested: usize,
     /// All lanes together.
     pub global: usize,
 }
@@ -26,6 +24,8 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How often open rows are compared with live tasks.
     pub compare_each: Duration,
+    /// How often the used time of live runs is written.
+    pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
 }

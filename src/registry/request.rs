@@ -112,8 +112,6 @@ pub struct SessionView {
     pub session: Session,
     /// A turn is going on or waiting in it.
     pub busy: bool,
-    /// Model use of all its runs.
-    pub usage: Usage,
 }
 
 /// Which sessions a list gives.

@@ -2,17 +2,21 @@
 //! service runs.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::Registry;
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
 use crate::store::command::RunAfter;
-use crate::store::{Command, Effect, Reply, Ticket, outbox, runs};
+use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, runs};
 
 /// So many rows are restored in one group of commits.
 const AT_ONCE: usize = 256;
+/// A write that met a full disk is tried again after this long.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What a start found.
 #[derive(Debug, Default)]
@@ -38,11 +42,12 @@ impl Registry {
             boot: inner.boot,
             pid,
         };
-        let Reply::Boot { unclean } = inner.store.submit_patiently(command).await? else {
+        let Reply::Boot { unclean } = patiently(&inner.store, command).await? else {
             return Err(Fault::internal(
                 "the store did not answer how the last life ended",
             ));
         };
+        let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = inner.store.read(runs::live).await?;
         let mut restored = Restored {
             unclean,
@@ -65,13 +70,9 @@ impl Registry {
             .restored
             .fetch_add(ready.len() as u64, Ordering::Relaxed);
         for group in broken.chunks(AT_ONCE) {
-            let commands = group.iter().map(|run| {
-                inner.store.submit_patiently(Command::Recover {
-                    run: run.id,
-                    unclean,
-                    earlier_life: true,
-                })
-            });
+            let commands = group
+                .iter()
+                .map(|run| patiently(&inner.store, Command::Recover { run: run.id, loss }));
             for (run, reply) in group.iter().zip(join_all(commands).await) {
                 match reply {
                     Ok(Reply::Run(after)) => count(&mut restored, run, &after),
@@ -90,6 +91,20 @@ impl Registry {
             restored.effects.push(Effect::Deliverable(session));
         }
         Ok(restored)
+    }
+}
+
+/// Submits a command of the restore. A full disk is waited out: meanwhile the daemon says
+/// that it is starting, and goes on by itself when there is room.
+async fn patiently(store: &Store, command: Command) -> Result<Reply, Fault> {
+    loop {
+        match store.submit_patiently(command.clone()).await {
+            Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
+                tracing::warn!(%fault, "the restore waits");
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            done => return done,
+        }
     }
 }
 

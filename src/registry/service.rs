@@ -18,6 +18,7 @@ use super::drive::{self, Ended};
 use super::lanes::Lanes;
 use super::timers::Settling;
 use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::recover::Loss;
 use crate::store::{Command, Effect};
 
 /// What the registry's tasks tell the loop.
@@ -25,6 +26,8 @@ use crate::store::{Command, Effect};
 pub(super) enum Signal {
     /// A drive task is over.
     DriveEnded(RunId, Ended),
+    /// A run without an executor was given to recovery.
+    Recovered(RunId),
     /// A delivery is over; `false`: it failed and must be tried again.
     Delivered(SessionId, bool),
     /// It is time to try a delivery again.
@@ -35,8 +38,6 @@ pub(super) enum Signal {
 
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the used time of live runs is written.
-const TOUCH_EACH: Duration = Duration::from_secs(30);
 
 /// The loop; it lives until it is told to drain.
 pub struct Service {
@@ -73,12 +74,17 @@ impl Service {
     /// it returns, nothing of the registry writes any more. `first` is what a restore left to
     /// be done.
     pub async fn run(mut self, first: Vec<Effect>) {
+        // What the restore's own commands have left: runs in the middle of a turn, which go
+        // before those that have not begun.
+        while let Ok(effect) = self.effects.try_recv() {
+            self.take(effect);
+        }
         for effect in first {
             self.take(effect);
         }
         let mut tick = tokio::time::interval(TICK);
-        let mut touch = later(TOUCH_EACH);
-        let mut compare = later(self.inner.options.compare_each);
+        let mut touch = every(self.inner.options.touch_each);
+        let mut compare = every(self.inner.options.compare_each);
         let inner = Arc::clone(&self.inner);
         let drained = inner.drained();
         tokio::pin!(drained);
@@ -120,15 +126,12 @@ impl Service {
 
     fn take(&mut self, effect: Effect) {
         match effect {
-            Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.now()),
-            // A slot is free when its executor is gone, which the drive task itself reports;
-            // without one there is nothing to free.
-            Effect::Release(_) => {}
+            Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.moment()),
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {
                     stop.cancel();
                 } else {
-                    self.recover(run, false);
+                    self.recover(run);
                 }
             }
             Effect::Settling(run, left) => {
@@ -148,44 +151,43 @@ impl Service {
         match signal {
             Signal::DriveEnded(run, ended) => {
                 self.drives.remove(&run);
-                self.lanes.release(run);
                 match ended {
-                    Ended::Moved => {}
+                    Ended::Moved => self.lanes.release(run),
                     Ended::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
-                        self.recover(run, true);
+                        self.recover(run);
                     }
                     Ended::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover(run, true);
+                        self.recover(run);
                     }
                 }
             }
+            // Only now may another turn of its session begin.
+            Signal::Recovered(run) => self.lanes.release(run),
             Signal::Delivered(session, delivered) => self.announcer.over(session, delivered),
             Signal::DeliverAgain(session) => self.announcer.deliver(session),
             Signal::Suspected(suspects) => self.settle_suspects(suspects),
         }
     }
 
-    /// Gives a run without an executor to recovery.
-    fn recover(&self, run: RunId, unclean: bool) {
+    /// Gives a run without an executor to recovery; it keeps its slot, and its session its
+    /// turn, until that is done.
+    fn recover(&self, run: RunId) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            let command = Command::Recover {
-                run,
-                unclean,
-                earlier_life: false,
-            };
+            let loss = Loss::Executor;
+            let command = Command::Recover { run, loss };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
             }
+            let _ = inner.signals.send(Signal::Recovered(run));
         });
     }
 
     fn tick(&mut self) {
-        let now = self.inner.clock.now();
-        self.lanes.wake_delayed(now);
+        self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
             super::timers::time_out(&self.inner, &self.tasks, run);
         }
@@ -215,13 +217,13 @@ impl Service {
         for (run, ticket) in suspects.queued {
             if !self.lanes.knows(run) && !self.drives.contains_key(&run) {
                 tracing::error!(%run, "defect: a queued run was in no lane; it is queued again");
-                self.lanes.enqueue(ticket, self.inner.clock.now());
+                self.lanes.enqueue(ticket, self.inner.clock.moment());
             }
         }
         for run in suspects.running {
             if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
                 tracing::error!(%run, "defect: a running run had no task; it is recovered");
-                self.recover(run, true);
+                self.recover(run);
             }
         }
         for (run, left) in suspects.settling {
@@ -241,8 +243,14 @@ impl Service {
     async fn drain(mut self) {
         self.inner.waiters.all_look();
         self.tasks.close();
-        let patience = tokio::time::sleep(self.inner.options.drain_timeout);
-        tokio::pin!(patience);
+        let inner = Arc::clone(&self.inner);
+        let over = async {
+            tokio::select! {
+                () = tokio::time::sleep(inner.options.drain_timeout) => {}
+                () = inner.hurried.cancelled() => {}
+            }
+        };
+        tokio::pin!(over);
         loop {
             if self.drives.is_empty() {
                 break;
@@ -253,7 +261,7 @@ impl Service {
                         self.drives.remove(&run);
                     }
                 }
-                () = &mut patience => {
+                () = &mut over => {
                     tracing::warn!(
                         runs = self.drives.len(),
                         "the drain's time is over; these runs go on at the next start"
@@ -278,9 +286,9 @@ impl Service {
     }
 }
 
-/// Ticks each `period`, the first time after one.
-fn later(period: Duration) -> tokio::time::Interval {
-    let mut interval = tokio::time::interval(period);
-    interval.reset();
-    interval
+/// Ticks after each `period`, the first time after the first one.
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.reset();
+    ticks
 }

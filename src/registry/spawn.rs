@@ -7,21 +7,29 @@ use crate::contract::catalog::Resolved;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId};
 use crate::kernel::session::Owner;
+use crate::kernel::text::{preview, storable};
 use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::{Command, Reply, read};
+
+/// A run's title has so many characters at most.
+const TITLE: usize = 80;
 
 impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
     /// survives any kill; until then it is absent or whole.
     pub async fn spawn(&self, who: &Principal, request: SpawnRequest) -> Result<Accepted, Fault> {
+        let target = request.parent.as_ref().map_or("", |key| key.as_str());
+        let key = self.key(who, "sessions.spawn", target, request.idempotency);
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
         let agent = self.resolve(request.agent.as_deref(), request.model.as_deref())?;
-        let scope_target = request.parent.as_ref().map_or("", |key| key.as_str());
-        let key = self.key(who, "sessions.spawn", scope_target, request.idempotency);
         let run = self.new_run(
             who,
             request.run_id,
             agent,
             request.label,
+            &request.task,
             request.run_timeout_ms,
             request.meta,
             key,
@@ -42,6 +50,15 @@ impl Registry {
     /// Queues a turn in a session, which is made if there is none. Once this returns, it is
     /// in the store and survives any kill.
     pub async fn run_turn(&self, who: &Principal, request: TurnRequest) -> Result<Accepted, Fault> {
+        let key = self.key(
+            who,
+            "agent.run",
+            request.session.as_str(),
+            request.idempotency,
+        );
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
         let session = self
             .inner
             .store
@@ -67,17 +84,12 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
-        let key = self.key(
-            who,
-            "agent.run",
-            request.session.as_str(),
-            request.idempotency,
-        );
         let run = self.new_run(
             who,
             request.run_id,
             agent,
             None,
+            &request.message,
             request.run_timeout_ms,
             request.meta,
             key,
@@ -113,18 +125,11 @@ impl Registry {
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, created) => {
-                let (session, busy, usage) = self
+                let (session, busy) = self
                     .inner
                     .store
                     .read_now(|tx| read::session_beside(tx, *session))?;
-                Ok((
-                    SessionView {
-                        session,
-                        busy,
-                        usage,
-                    },
-                    created,
-                ))
+                Ok((SessionView { session, busy }, created))
             }
             other => Err(unexpected(&other)),
         }
@@ -157,6 +162,15 @@ impl Registry {
         }
     }
 
+    /// The first answer to this request: a repeat gets it whatever has changed since, also
+    /// when its agent or model is gone. The command looks again.
+    fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+        match key {
+            Some(key) => self.inner.store.first_answer(key),
+            None => Ok(None),
+        }
+    }
+
     fn key(
         &self,
         who: &Principal,
@@ -186,6 +200,7 @@ impl Registry {
         id: Option<RunId>,
         agent: Resolved,
         label: Option<String>,
+        about: &str,
         run_timeout_ms: Option<u64>,
         meta: Option<serde_json::Value>,
         key: Option<Key>,
@@ -195,6 +210,7 @@ impl Registry {
             id: id.unwrap_or_else(|| RunId(inner.clock.new_id())),
             user: who.user.clone(),
             label,
+            title: preview(&storable(about), TITLE),
             limit_ms: run_timeout_ms.or(inner.options.run_timeout_ms),
             meta,
             agent,

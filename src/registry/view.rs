@@ -264,12 +264,8 @@ impl Registry {
     }
 }
 
-fn view((session, busy, usage): read::ShownSession) -> SessionView {
-    SessionView {
-        session,
-        busy,
-        usage,
-    }
+fn view((session, busy): read::ShownSession) -> SessionView {
+    SessionView { session, busy }
 }
 
 fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {

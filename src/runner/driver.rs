@@ -247,6 +247,7 @@ fn run(folder: &Path, model: &str) -> Run {
         origin: RunOrigin::Spawn,
         agent,
         label: None,
+        title: String::new(),
         model: model.to_owned(),
         lane: Lane::Subagent,
         depth: 1,

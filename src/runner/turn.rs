@@ -245,6 +245,10 @@ fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
 
 /// Arguments on one line, for people.
 fn summary(arguments: &Value) -> String {
+    // A pattern says little to a person; a call that has a note is shown by it.
+    if let Some(Value::String(note)) = arguments.get("note") {
+        return text::preview(note, SUMMARY_LIMIT);
+    }
     let shown = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -1,11 +1,13 @@
 //! The closed list of what can be written. Each command is one savepoint: all of it or
-//! nothing. Each may be submitted again after an unclear end; it then finds what it did.
+//! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
+//! and answers as the first time or with `conflict`.
 
 use crate::contract::catalog::Resolved;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message};
-use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunError, Usage};
+use crate::kernel::recover::Loss;
+use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
 
@@ -22,6 +24,7 @@ mod start_run;
 mod turn;
 
 pub use context::{Context, Effect, Settings, Ticket};
+pub(crate) use spawn::first_answer;
 
 /// A new session or run needs its ids minted before the command, so that a repeat of the
 /// command makes the same thing.
@@ -67,6 +70,8 @@ pub struct NewRun {
     pub user: String,
     /// A name for people.
     pub label: Option<String>,
+    /// What it is about, on one line.
+    pub title: String,
     /// How long it may run, milliseconds; `None` = no limit.
     pub limit_ms: Option<u64>,
     /// Comes back unchanged.
@@ -162,8 +167,6 @@ pub enum Conclusion {
     TimedOut,
     /// It cannot go on.
     Failed(RunError),
-    /// Somebody wants it and everything below it to end.
-    Cancel(CancelRequest),
 }
 
 macro_rules! commands {
@@ -198,8 +201,9 @@ commands! {
     /// The queued run is there, and its session, or nothing is.
     RunTurn((Box<RunTurn>)) = "run_turn",
     /// The run holds its session's turn, its input stands in the transcript, and its first
-    /// steps are intended.
-    StartRun({ /** The run. */ run: RunId, /** Its first steps. */ intents: Vec<Intent> })
+    /// steps are intended. The answer has every message that the caller has not seen yet.
+    StartRun({ /** The run. */ run: RunId, /** Its first steps. */ intents: Vec<Intent>,
+               /** The last message that the caller has seen. */ seen: i64 })
         = "start_run",
     /// The effect of a `once` step may begin.
     BeginEffect({ /** The run. */ run: RunId, /** The step. */ step: u32, /** Its try. */ attempt: u32 })
@@ -228,8 +232,7 @@ commands! {
           /** Which. */ ids: Vec<AnnounceId> }) = "ack",
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
-    Recover({ /** The run. */ run: RunId, /** A kill or panic took its executor. */ unclean: bool,
-              /** It was held by an earlier life of the daemon. */ earlier_life: bool }) = "recover",
+    Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -313,7 +316,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::CreateSession(new) => create_session::create(context, *new),
         Command::Spawn(spawn) => spawn::spawn(context, *spawn),
         Command::RunTurn(turn) => turn::run_turn(context, *turn),
-        Command::StartRun { run, intents } => start_run::start(context, run, intents),
+        Command::StartRun { run, intents, seen } => start_run::start(context, run, intents, seen),
         Command::BeginEffect { run, step, attempt } => {
             begin_effect::begin(context, run, step, attempt)
         }
@@ -328,11 +331,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Conclude { run, why } => conclude::conclude(context, run, why),
         Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
-        Command::Recover {
-            run,
-            unclean,
-            earlier_life,
-        } => recover::recover(context, run, unclean, earlier_life),
+        Command::Recover { run, loss } => recover::recover(context, run, loss),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

@@ -136,11 +136,14 @@ fn without(tools: bool) -> &'static str {
     }
 }
 
-/// How many announces stand above `seq`.
+/// How many announces stand above `seq` that a turn must see; those of an inbox wait for
+/// nobody's turn.
 pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<i64, DbError> {
     number(
         tx,
-        "SELECT count(*) FROM messages WHERE session_id = ?1 AND seq > ?2 AND kind = 'announce'",
+        "SELECT count(*) FROM messages JOIN outbox ON outbox.announce_id = messages.announce_id \
+         WHERE messages.session_id = ?1 AND messages.seq > ?2 AND messages.kind = 'announce' \
+         AND outbox.policy = 'wake'",
         &[(&session.0).into(), seq.into()],
     )
 }

@@ -1,5 +1,10 @@
 //! The only folder that knows SQL. Writes are named commands on one thread, answered after
 //! their commit; reads have connections of their own.
+//!
+//! SQL is written once, over [`tx::Tx`], in a subset that another engine can take: `?1`
+//! parameters; no constraint error as control flow (`ON CONFLICT` or a look before); numbers
+//! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
+//! keys compared bytewise. Migrations are each engine's own.
 
 pub mod command;
 pub mod events;

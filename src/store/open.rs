@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::checkpoint::{self, Checkpoints};
-use super::command::{Command, Effect, Reply, Settings};
+use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
 use super::migrate::{self, MigrateError};
 use super::sqlite::{Sqlite, Use};
 use super::tx::{DbError, DbErrorKind, Tx};
@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
 const FILE: &str = "abide.db";
-/// Connections for reads. More would not help: they are short, and the machine has few cores.
-const READERS: usize = 4;
+/// Longer reads at the same time. More would not help: they share the machine's cores.
+const LONG_READS: usize = 4;
 
 /// How a store is opened.
 pub struct OpenOptions {
@@ -81,6 +81,8 @@ pub struct Opened {
     pub effects: mpsc::UnboundedReceiver<Effect>,
     /// The threads; kept until the end.
     pub threads: Threads,
+    /// Resolves (with an error) when the writer's thread has ended.
+    pub writer_ended: oneshot::Receiver<()>,
 }
 
 /// The threads of an open store.
@@ -120,7 +122,7 @@ impl Store {
         };
         if path.exists() {
             // Looked at read-only first: a newer file is refused before anything touches it.
-            let db = Sqlite::open(&path, Use::Read).map_err(&wrap)?;
+            let db = Sqlite::look_at(&path).map_err(&wrap)?;
             migrate::check_not_newer(&db)?;
         }
         private(&path).map_err(&wrap)?;
@@ -144,7 +146,13 @@ impl Store {
             Arc::clone(&shared),
             options.on_fatal,
         );
-        let writer = thread("abide-writer", move || writer.run(jobs), &path)?;
+        let (alive, writer_ended) = oneshot::channel();
+        let work = move || {
+            // Dropped when the thread ends, whatever ends it.
+            let _alive: oneshot::Sender<()> = alive;
+            writer.run(jobs);
+        };
+        let writer = thread("abide-writer", work, &path)?;
         let (stop_checkpoints, stop) = std::sync::mpsc::channel();
         let checkpoints = thread(
             "abide-checkpoint",
@@ -167,6 +175,7 @@ impl Store {
                 checkpoints,
                 stop_checkpoints,
             },
+            writer_ended,
         })
     }
 
@@ -196,6 +205,15 @@ impl Store {
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
+    /// What the key's first request was answered, if there was one; `conflict` if that was
+    /// another request.
+    pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {
+        self.inner
+            .readers
+            .with(|tx| Ok(first_answer(tx, key)))
+            .map_err(db_fault)?
+    }
+
     /// Runs a short read (a few rows by key) where it stands.
     pub fn read_now<T>(
         &self,
@@ -209,8 +227,24 @@ impl Store {
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
     ) -> Result<T, Fault> {
-        // A closed semaphore would be a store that is gone; it lives as long as the handle.
-        let permit = self.inner.readers.slots.clone().acquire_owned().await;
+        self.read_in(&self.inner.readers.for_lists, query).await
+    }
+
+    /// As [`Store::read`], but never behind somebody's long list: for the registry's own work.
+    pub async fn read_first<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.read_in(&self.inner.readers.for_work, query).await
+    }
+
+    async fn read_in<T: Send + 'static>(
+        &self,
+        slots: &Arc<Semaphore>,
+        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        // Nobody closes the semaphore, so there is always a permit in the end.
+        let permit = Arc::clone(slots).acquire_owned().await;
         let store = self.clone();
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -297,25 +331,29 @@ fn identity(db: &mut Sqlite, clock: &Clock) -> Result<(String, [u8; 32]), DbErro
 /// Connections for reads. A read takes one for its time; none is held across an await.
 struct Readers {
     idle: Mutex<Vec<Sqlite>>,
+    most_idle: usize,
     path: PathBuf,
-    slots: Arc<Semaphore>,
+    for_lists: Arc<Semaphore>,
+    for_work: Arc<Semaphore>,
 }
 
 impl Readers {
     fn open(path: &Path) -> Result<Self, DbError> {
-        let idle = (0..READERS)
-            .map(|_| Sqlite::open(path, Use::Read))
-            .collect::<Result<Vec<_>, _>>()?;
+        // One for each longer read, and one for each worker thread that may be at a short one.
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let most_idle = 2 * LONG_READS + workers;
+        // Opened when they are first needed; one now shows that it works at all.
+        let first = Sqlite::open(path, Use::Read)?;
         Ok(Readers {
-            idle: Mutex::new(idle),
+            idle: Mutex::new(vec![first]),
+            most_idle,
             path: path.to_owned(),
-            slots: Arc::new(Semaphore::new(READERS)),
+            for_lists: Arc::new(Semaphore::new(LONG_READS)),
+            for_work: Arc::new(Semaphore::new(LONG_READS)),
         })
     }
 
     fn with<T>(&self, query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>) -> Result<T, DbError> {
-        // Short reads on every worker thread at once may need one more than there are; it
-        // joins the pool up to its size and is closed beyond.
         let taken = self.lock().pop();
         let mut db = match taken {
             Some(db) => db,
@@ -323,7 +361,7 @@ impl Readers {
         };
         let answer = query(&mut db);
         let mut idle = self.lock();
-        if idle.len() < READERS {
+        if idle.len() < self.most_idle {
             idle.push(db);
         }
         answer

@@ -135,6 +135,15 @@ pub fn count_pending(tx: &mut dyn Tx) -> Result<i64, DbError> {
     )
 }
 
+/// How many announces wait to be told to this session.
+pub fn count_pending_for(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM outbox WHERE target_session = ?1 AND state = 'pending'",
+        &[(&target.0).into()],
+    )
+}
+
 /// How many announces this session has not acknowledged.
 pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError> {
     number(

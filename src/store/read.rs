@@ -161,9 +161,11 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         }
     }
     if query.undelivered {
+        // Each part has an index that holds only what waits, however long the history.
         clauses.push(
-            "EXISTS (SELECT 1 FROM outbox WHERE outbox.run_id = runs.id AND (outbox.state <> \
-             'delivered' OR (outbox.policy = 'inbox' AND outbox.acked_at IS NULL)))"
+            "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
+             UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
+             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL)"
                 .to_owned(),
         );
     }
@@ -186,8 +188,8 @@ fn is_open_state(state: &str) -> bool {
     matches!(state, "queued" | "running" | "paused" | "settling")
 }
 
-/// A session with what lists show beside it: a turn is going on or waiting, model use.
-pub type ShownSession = (Session, bool, crate::kernel::run::Usage);
+/// A session, and whether a turn is going on or waiting in it.
+pub type ShownSession = (Session, bool);
 
 /// One session with what lists show beside it.
 pub fn session(
@@ -206,8 +208,7 @@ pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession,
     let busy = runs::live_in(tx, session.id)?
         .iter()
         .any(|run| !matches!(run.state, RunState::Ended(_)));
-    let usage = runs::usage_of(tx, session.id)?;
-    Ok((session, busy, usage))
+    Ok((session, busy))
 }
 
 /// The id of the session with that key.
@@ -233,7 +234,7 @@ pub fn events_after(
     events::after(tx, cursor, limit)
 }
 
-/// The message id and label of one announce in a transcript.
+/// The id of the message at a place of a transcript.
 pub fn message_id_at(
     tx: &mut dyn Tx,
     session: SessionId,

@@ -17,10 +17,10 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver";
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 48;
+pub const WIDTH: usize = 49;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
@@ -90,6 +90,7 @@ pub fn read(row: &dyn Row) -> Result<Run, DbError> {
         ended_at: opt_time(row, 45)?,
         last_activity_at: time(row, 46)?,
         ver: row.int(47)?,
+        title: row.text(48)?.to_owned(),
     })
 }
 
@@ -102,9 +103,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
          requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, \
          label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
          tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-         warnings, trace_id, input, created_at, last_activity_at, ver) VALUES \
+         warnings, trace_id, input, created_at, last_activity_at, ver, title) VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
         &[
             seq.into(),
             (&run.id.0).into(),
@@ -138,6 +139,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             run.created_at.0.into(),
             run.last_activity_at.0.into(),
             run.ver.into(),
+            (&run.title).into(),
         ],
     )
     .map(|_| ())
@@ -283,22 +285,4 @@ pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
         },
     )?;
     Ok(counts)
-}
-
-/// What the session's runs have used together.
-pub fn usage_of(tx: &mut dyn Tx, session: SessionId) -> Result<Usage, DbError> {
-    let used = first(
-        tx,
-        "SELECT coalesce(sum(model_calls), 0), coalesce(sum(input_tokens), 0), \
-         coalesce(sum(output_tokens), 0) FROM runs WHERE session_id = ?1",
-        &[(&session.0).into()],
-        |row| {
-            Ok(Usage {
-                model_calls: amount(row, 0)?,
-                input_tokens: amount(row, 1)?,
-                output_tokens: amount(row, 2)?,
-            })
-        },
-    )?;
-    Ok(used.unwrap_or_default())
 }

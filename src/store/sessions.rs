@@ -1,12 +1,14 @@
 //! The table of sessions.
 
-use super::columns::{agent, count, key, named, opt_string, opt_uuid, time, uuid};
+use super::columns::{agent, amount, count, key, named, opt_string, opt_uuid, time, to_int, uuid};
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
+use crate::kernel::run::Usage;
 use crate::kernel::session::{Owner, Session};
 
 const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
-     depth, label, title, model, cwd, messages, created_at, updated_at, ver";
+     depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
+     output_tokens";
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
@@ -28,6 +30,11 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
         created_at: time(row, 15)?,
         updated_at: time(row, 16)?,
         ver: row.int(17)?,
+        usage: Usage {
+            model_calls: amount(row, 18)?,
+            input_tokens: amount(row, 19)?,
+            output_tokens: amount(row, 20)?,
+        },
     })
 }
 
@@ -107,7 +114,11 @@ pub struct ListQuery {
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
     let pattern = query.search.as_ref().map(|text| like(text));
     let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
-    let mut clauses = vec!["org = ?1".to_owned()];
+    // The rows come newest first as they lie; an index on the org would only have them sorted
+    // anew. Where a narrower index exists the plain form lets the engine take it.
+    let narrow = query.roots == Some(true) || query.parent.is_some() || query.label.is_some();
+    let org = if narrow { "org = ?1" } else { "org || '' = ?1" };
+    let mut clauses = vec![org.to_owned()];
     match query.roots {
         Some(true) => clauses.push("parent_id IS NULL".to_owned()),
         Some(false) => clauses.push("parent_id IS NOT NULL".to_owned()),
@@ -140,7 +151,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         clauses.join(" AND "),
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(18)?, read(row)?)))
+    all(tx, &sql, &params, |row| Ok((row.int(21)?, read(row)?)))
 }
 
 /// A LIKE pattern for "contains this text".
@@ -172,4 +183,19 @@ pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result
             message: format!("no session {id}"),
         }),
     }
+}
+
+/// The session's model use has grown by `used`.
+pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE sessions SET model_calls = model_calls + ?2, input_tokens = input_tokens + ?3, \
+         output_tokens = output_tokens + ?4 WHERE id = ?1",
+        &[
+            (&id.0).into(),
+            to_int(used.model_calls).into(),
+            to_int(used.input_tokens).into(),
+            to_int(used.output_tokens).into(),
+        ],
+    )
+    .map(|_| ())
 }

@@ -56,6 +56,13 @@ impl Sqlite {
         Ok(sqlite)
     }
 
+    /// Opens the file at `path` without changing it or anything beside it.
+    pub fn look_at(path: &Path) -> Result<Self, DbError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(error)?;
+        Ok(Sqlite { connection })
+    }
+
     fn set_pragmas(&mut self, for_use: Use) -> Result<(), DbError> {
         let connection = &self.connection;
         connection

@@ -103,7 +103,7 @@ impl Writer {
                     Err(_) => break,
                 }
             }
-            // Soft commands never make others wait for a commit of their own.
+            // Soft commands ride along; they start a batch only when nobody waits behind them.
             if !batch.is_empty() || queue.is_empty() || !open {
                 batch.append(&mut soft);
             }

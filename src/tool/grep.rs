@@ -69,6 +69,12 @@ const PARAMETERS: &[Parameter] = &[
         description: "The most lines or files to show; all are counted. Default 100.",
     },
     Parameter {
+        name: "note",
+        shape: Shape::Text,
+        required: false,
+        description: "What is looked for, in a few words, for people who watch.",
+    },
+    Parameter {
         name: "max_per_file",
         shape: Shape::Count { min: 1, max: 2_000 },
         required: false,

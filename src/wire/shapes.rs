@@ -41,6 +41,9 @@ pub struct Run {
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// What it is about: the start of its task, on one line.
+    #[serde(default)]
+    pub title: String,
     /// `queued`, `running`, `paused`, `settling`, or how it ended.
     pub state: Word,
     /// Why it holds still.

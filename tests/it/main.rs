@@ -5,9 +5,15 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod api;
 mod architecture;
 mod cli;
 mod cli_live;
+mod harness;
 mod home;
 mod house;
+mod invariants;
+mod kills;
 mod licences;
+mod random_kills;
+mod scenarios;

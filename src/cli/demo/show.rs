@@ -13,6 +13,7 @@ use super::{QUESTIONS, broken};
 use crate::cli::failure::Failure;
 use crate::cli::follow::steps;
 use crate::cli::link::Link;
+use crate::cli::print::{BAD, GOOD, styled};
 use crate::cli::text::{COLUMNS, line, short};
 use crate::cli::tree::{self, Followed};
 use crate::cli::view::View;
@@ -123,6 +124,11 @@ impl Show {
     /// Tells people a line, and programs an event.
     pub(super) fn say(&self, text: &str, event: &str, mut data: Value) -> Result<(), Failure> {
         let text = line(text, COLUMNS);
+        let text = match event {
+            "killed" => styled(BAD, text),
+            "resumed" => styled(GOOD, text),
+            _ => text,
+        };
         self.view.tell(&text, || {
             data["event"] = event.into();
             data.take()

@@ -47,12 +47,12 @@ pub(super) fn calls(
     files: &[String],
 ) -> Vec<(&'static str, Value)> {
     let most = survey.weights.iter().copied().fold(0.0, f64::max);
-    let mut patterns: Vec<String> = terms
-        .iter()
-        .zip(&survey.weights)
-        .filter(|(_, weight)| **weight >= most * TELLING)
-        .map(|(term, _)| term.pattern(true))
-        .collect();
+    let telling = || {
+        let weighed = terms.iter().zip(&survey.weights);
+        weighed.filter(|(_, weight)| **weight >= most * TELLING)
+    };
+    let mut patterns: Vec<String> = telling().map(|(term, _)| term.pattern(true)).collect();
+    let words: Vec<&str> = telling().map(|(term, _)| term.word.as_str()).collect();
     // Where a file's own tests begin, everything below counts less.
     patterns.push("^\\s*mod tests?\\b".to_owned());
     vec![(
@@ -62,6 +62,7 @@ pub(super) fn calls(
             "paths": files,
             "max_per_file": 60,
             "max_results": 480,
+            "note": format!("lines with {} in the best {} files", words.join(", "), files.len()),
         }),
     )]
 }

@@ -48,7 +48,12 @@ pub(super) fn calls(terms: &[Term]) -> Vec<(&'static str, Value)> {
         let pattern = term.pattern(true);
         calls.push((
             "grep",
-            json!({"pattern": pattern, "output": "files", "max_results": 300}),
+            json!({
+                "pattern": pattern,
+                "output": "files",
+                "max_results": 300,
+                "note": format!("which files have \"{}\"", term.word),
+            }),
         ));
     }
     calls

@@ -1,7 +1,7 @@
 //! Parks runs, ends runs that end without an outcome of their own, and books their time.
 
 use super::context::Context;
-use super::moves::{cancel_below, end_turn, load, move_run};
+use super::moves::{end_turn, load, move_run};
 use super::{Conclusion, Reply, RunAfter};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
@@ -34,12 +34,6 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
                 ));
             }
             RunEvent::TimedOut
-        }
-        Conclusion::Cancel(request) => {
-            let by = request.by.clone();
-            let run = move_run(context, &run, RunEvent::CancelRequested(request))?;
-            cancel_below(context, &run, &by)?;
-            return Ok(after(run));
         }
     };
     let run = move_run(context, &run, event)?;

@@ -62,8 +62,6 @@ impl Ticket {
 pub enum Effect {
     /// The run wants a slot.
     Enqueue(Ticket),
-    /// Its slot and its session's turn are free.
-    Release(RunId),
     /// Its executor must stop.
     StopExecutor(RunId),
     /// It is settling, and has so much of its limit left.

@@ -7,6 +7,7 @@ use super::{NewSession, Reply};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
+use crate::kernel::run::Usage;
 use crate::kernel::session::{Owner, Session};
 use crate::store::{db_fault, sessions};
 
@@ -61,6 +62,7 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         model: None,
         cwd: new.cwd.clone(),
         messages: 0,
+        usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,

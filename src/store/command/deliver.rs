@@ -15,7 +15,7 @@ use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::run::{AnnouncePolicy, Run, RunOrigin, RunState};
 use crate::kernel::session::{Owner, Session};
 use crate::store::outbox::Entry;
-use crate::store::{db_fault, outbox, runs, sessions};
+use crate::store::{db_fault, outbox, runs, sessions, steps};
 
 /// So many announces are told in one command, and so many bytes: the rest follow in the next.
 const AT_ONCE: u32 = 50;
@@ -40,10 +40,7 @@ pub fn deliver(
         return Ok(Reply::Done);
     };
     let live = runs::live_in(context.tx, target).map_err(db_fault)?;
-    let in_turn = live
-        .iter()
-        .any(|run| matches!(run.state, RunState::Running | RunState::Paused(_)));
-    if in_turn && session.owner == Owner::Agent {
+    if session.owner == Owner::Agent && is_in_turn(context, &live)? {
         // The end of that turn looks again.
         return Ok(Reply::Done);
     }
@@ -57,14 +54,34 @@ pub fn deliver(
         bytes += tell(context, &session, &entry)?;
         told.push(entry);
     }
-    if session.owner == Owner::Agent
-        && told
-            .iter()
-            .any(|entry| entry.policy == AnnouncePolicy::Wake)
-    {
+    if told.len() == AT_ONCE as usize {
+        context.effect(super::Effect::Deliverable(target));
+    }
+    // What was asked for before a reset is told, and wakes nobody.
+    let wakes = |entry: &Entry| {
+        entry.policy == AnnouncePolicy::Wake && entry.target_generation == session.generation
+    };
+    if session.owner == Owner::Agent && told.iter().any(wakes) {
         wake_up(context, &session, &live, &told, wake)?;
     }
     Ok(Reply::Done)
+}
+
+/// Is a turn going on, be it that its run waits for a slot to go on with it?
+fn is_in_turn(context: &mut Context<'_>, live: &[Run]) -> Result<bool, Fault> {
+    for run in live {
+        let goes_on = match run.state {
+            RunState::Running | RunState::Paused(_) => true,
+            RunState::Queued => !steps::open(context.tx, run.id)
+                .map_err(db_fault)?
+                .is_empty(),
+            RunState::Settling | RunState::Ended(_) => false,
+        };
+        if goes_on {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One announce stands in the transcript; how many bytes it has.

@@ -10,7 +10,8 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
-use crate::kernel::step::{Intent, Step, StepKind, StepState};
+use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
+use crate::kernel::text::storable;
 use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
 
 /// What a cancel names when a parent's end took its children along.
@@ -44,10 +45,31 @@ pub fn move_run_quietly(
     if next.state == RunState::Settling && run.state != RunState::Settling {
         context.effect(Effect::Settling(next.id, next.left_at(context.now.steady)));
     }
+    if next.state.is_terminal() {
+        close_steps(context, &next)?;
+    }
     for action in applied.actions {
         perform(context, &next, action, quietly)?;
     }
     Ok(next)
+}
+
+/// Gives the steps that were cut off by the end of their run an outcome.
+fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    for mut step in steps::open(context.tx, run.id).map_err(db_fault)? {
+        let began = step.effect == Class::Once && step.state == StepState::Started;
+        (step.state, step.error) = if began {
+            let why = "the run ended while it was at work: it may have happened";
+            (StepState::Uncertain, Some(why.to_owned()))
+        } else {
+            let why = "the run ended before it had an outcome";
+            (StepState::Failed, Some(why.to_owned()))
+        };
+        step.ended_at = Some(context.now.wall);
+        steps::update(context.tx, &step).map_err(db_fault)?;
+        emit_step(context, run, &step);
+    }
+    Ok(())
 }
 
 fn perform(
@@ -69,7 +91,6 @@ fn perform(
             Ok(())
         }
         Action::Release => {
-            context.effect(Effect::Release(run.id));
             // Whatever waited for the end of this turn can be told now.
             if outbox::has_pending(context.tx, run.session, None).map_err(db_fault)? {
                 context.effect(Effect::Deliverable(run.session));
@@ -133,7 +154,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
 
 /// Cancels every open run below `run`, nearest first, so that no settling run in between
 /// takes the end of its child for its own.
-pub fn cancel_below(context: &mut Context<'_>, run: &Run, by: &str) -> Result<(), Fault> {
+fn cancel_below(context: &mut Context<'_>, run: &Run, by: &str) -> Result<(), Fault> {
     let mut parents: Vec<SessionId> = vec![run.session];
     while let Some(parent) = parents.pop() {
         for child in runs::live_children(context.tx, parent).map_err(db_fault)? {
@@ -180,6 +201,7 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
 /// it is queued again at once.
 pub fn end_turn(context: &mut Context<'_>, run: &Run, text: Option<String>) -> Result<Run, Fault> {
     let owed = owed(context, run)?;
+    let text = text.map(|text| storable(&text));
     let next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
         let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;

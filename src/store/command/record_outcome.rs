@@ -7,11 +7,11 @@ use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role, plain_text};
-use crate::kernel::run::{Run, RunOrigin, Usage};
+use crate::kernel::message::{NewMessage, plain_text};
+use crate::kernel::run::{RunOrigin, Usage};
 use crate::kernel::step::{Step, StepKind, StepState};
-use crate::kernel::text::{preview, storable};
-use crate::store::{db_fault, steps};
+use crate::kernel::text::preview;
+use crate::store::{db_fault, sessions, steps};
 
 const SUMMARY: usize = 200;
 
@@ -36,19 +36,18 @@ pub fn record(
             used.model_calls = 1;
             let text = plain_text(&blocks);
             step.result_summary = Some(preview(&text, SUMMARY));
-            let mut message = answer(context, &run, blocks);
+            let mut message = NewMessage::answer(context.message_id(), id, blocks);
             // Only a wake run may be silent: nobody asked it anything.
             message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
             Some(message)
         }
         Recorded::ToolResult { text, is_error } => {
-            let text = storable(&text);
             step.result_summary = Some(preview(&text, SUMMARY));
             if is_error {
                 step.state = StepState::Failed;
                 step.error = Some(preview(&text, SUMMARY));
             }
-            Some(tool_result(context, &run, &step, text, is_error))
+            Some(tool_result(context, &step, &text, is_error))
         }
         Recorded::Failed(ref error) => {
             step.state = StepState::Failed;
@@ -65,6 +64,9 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step);
+    if step.kind == StepKind::Model {
+        sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
+    }
     let ended = RunEvent::StepEnded {
         model: step.kind == StepKind::Model,
         usage: used,
@@ -114,60 +116,8 @@ pub fn open_step(
     Ok(step)
 }
 
-fn answer(context: &Context<'_>, run: &Run, blocks: Vec<Block>) -> NewMessage {
-    let calls = blocks
-        .iter()
-        .any(|block| matches!(block, Block::ToolCall { .. }));
-    let content = blocks
-        .into_iter()
-        .map(|block| match block {
-            Block::Text { text } => Block::Text {
-                text: storable(&text),
-            },
-            other => other,
-        })
-        .collect();
-    NewMessage {
-        id: context.message_id(),
-        role: Role::Assistant,
-        kind: if calls {
-            MessageKind::ToolCall
-        } else {
-            MessageKind::Text
-        },
-        origin: Origin::Agent,
-        run: Some(run.id),
-        content,
-        tool_call: None,
-        announce: None,
-        silent: false,
-        metadata: None,
-    }
-}
-
 /// The transcript's entry for the outcome of a tool call.
-pub fn tool_result(
-    context: &Context<'_>,
-    run: &Run,
-    step: &Step,
-    text: String,
-    is_error: bool,
-) -> NewMessage {
-    let tool_call_id = step.tool_call.clone().unwrap_or_default();
-    NewMessage {
-        id: context.message_id(),
-        role: Role::Tool,
-        kind: MessageKind::ToolResult,
-        origin: Origin::Internal,
-        run: Some(run.id),
-        tool_call: Some(tool_call_id.clone()),
-        content: vec![Block::ToolResult {
-            tool_call_id,
-            text,
-            is_error,
-        }],
-        announce: None,
-        silent: false,
-        metadata: None,
-    }
+pub fn tool_result(context: &Context<'_>, step: &Step, text: &str, is_error: bool) -> NewMessage {
+    let call = step.tool_call.as_deref().unwrap_or_default();
+    NewMessage::tool_result(context.message_id(), step.run, call, text, is_error)
 }

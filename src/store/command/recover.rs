@@ -10,31 +10,26 @@ use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
-use crate::kernel::recover::{self, StepFate};
+use crate::kernel::recover::{self, Loss, StepFate};
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::step::{Step, StepState};
 use crate::store::{db_fault, steps};
 
 /// The open run without an executor is queued, paused, settling or ended, as
 /// [`recover::recover`] says. A run that has ended stays as it is.
-pub fn recover(
-    context: &mut Context<'_>,
-    id: RunId,
-    unclean: bool,
-    earlier_life: bool,
-) -> Result<Reply, Fault> {
+pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply, Fault> {
     let mut run = load(context, id)?;
     if run.state.is_terminal() {
         return Ok(after(run, Vec::new()));
     }
-    if earlier_life {
+    if loss != Loss::Executor {
         // A steady reading of an earlier life says nothing in this one, and the time while
         // the daemon was down does not count.
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
     let open = steps::open(context.tx, id).map_err(db_fault)?;
     let policy = context.settings.recovery;
-    let plan = recover::recover(&run, &open, unclean, policy, context.now.wall);
+    let plan = recover::recover(&run, &open, loss, policy, context.now.wall);
     let held = run.state == RunState::Running;
     let mut changed = Vec::new();
     // A parked run's steps have not begun; they are carried out as they stand.
@@ -45,7 +40,7 @@ pub fn recover(
             }
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
-            notice(context, &run, earlier_life)?;
+            notice(context, &run, loss)?;
         }
     }
     let run = move_run_quietly(context, &run, plan.event, plan.quietly)?;
@@ -74,7 +69,7 @@ fn reopen(
                  happened, wholly, partly or not at all; it was not repeated. Look before you \
                  do it again."
             );
-            let message = tool_result(context, run, &step, text, true);
+            let message = tool_result(context, &step, &text, true);
             let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
             step.message_seq = appended.first().map(|message| message.seq);
             step.state = StepState::Uncertain;
@@ -88,11 +83,10 @@ fn reopen(
 }
 
 /// A visible entry for people: this turn was interrupted and goes on.
-fn notice(context: &mut Context<'_>, run: &Run, earlier_life: bool) -> Result<(), Fault> {
-    let what = if earlier_life {
-        "the daemon was restarted"
-    } else {
-        "the task that drove this run was lost"
+fn notice(context: &mut Context<'_>, run: &Run, loss: Loss) -> Result<(), Fault> {
+    let what = match loss {
+        Loss::Killed | Loss::Drained => "the daemon was restarted",
+        Loss::Executor => "the task that drove this run was lost",
     };
     let text = format!(
         "{what} while run {} was at work; it goes on at its step",

@@ -14,6 +14,7 @@ use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::store::columns::to_json;
+use crate::store::tx::Tx;
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
 
 /// The child session, its first message and the queued run are there, or nothing is.
@@ -35,24 +36,32 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
                 })?,
         ),
     };
-    let depth = parent.as_ref().map_or(0, |parent| parent.depth) + 1;
+    // Without a parent the session is a root of its own.
+    let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
+    let mut warnings = Vec::new();
     if let Some(parent) = &parent {
         let tx = &mut *context.tx;
         let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
-        let backlog = outbox::count_unacked(tx, parent.id).map_err(db_fault)?;
+        // A client takes note of its inbox; an agent sees what waits with its next turn.
+        let backlog = match parent.owner {
+            Owner::Client => outbox::count_unacked(tx, parent.id),
+            Owner::Agent => outbox::count_pending_for(tx, parent.id),
+        }
+        .map_err(db_fault)?;
         let counts = SpawnCounts {
             depth,
             children: u32::try_from(children).unwrap_or(u32::MAX),
             backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
+            client_owned: parent.owner == Owner::Client,
         };
-        check_spawn(&context.settings.limits, &counts)?;
+        warnings.extend(check_spawn(&context.settings.limits, &counts)?);
     }
-    let (announce, warnings) = announce_policy(&spawn, parent.as_ref())?;
+    let (announce, warning) = announce_policy(&spawn, parent.as_ref())?;
+    warnings.extend(warning);
 
     let session = child_session(context, &spawn, parent.as_ref(), depth);
     create_session::insert(context, &session)?;
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
-    row.run.lane = Lane::Subagent;
     row.run.announce = announce;
     row.run.requester = parent.map(|parent| Requester {
         session: parent.id,
@@ -98,13 +107,14 @@ fn child_session(
         root: parent.map_or(spawn.session, |parent| parent.root),
         depth,
         label: spawn.run.label.clone(),
-        title: None,
+        title: Some(spawn.run.title.clone()),
         model: None,
         cwd: spawn
             .cwd
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,
@@ -115,10 +125,10 @@ fn child_session(
 fn announce_policy(
     spawn: &Spawn,
     parent: Option<&Session>,
-) -> Result<(AnnouncePolicy, Vec<String>), Fault> {
+) -> Result<(AnnouncePolicy, Option<String>), Fault> {
     let Some(parent) = parent else {
         return match spawn.announce {
-            None | Some(AnnouncePolicy::None) => Ok((AnnouncePolicy::None, Vec::new())),
+            None | Some(AnnouncePolicy::None) => Ok((AnnouncePolicy::None, None)),
             Some(policy) => Err(Fault::params(
                 "announce",
                 format!("{policy} needs a parent session to tell"),
@@ -129,23 +139,29 @@ fn announce_policy(
     Ok(match (parent.owner, spawn.announce) {
         (Owner::Client, Some(AnnouncePolicy::Wake)) => (
             AnnouncePolicy::Inbox,
-            vec![format!(
+            Some(format!(
                 "announce wake became inbox: session {} belongs to a client, nothing runs in it",
                 parent.key
-            )],
+            )),
         ),
-        (_, Some(policy)) => (policy, Vec::new()),
-        (Owner::Client, None) => (AnnouncePolicy::Inbox, Vec::new()),
-        (Owner::Agent, None) => (AnnouncePolicy::Wake, Vec::new()),
+        (_, Some(policy)) => (policy, None),
+        (Owner::Client, None) => (AnnouncePolicy::Inbox, None),
+        (Owner::Agent, None) => (AnnouncePolicy::Wake, None),
     })
 }
 
 /// The first answer to this request, if the key is known.
 pub fn repeated(context: &mut Context<'_>, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
-    let Some(key) = key else {
-        return Ok(None);
-    };
-    let Some(used) = idempotency::get(context.tx, &key.scope, &key.key).map_err(db_fault)? else {
+    match key {
+        Some(key) => first_answer(context.tx, key),
+        None => Ok(None),
+    }
+}
+
+/// What the key's first request was answered, if there was one; `conflict` if that was
+/// another request.
+pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Fault> {
+    let Some(used) = idempotency::get(tx, &key.scope, &key.key).map_err(db_fault)? else {
         return Ok(None);
     };
     if used.digest != key.digest {
@@ -204,6 +220,7 @@ pub fn accept(
         json!({
             "agent": run.agent,
             "label": run.label,
+            "title": run.title,
             "sessionKey": run.session_key,
             "parent": run.requester.as_ref().map(|by| &by.key),
             "meta": run.meta,
@@ -255,8 +272,9 @@ pub fn new_run(
         origin,
         agent: new.agent.id,
         label: new.label,
+        title: new.title,
         model: new.agent.model,
-        lane: if session.parent.is_some() {
+        lane: if session.depth > 0 {
             Lane::Subagent
         } else {
             Lane::Main

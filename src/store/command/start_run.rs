@@ -8,20 +8,28 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::NewMessage;
 use crate::kernel::step::Intent;
-use crate::store::{db_fault, runs, steps};
+use crate::store::{db_fault, messages, read, runs, steps};
 
 /// The run holds its session's turn, its input stands in the transcript, and its first steps
 /// are intended. A run that was parked or recovered goes on with the steps it has.
-pub fn start(context: &mut Context<'_>, id: RunId, intents: Vec<Intent>) -> Result<Reply, Fault> {
+pub fn start(
+    context: &mut Context<'_>,
+    id: RunId,
+    intents: Vec<Intent>,
+    seen: i64,
+) -> Result<Reply, Fault> {
     let run = load(context, id)?;
     let run = move_run(context, &run, RunEvent::Started)?;
-    let mut messages = Vec::new();
     if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
         let mut input = NewMessage::user(context.message_id(), &text);
         input.run = Some(id);
-        messages = context.append(&run.org, run.session, run.generation, vec![input])?;
+        context.append(&run.org, run.session, run.generation, vec![input])?;
         runs::clear_input(context.tx, id).map_err(db_fault)?;
     }
+    // An announce may have come between the caller's look and this turn: what the first model
+    // call is said to see, it must be shown.
+    let messages =
+        messages::after(context.tx, run.session, seen, read::WINDOW, true).map_err(db_fault)?;
     let open = steps::open(context.tx, id).map_err(db_fault)?;
     let (run, steps) = if open.is_empty() {
         intend(context, &run, intents)?

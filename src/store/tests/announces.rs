@@ -220,3 +220,84 @@ pub fn g2_14_a_gone_target_leaves_the_result_on_the_run(mut bench: Bench) {
     );
     assert_eq!(bench.row(run).result.as_deref(), Some("found"));
 }
+
+pub fn what_is_told_before_a_turn_begins_is_seen_by_it(mut bench: Bench) {
+    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    bench.started(root.run);
+    let children = [0, 1].map(|_| bench.spawned(Some(&root.session)).run);
+    bench.ended(root.run, "asked");
+    bench.started(children[0]);
+    bench.ended(children[0], "one");
+    deliver(&mut bench, &root.session);
+    let session = session_id(&mut bench, &root.session);
+    let wake = runs::live_in(bench.db.as_mut(), session).unwrap()[0].id;
+    // The wake run's task has looked; then the second child ends and is told.
+    let seen = bench.transcript(&root.session).last().unwrap().seq;
+    bench.started(children[1]);
+    bench.ended(children[1], "two");
+    deliver(&mut bench, &root.session);
+    let intents = vec![super::model()];
+    let begun = after(bench.run(Command::StartRun {
+        run: wake,
+        intents,
+        seen,
+    }));
+    let shown: Vec<Option<RunId>> = begun.messages.iter().map(|message| message.run).collect();
+    assert_eq!(shown, [Some(children[1])]);
+    assert_eq!(begun.steps[0].seen_up_to, Some(begun.messages[0].seq));
+}
+
+pub fn a_settling_run_waits_for_nobodys_inbox(mut bench: Bench) {
+    use crate::kernel::run::AnnouncePolicy::{Inbox, None, Wake};
+    for (first, second, goes_on) in [
+        (Inbox, Inbox, false),
+        (Inbox, None, false),
+        (Wake, Inbox, true),
+    ] {
+        let parent = bench.client_session("client:a");
+        let child = bench.spawned(Some(&parent));
+        bench.started(child.run);
+        let below = [first, second].map(|policy| {
+            let spawn = super::policy(super::spawn(Some(&child.session)), policy);
+            accepted(bench.run(spawn)).run
+        });
+        bench.ended(child.run, "an answer");
+        for run in below {
+            bench.started(run);
+            bench.ended(run, "found");
+            deliver(&mut bench, &child.session);
+        }
+        let row = bench.row(child.run);
+        if goes_on {
+            // What wakes must be seen by a turn, which then ends the run.
+            assert_eq!(row.state, RunState::Queued, "{first} {second}");
+            bench.started(child.run);
+            bench.ended(child.run, "an answer");
+        }
+        assert_eq!(
+            bench.row(child.run).state.as_str(),
+            "ok",
+            "{first} {second}"
+        );
+    }
+}
+
+pub fn many_announces_are_told_one_delivery_after_another(mut bench: Bench) {
+    bench.settings.limits.max_children = 200;
+    bench.settings.limits.max_unacked = 200;
+    let parent = bench.client_session("client:a");
+    let mut ended = Vec::new();
+    for _ in 0..120 {
+        let run = bench.spawned(Some(&parent)).run;
+        bench.started(run);
+        bench.ended(run, "found");
+        ended.push(run);
+    }
+    let target = session_id(&mut bench, &parent);
+    let mut deliveries = 1;
+    while deliver(&mut bench, &parent).contains(&Effect::Deliverable(target)) {
+        deliveries += 1;
+    }
+    assert_eq!(announces(&mut bench, &parent), ended);
+    assert_eq!(deliveries, 3);
+}

@@ -49,7 +49,8 @@ impl Bench {
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
-                    max_backlog: 10,
+                    max_unacked: 10,
+                    max_untold: 10,
                     max_queued_turns: 3,
                 },
                 recovery: RecoveryPolicy::default(),
@@ -125,6 +126,7 @@ impl Bench {
         after(self.run(Command::StartRun {
             run,
             intents: vec![model()],
+            seen: 0,
         }))
     }
 
@@ -160,6 +162,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         id: RunId(id()),
         user: "admin".to_owned(),
         label: None,
+        title: "look".to_owned(),
         limit_ms: Some(60_000),
         meta: None,
         agent: agent(name),
@@ -297,11 +300,15 @@ contract! { sqlite:
     turns::a_second_start_changes_nothing,
     turns::a_second_outcome_changes_nothing,
     turns::too_many_waiting_turns_are_refused,
+    turns::the_steps_of_a_run_that_ended_have_an_outcome,
     turns::g1_11_a_child_writes_on_after_its_parent_ended,
     announces::g2_1_a_repeated_delivery_changes_nothing,
     announces::g2_8_what_ends_during_a_turn_is_told_after_it,
     announces::one_wake_run_carries_all,
     announces::a_settling_run_sees_its_grandchild_before_it_ends,
+    announces::what_is_told_before_a_turn_begins_is_seen_by_it,
+    announces::a_settling_run_waits_for_nobodys_inbox,
+    announces::many_announces_are_told_one_delivery_after_another,
     announces::a_failed_parent_takes_its_children_along,
     announces::acknowledging_is_all_or_nothing,
     announces::g2_14_a_gone_target_leaves_the_result_on_the_run,

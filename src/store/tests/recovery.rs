@@ -3,6 +3,7 @@
 use super::{Bench, Recorded, Then, after, answer, tool};
 use crate::kernel::fault::Kind;
 use crate::kernel::message::MessageKind;
+use crate::kernel::recover::Loss;
 use crate::kernel::run::RunState;
 use crate::kernel::step::{Effect as Class, StepState};
 use crate::store::{Command, Effect, steps};
@@ -11,8 +12,7 @@ use std::time::Duration;
 fn recover(run: crate::kernel::ids::RunId) -> Command {
     Command::Recover {
         run,
-        unclean: true,
-        earlier_life: true,
+        loss: Loss::Killed,
     }
 }
 
@@ -69,7 +69,11 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
         tool("b", Class::Once),
         tool("c", Class::Read),
     ];
-    after(bench.run(Command::StartRun { run, intents }));
+    after(bench.run(Command::StartRun {
+        run,
+        intents,
+        seen: 0,
+    }));
     after(bench.run(Command::BeginEffect {
         run,
         step: 1,

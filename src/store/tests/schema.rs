@@ -68,6 +68,7 @@ pub fn one_turn_for_each_session(mut bench: Bench) {
         .run(super::Command::StartRun {
             run: second,
             intents: Vec::new(),
+            seen: 0,
         })
         .unwrap_err();
     assert!(fault.message.contains("failed"), "{fault}");

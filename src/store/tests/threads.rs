@@ -20,7 +20,8 @@ fn open(folder: &std::path::Path) -> Opened {
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,
-                max_backlog: 10,
+                max_unacked: 10,
+                max_untold: 10,
                 max_queued_turns: 3,
             },
             recovery: RecoveryPolicy::default(),

@@ -104,6 +104,7 @@ pub fn a_second_start_changes_nothing(mut bench: Bench) {
     let again = Command::StartRun {
         run,
         intents: vec![model()],
+        seen: 0,
     };
     assert_eq!(bench.run(again).unwrap_err().kind, Kind::Conflict);
     assert_eq!(bench.rows(), before);
@@ -145,4 +146,31 @@ pub fn g1_11_a_child_writes_on_after_its_parent_ended(mut bench: Bench) {
     let ended = bench.ended(child.run, "found");
     assert_eq!(ended.messages[0].content, text("found"));
     assert_eq!(bench.row(child.run).state.as_str(), "ok");
+}
+
+pub fn the_steps_of_a_run_that_ended_have_an_outcome(mut bench: Bench) {
+    let (run, _) = calls(&mut bench, &["a", "b"]);
+    after(bench.run(Command::RecordOutcome {
+        run,
+        step: 2,
+        attempt: 1,
+        outcome: Recorded::ToolResult {
+            text: "found".to_owned(),
+            is_error: false,
+        },
+        then: Then::Fail(crate::kernel::run::RunError::new("x", "y")),
+    }));
+    let journal = steps::after(bench.db.as_mut(), run, 0, 10).unwrap();
+    let states: Vec<StepState> = journal.iter().map(|step| step.state).collect();
+    assert_eq!(
+        states,
+        [StepState::Done, StepState::Done, StepState::Failed]
+    );
+    assert!(
+        journal[2]
+            .error
+            .as_deref()
+            .unwrap()
+            .contains("the run ended")
+    );
 }

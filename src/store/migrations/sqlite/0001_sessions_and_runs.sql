@@ -41,6 +41,10 @@ CREATE TABLE sessions (
     model      TEXT,
     cwd        TEXT,
     messages   INTEGER NOT NULL,
+    -- Summed at each answer, so that showing a session never adds up its history.
+    model_calls   INTEGER NOT NULL DEFAULT 0,
+    input_tokens  INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     ver        INTEGER NOT NULL,
@@ -48,6 +52,7 @@ CREATE TABLE sessions (
 ) STRICT;
 
 CREATE INDEX sessions_by_parent ON sessions (parent_id, seq) WHERE parent_id IS NOT NULL;
+CREATE INDEX sessions_by_label ON sessions (org, label, seq) WHERE label IS NOT NULL;
 CREATE INDEX sessions_main ON sessions (org, seq) WHERE parent_id IS NULL;
 
 CREATE TABLE messages (
@@ -88,6 +93,7 @@ CREATE TABLE runs (
     origin               TEXT    NOT NULL CHECK (origin IN ('spawn', 'turn', 'wake')),
     agent                TEXT    NOT NULL,
     label                TEXT,
+    title                TEXT    NOT NULL,
     model                TEXT    NOT NULL,
     lane                 TEXT    NOT NULL,
     depth                INTEGER NOT NULL,
@@ -130,6 +136,7 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_by_session ON runs (session_id, seq);
 CREATE INDEX runs_by_requester ON runs (requester_id, seq) WHERE requester_id IS NOT NULL;
+CREATE INDEX runs_by_label ON runs (org, label, seq) WHERE label IS NOT NULL;
 CREATE INDEX runs_by_root ON runs (root_run, seq) WHERE root_run <> id;
 CREATE INDEX runs_live ON runs (seq) WHERE ended_at IS NULL;
 CREATE INDEX runs_live_by_requester ON runs (requester_id)
@@ -197,6 +204,7 @@ CREATE TABLE outbox (
 
 CREATE INDEX outbox_by_target ON outbox (target_session, seq);
 CREATE INDEX outbox_pending ON outbox (target_session, seq) WHERE state = 'pending';
+CREATE INDEX outbox_undelivered ON outbox (seq) WHERE state = 'undelivered';
 CREATE INDEX outbox_unacked ON outbox (target_session)
     WHERE policy = 'inbox' AND acked_at IS NULL;
 

@@ -1,0 +1,450 @@
+//! A client that outlives the daemon. When the link is lost it looks at what is on disk,
+//! starts the daemon again and repeats the call that had no answer, with the key that it had.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::book::Book;
+use super::client::{Link, Spawned, is_quiet, with_agent};
+use super::daemon::Daemon;
+use super::eventually;
+use super::place::{Faults, Place};
+use crate::invariants::{self, Moment};
+
+/// What the daemon's life of this number (the first is 0) is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Arm {
+    /// Which life.
+    pub(crate) life: usize,
+    /// `ABIDE_FAILPOINTS`.
+    pub(crate) orders: String,
+}
+
+/// What the client knows: what it was promised, and what it was told of ends.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// Calls that make runs, with the answer once there was one.
+    pub(crate) promises: Vec<Promise>,
+    /// By run: the first answer that said how it ended.
+    pub(crate) ends: BTreeMap<String, Value>,
+    /// Announces whose acknowledgement was answered.
+    pub(crate) acked: Vec<String>,
+    /// What each kill found.
+    pub(crate) kills: Vec<Kill>,
+    /// The rows as the latest kill left them.
+    pub(crate) latest: Option<Book>,
+}
+
+/// What a kill found. A step is named by its run and its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kill {
+    /// Steps that were open and in the hands of a task.
+    pub(crate) held: BTreeSet<(String, i64)>,
+    /// Steps that had an outcome.
+    pub(crate) ended: BTreeSet<(String, i64)>,
+    /// How often the model had been asked, by rule and number of the answer.
+    pub(crate) asked: BTreeMap<(String, usize), usize>,
+}
+
+impl Kill {
+    fn of(book: &Book, asked: BTreeMap<(String, usize), usize>) -> Kill {
+        let mut kill = Kill {
+            asked,
+            ..Kill::default()
+        };
+        for (place, step) in &book.steps {
+            let run = &book.runs[&step.run];
+            if !step.is_open() {
+                kill.ended.insert(place.clone());
+            } else if run.state == "running" && run.cancel_by.is_none() {
+                kill.held.insert(place.clone());
+            }
+        }
+        kill
+    }
+}
+
+/// A call that makes a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Promise {
+    /// `sessions.spawn` or `agent.run`.
+    pub(crate) method: &'static str,
+    /// With an idempotency key.
+    pub(crate) params: Value,
+    /// Once it was answered.
+    pub(crate) answer: Option<Value>,
+}
+
+/// Kills at random instants: each life is killed after a time that `next` gives, until there
+/// were enough.
+pub(crate) struct Hunt {
+    /// How many kills are to come.
+    pub(crate) left: usize,
+    /// How long the next life may last.
+    pub(crate) next: Box<dyn FnMut() -> Duration>,
+}
+
+/// A client that outlives the daemon.
+pub(crate) struct Caller {
+    place: Place,
+    daemon: Option<Daemon>,
+    link: Option<Link>,
+    arm: Option<Arm>,
+    traced: bool,
+    lives: usize,
+    ordered_kill: bool,
+    hunt: Option<Hunt>,
+    pub(crate) history: History,
+}
+
+impl Caller {
+    /// Starts the first life. With `traced`, each life's passes of failpoints are noted
+    /// ([`Caller::passes`]).
+    pub(crate) async fn begin(place: Place, arm: Option<Arm>, traced: bool) -> Caller {
+        let mut caller = Caller {
+            place,
+            daemon: None,
+            link: None,
+            arm,
+            traced,
+            lives: 0,
+            ordered_kill: false,
+            hunt: None,
+            history: History::default(),
+        };
+        caller.start().await;
+        caller
+    }
+
+    /// The daemon's folder.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Did the kill come that was ordered?
+    pub(crate) fn was_killed_as_ordered(&self) -> bool {
+        self.ordered_kill
+    }
+
+    /// How often each life has passed each failpoint.
+    pub(crate) fn passes(&self) -> Vec<BTreeMap<String, usize>> {
+        (0..self.lives)
+            .map(|life| {
+                let trace = std::fs::read_to_string(self.trace(life)).unwrap_or_default();
+                let mut passes = BTreeMap::new();
+                for name in trace.lines() {
+                    *passes.entry(name.to_owned()).or_default() += 1;
+                }
+                passes
+            })
+            .collect()
+    }
+
+    fn trace(&self, life: usize) -> std::path::PathBuf {
+        self.place.path().join(format!("trace-{life}"))
+    }
+
+    /// Makes one call, however often the daemon dies of it.
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        loop {
+            let Some(link) = &self.link else {
+                self.revive().await;
+                continue;
+            };
+            match link.attempt(method, &params).await {
+                Ok(answer) => return answer,
+                Err(Some(error)) => panic!("{method} {params}: {error} {:?}", error.data),
+                Err(None) => self.link = None,
+            }
+        }
+    }
+
+    /// Makes a call that makes a run.
+    async fn promised(&mut self, method: &'static str, mut params: Value) -> Spawned {
+        let key = format!("key-{}", self.history.promises.len());
+        params["idempotencyKey"] = json!(key);
+        self.history.promises.push(Promise {
+            method,
+            params: params.clone(),
+            answer: None,
+        });
+        let at = self.history.promises.len() - 1;
+        let answer = self.call(method, params).await;
+        let accepted = Spawned::of(&answer);
+        self.history.promises[at].answer = Some(answer);
+        accepted
+    }
+
+    /// `sessions.spawn` of agent explore, unless the parameters say otherwise.
+    pub(crate) async fn spawn(&mut self, params: Value) -> Spawned {
+        self.promised("sessions.spawn", with_agent(params)).await
+    }
+
+    /// `agent.run`.
+    pub(crate) async fn turn(&mut self, session: &str, message: &str) -> Spawned {
+        let params = json!({ "sessionKey": session, "message": message });
+        self.promised("agent.run", params).await
+    }
+
+    /// The root session with this owner and key.
+    pub(crate) async fn session(&mut self, owner: &str, key: &str) -> String {
+        let params = json!({ "owner": owner, "key": key, "label": key });
+        let made = self.call("sessions.create", params).await;
+        made["session"]["key"].as_str().unwrap().to_owned()
+    }
+
+    /// The run as `runs.get` shows it.
+    pub(crate) async fn run(&mut self, id: &str) -> Value {
+        self.call("runs.get", json!({ "runId": id })).await
+    }
+
+    /// Waits until the run has ended; the run. What is told then stays told.
+    pub(crate) async fn ended(&mut self, id: &str) -> Value {
+        let params = json!({ "runId": id, "waitTimeout": 60 });
+        let waited = self.call("agent.wait", params).await;
+        assert_eq!(waited["cause"], "ended", "{waited}");
+        let run = waited["runs"][0].clone();
+        invariants::same_end(
+            self.history
+                .ends
+                .entry(id.to_owned())
+                .or_insert(run.clone()),
+            &run,
+        );
+        run
+    }
+
+    /// Waits until the run is in this state.
+    pub(crate) async fn in_state(&mut self, id: &str, state: &str) {
+        self.until(&format!("run {id} {state}"), async |caller: &mut Caller| {
+            (caller.run(id).await["state"] == state).then_some(())
+        })
+        .await;
+    }
+
+    /// Acknowledges what stands in the session's inbox; what each announce says.
+    pub(crate) async fn ack_all(&mut self, session: &str) -> Vec<Value> {
+        let inbox = self
+            .call("sessions.inbox", json!({ "sessionKey": session }))
+            .await;
+        let announces = inbox["announces"].as_array().unwrap().clone();
+        let ids: Vec<&Value> = announces.iter().map(|one| &one["announceId"]).collect();
+        if !ids.is_empty() {
+            let params = json!({ "sessionKey": session, "announceIds": ids });
+            let acked = self.call("sessions.ack", params).await;
+            assert_eq!(acked["announceIds"], json!(ids));
+            let ids = ids.iter().map(|id| id.as_str().unwrap().to_owned());
+            self.history.acked.extend(ids);
+        }
+        announces
+    }
+
+    /// Waits until nothing is open and nothing waits to be told.
+    pub(crate) async fn quiet(&mut self) {
+        self.until("quiet", async |caller: &mut Caller| {
+            is_quiet(&caller.call("gateway.status", json!({})).await)
+        })
+        .await;
+    }
+
+    /// Asks again and again until there is an answer.
+    pub(crate) async fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl AsyncFnMut(&mut Caller) -> Option<T>,
+    ) -> T {
+        let clock = abide::clock::Clock::system();
+        loop {
+            if let Some(found) = look(self).await {
+                return found;
+            }
+            assert!(
+                clock.monotonic() < super::PATIENCE,
+                "{what}: not within {:?}; {}",
+                super::PATIENCE,
+                self.place.log()
+            );
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
+    /// Waits until the model was asked for this answer.
+    pub(crate) async fn until_asked(&mut self, rule: &str, index: usize) {
+        let call = (rule.to_owned(), index);
+        self.until(&format!("call {call:?}"), async |caller: &mut Caller| {
+            // A daemon that died on the way must be noticed.
+            caller.call("gateway.ping", json!({})).await;
+            caller.place.asked().contains_key(&call).then_some(())
+        })
+        .await;
+    }
+
+    /// From the next start on the daemon is killed at random instants.
+    pub(crate) fn hunted_by(&mut self, hunt: Hunt) {
+        self.hunt = Some(hunt);
+    }
+
+    /// Are there kills to come?
+    pub(crate) fn is_hunted(&self) -> bool {
+        self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
+    }
+
+    /// Kills the daemon now and starts it again.
+    pub(crate) async fn kill_once(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            if let Some(status) = daemon.has_ended() {
+                self.took(status);
+            } else {
+                daemon.kill().await;
+                self.look();
+            }
+        }
+        self.link = None;
+        self.start().await;
+    }
+
+    /// Asks the daemon to stop, lets the answer go that is held by `hold` once it has begun to,
+    /// and starts it again when it is gone.
+    pub(crate) async fn restart_once(&mut self, hold: &str) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.terminate();
+            eventually("the drain", || {
+                let ready = daemon.get("/ready");
+                async move {
+                    ready
+                        .is_none_or(|(_, body)| body.contains("draining"))
+                        .then_some(())
+                }
+            })
+            .await;
+            self.place.let_go(hold);
+            let status = daemon.ended().await;
+            self.took(status);
+        }
+        self.link = None;
+        self.start().await;
+    }
+
+    /// Waits until the process is gone whose link was lost, and starts it again.
+    async fn revive(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let status = daemon.ended().await;
+            assert_ne!(
+                status.code(),
+                Some(0),
+                "it stopped by itself: {}",
+                self.place.log()
+            );
+            self.took(status);
+        }
+        self.start().await;
+    }
+
+    /// A clean end, or the kill that this life was ordered to have.
+    fn took(&mut self, status: ExitStatus) {
+        if status.code() == Some(0) {
+            return;
+        }
+        let armed = self
+            .arm
+            .as_ref()
+            .is_some_and(|arm| arm.life + 1 == self.lives);
+        let killed = status.signal() == Some(9) && (armed || self.hunt.is_some());
+        assert!(killed, "{status}: {}", self.place.log());
+        self.ordered_kill = true;
+        self.look();
+    }
+
+    /// Looks at what a kill has left, before anybody mends it.
+    fn look(&mut self) {
+        let book = self.place.book();
+        invariants::check(&book, Moment::Killed, &self.history, &self.place);
+        self.history.kills.push(Kill::of(&book, self.place.asked()));
+        self.history.latest = Some(book);
+    }
+
+    async fn start(&mut self) {
+        loop {
+            let life = self.lives;
+            self.lives += 1;
+            let orders = self.arm.as_ref().filter(|arm| arm.life == life);
+            let faults = Faults {
+                orders: orders.map(|arm| arm.orders.clone()),
+                trace: self.traced.then(|| self.trace(life)),
+            };
+            match self.place.start_with(&faults).await {
+                Ok(daemon) => {
+                    if let Some(hunt) = self.hunt.as_mut().filter(|hunt| hunt.left > 0) {
+                        hunt.left -= 1;
+                        daemon.kill_after((hunt.next)());
+                    }
+                    self.link = daemon.connect().await;
+                    self.daemon = Some(daemon);
+                    return;
+                }
+                Err(status) => {
+                    assert_ne!(status.code(), Some(0), "{}", self.place.log());
+                    self.took(status);
+                }
+            }
+        }
+    }
+
+    /// Every call and wait is repeated and gets the answer that it had, the daemon stops, and
+    /// the rows are checked; gives the rows.
+    pub(crate) async fn finish(&mut self) -> Book {
+        if self.daemon.is_none() {
+            self.start().await;
+        }
+        self.quiet().await;
+        self.repeat_everything().await;
+        self.stop().await;
+        let book = self.place.book();
+        invariants::check(&book, Moment::Finished, &self.history, &self.place);
+        book
+    }
+
+    /// As [`Caller::finish`], and again after one more start, which changes nothing.
+    pub(crate) async fn finish_twice(&mut self) -> Book {
+        let book = self.finish().await;
+        let again = self.finish().await;
+        assert_eq!(
+            format!("{:?}", book.messages),
+            format!("{:?}", again.messages)
+        );
+        assert_eq!(format!("{:?}", book.runs), format!("{:?}", again.runs));
+        book
+    }
+
+    /// Every call gets the answer that it got before, and every wait.
+    async fn repeat_everything(&mut self) {
+        for promise in self.history.promises.clone() {
+            let again = self.call(promise.method, promise.params.clone()).await;
+            // Whether the session was made by the call is part of the first answer too.
+            assert_eq!(Some(again), promise.answer, "{}", promise.params);
+        }
+        for id in self.history.ends.keys().cloned().collect::<Vec<_>>() {
+            self.ended(&id).await;
+        }
+    }
+
+    /// Stops the daemon. A kill on the way is one more start.
+    async fn stop(&mut self) {
+        loop {
+            let mut daemon = self.daemon.take().unwrap();
+            self.link = None;
+            daemon.terminate();
+            let status = daemon.ended().await;
+            self.took(status);
+            if status.code() == Some(0) {
+                return;
+            }
+            self.start().await;
+            self.quiet().await;
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One life of the daemon: a process that can be killed, stopped, and asked whether it is ready.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::client::Link;
+use super::eventually;
+
+/// A daemon that was ready. It is killed when it is dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    url: String,
+    token: String,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `command` and waits until it is ready, or gives the way in which it ended.
+    pub(super) async fn start(
+        mut command: Command,
+        state: &Path,
+        log: &Path,
+    ) -> Result<Daemon, ExitStatus> {
+        let out = OpenOptions::new().create(true).append(true).open(log);
+        let out = out.unwrap();
+        command.stdout(out.try_clone().unwrap()).stderr(out);
+        let mut daemon = Daemon {
+            child: command.spawn().unwrap(),
+            url: String::new(),
+            token: String::new(),
+            log: log.to_owned(),
+        };
+        let pid = u64::from(daemon.pid());
+        let file = state.join("endpoint.json");
+        loop {
+            let started = eventually("a start", || {
+                let ended = daemon.child.try_wait().unwrap();
+                let url = endpoint(&file, pid);
+                async move {
+                    match (ended, url) {
+                        (Some(status), _) => Some(Err(status)),
+                        (None, Some(url)) => Some(Ok(url)),
+                        (None, None) => None,
+                    }
+                }
+            })
+            .await;
+            daemon.url = started?;
+            if get(&daemon.url, "/ready").is_some_and(|(status, _)| status == 200) {
+                break;
+            }
+        }
+        daemon.token = std::fs::read_to_string(state.join("token")).unwrap();
+        Ok(daemon)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The token that it takes.
+    pub(crate) fn token(&self) -> &str {
+        self.token.trim()
+    }
+
+    /// A connection to it; `None` when nobody answers any more.
+    pub(crate) async fn connect(&self) -> Option<Link> {
+        Link::open(&self.url, self.token()).await
+    }
+
+    /// A connection to it.
+    pub(crate) async fn client(&self) -> Link {
+        self.connect().await.unwrap()
+    }
+
+    /// `GET path`: status and body; `None` when nobody answers.
+    pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
+        get(&self.url, path)
+    }
+
+    /// Kills it as a power cut would.
+    pub(crate) async fn kill(mut self) {
+        self.signal(Signal::KILL);
+        let status = self.ended().await;
+        assert_eq!(status.signal(), Some(9), "{status}; {}", self.logged());
+    }
+
+    /// Asks it to stop and waits until it has; its exit code.
+    pub(crate) async fn stop(mut self) -> i32 {
+        self.terminate();
+        let status = self.ended().await;
+        let code = status.code();
+        code.unwrap_or_else(|| panic!("{status}; {}", self.logged()))
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it when this time is over, whatever it does then.
+    pub(super) fn kill_after(&self, time: Duration) {
+        let pid = self.process();
+        std::thread::spawn(move || {
+            std::thread::sleep(time);
+            let _ = kill_process(pid, Signal::KILL);
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A process that has ended by itself is found out by whoever waits for it.
+        let _ = kill_process(self.process(), signal);
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap()
+    }
+
+    /// Has its process ended?
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits until its process has ended.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        eventually("the end of the daemon", || {
+            let ended = self.child.try_wait().unwrap();
+            async move { ended }
+        })
+        .await
+    }
+
+    /// What all daemons of this place have logged.
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The URL in the endpoint file, if this process wrote it.
+fn endpoint(file: &Path, pid: u64) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let endpoint: Value = serde_json::from_str(&text).ok()?;
+    (endpoint["pid"] == pid).then(|| endpoint["url"].as_str().unwrap().to_owned())
+}
+
+fn get(url: &str, path: &str) -> Option<(u16, String)> {
+    let address = url.strip_prefix("http://")?;
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let status = answer.split(' ').nth(1)?.parse().ok()?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Some((status, body.to_owned()))
+}

@@ -1,0 +1,61 @@
+//! What tests of a whole daemon are written with: a folder of its own, a script for its model,
+//! the real binary in a process that can be killed, and a client over a real socket.
+//!
+//! ```ignore
+//! let place = Place::new(Script::new().on("[a]", [says("done")]));
+//! let daemon = place.start().await;
+//! let client = daemon.client().await;
+//! let run = client.spawn(json!({"task": "[a] do it", "agent": "explore"})).await;
+//! assert_eq!(client.ended(&run.id).await["result"], "done");
+//! assert_eq!(daemon.stop().await, 0);
+//! ```
+
+mod book;
+mod caller;
+mod client;
+mod daemon;
+mod place;
+mod script;
+
+pub(crate) use book::{Book, Event, Message, Notice, Run, Session, Step};
+pub(crate) use caller::{Arm, Caller, History, Hunt};
+pub(crate) use client::{Link, Spawned, kind_of};
+pub(crate) use daemon::Daemon;
+pub(crate) use place::{Faults, Place};
+pub(crate) use script::{Answer, Script, calls, fails, panics, says};
+
+use std::future::Future;
+use std::time::Duration;
+
+use abide::clock::Clock;
+
+/// How long anything may take before a test gives up. Nothing passes or fails by it unless
+/// something hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Asks `look` again and again until it has an answer.
+pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let clock = Clock::system();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(
+            clock.monotonic() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+/// Runs an asynchronous test on this thread.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test)
+}

@@ -1,0 +1,175 @@
+//! A daemon's folder: state, configuration, script, and a workspace with a few files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::book::Book;
+use super::daemon::Daemon;
+use super::script::{LOG, Script};
+
+/// A daemon's folder. Daemons are started in it one after another.
+pub(crate) struct Place {
+    folder: TempDir,
+    script: Script,
+    settings: Vec<(String, String)>,
+}
+
+/// What a start may be told besides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// `ABIDE_FAILPOINTS`.
+    pub(crate) orders: Option<String>,
+    /// Every failpoint that is passed is written to this file.
+    pub(crate) trace: Option<PathBuf>,
+}
+
+impl Faults {
+    /// These orders, as `ABIDE_FAILPOINTS` takes them.
+    pub(crate) fn ordered(orders: &str) -> Faults {
+        Faults {
+            orders: Some(orders.to_owned()),
+            trace: None,
+        }
+    }
+}
+
+impl Place {
+    /// A fresh folder in which every model answers from `script`.
+    pub(crate) fn new(script: Script) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let mut place = Place {
+            folder,
+            script,
+            settings: Vec::new(),
+        };
+        fs::create_dir_all(place.work().join("src")).unwrap();
+        for (name, text) in [
+            ("notes.txt", "alpha\nbeta\ngamma\n"),
+            ("src/one.rs", "fn one() {}\n// alpha\n"),
+            ("src/two.rs", "fn two() {}\n"),
+        ] {
+            fs::write(place.work().join(name), text).unwrap();
+        }
+        let file = place.path().join("script.json");
+        fs::write(&file, place.script.json().to_string()).unwrap();
+        for (key, toml) in [
+            ("gateway.listen", "\"127.0.0.1:0\"".to_owned()),
+            ("defaults.model", "\"script/x\"".to_owned()),
+            ("workspace.root", format!("{:?}", place.work())),
+            ("providers.script.file", format!("{file:?}")),
+        ] {
+            place.set(key, &toml);
+        }
+        place
+    }
+
+    /// With this setting, as TOML writes it.
+    pub(crate) fn with(mut self, key: &str, toml: &str) -> Place {
+        self.set(key, toml);
+        self
+    }
+
+    /// From the next start on with this setting.
+    pub(crate) fn set(&mut self, key: &str, toml: &str) {
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.push((key.to_owned(), toml.to_owned()));
+        let lines: Vec<String> = self
+            .settings
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect();
+        fs::write(self.path().join("abide.toml"), lines.concat()).unwrap();
+    }
+
+    /// The folder of everything.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The state folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path().join("state")
+    }
+
+    /// The database file.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.state().join("abide.db")
+    }
+
+    /// The workspace.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.path().join("work")
+    }
+
+    /// The script that answers here.
+    pub(crate) fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// Lets the answers go that are [`super::Answer::held_by`] this name.
+    pub(crate) fn let_go(&self, name: &str) {
+        fs::write(self.path().join(name), "").unwrap();
+    }
+
+    /// How often the model was asked for each answer, by rule and number: what the provider
+    /// noted outside the store.
+    pub(crate) fn asked(&self) -> BTreeMap<(String, usize), usize> {
+        let text = fs::read_to_string(self.path().join(LOG)).unwrap_or_default();
+        let mut asked = BTreeMap::new();
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let rule = line["match"].as_str().unwrap().to_owned();
+            let index = usize::try_from(line["index"].as_u64().unwrap()).unwrap();
+            *asked.entry((rule, index)).or_default() += 1;
+        }
+        asked
+    }
+
+    /// The rows. The daemon must be stopped, or killed: then this is what a start would find.
+    pub(crate) fn book(&self) -> Book {
+        Book::read(&self.database())
+    }
+
+    /// The program, with nothing of this machine's environment.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.path())
+            .env("ABIDE_CONFIG", self.path().join("abide.toml"))
+            .env("ABIDE_STATE_DIR", self.state())
+            .current_dir(self.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A daemon that is ready.
+    pub(crate) async fn start(&self) -> Daemon {
+        self.start_with(&Faults::default())
+            .await
+            .unwrap_or_else(|status| panic!("the daemon ended at its start: {status}"))
+    }
+
+    /// A daemon that is ready, or how its process ended before that.
+    pub(crate) async fn start_with(&self, faults: &Faults) -> Result<Daemon, ExitStatus> {
+        let mut command = self.command(&["serve"]);
+        if let Some(orders) = &faults.orders {
+            command.env("ABIDE_FAILPOINTS", orders);
+        }
+        if let Some(trace) = &faults.trace {
+            command.env("ABIDE_FAILPOINT_TRACE", trace);
+        }
+        Daemon::start(command, &self.state(), &self.path().join("daemon.log")).await
+    }
+
+    /// What all daemons here have logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path().join("daemon.log")).unwrap_or_default()
+    }
+}

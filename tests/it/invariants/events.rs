@@ -1,0 +1,97 @@
+//! The event log tells each move once, in the order in which it happened.
+
+use std::collections::BTreeMap;
+
+use crate::harness::{Book, Event, Run};
+
+/// Cursors come from the stored counter.
+pub(super) fn log_is_in_order(book: &Book) {
+    let last = book.events.keys().next_back().copied().unwrap_or(0);
+    assert!(
+        last <= book.counter,
+        "a cursor that would be given out again"
+    );
+}
+
+/// Each session, run, step, message and announce is told of exactly as far as its rows are.
+pub(super) fn each_move_is_told_once(book: &Book) {
+    let mut by_session: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
+    for event in book.events.values() {
+        if let Some(session) = &event.session {
+            by_session.entry(session).or_default().push(event);
+        }
+    }
+    for session in book.sessions.values() {
+        let events = by_session
+            .get(session.id.as_str())
+            .map_or(&[][..], Vec::as_slice);
+        let told = |kind: &'static str| events.iter().filter(move |event| event.kind == kind);
+        assert_eq!(told("session.created").count(), 1, "{}", session.key);
+        let seqs: Vec<i64> = told("message.added")
+            .map(|event| event.data["seq"].as_i64().unwrap())
+            .collect();
+        let expected: Vec<i64> = (1..=session.messages).collect();
+        assert_eq!(seqs, expected, "messages told of in {}", session.key);
+    }
+    let by_run = book.events_by_run();
+    for run in book.runs.values() {
+        let events = by_run.get(run.id.as_str()).map_or(&[][..], Vec::as_slice);
+        run_is_told_once(book, run, events);
+        steps_are_told_once(book, run, events);
+    }
+}
+
+fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
+    let at = |kind: &str| -> Vec<i64> {
+        let events = events.iter().filter(|event| event.kind == kind);
+        events.map(|event| event.cursor).collect()
+    };
+    let notice = book.outbox.get(&run.id);
+    let mut last = 0;
+    // In this order, each as often as the rows say.
+    for (kind, expected) in [
+        ("run.queued", true),
+        ("run.started", run.started),
+        ("run.ended", run.ended),
+        ("announce.queued", notice.is_some()),
+        (
+            "announce.delivered",
+            notice.is_some_and(|notice| notice.message_seq.is_some()),
+        ),
+        ("announce.acked", notice.is_some_and(|notice| notice.acked)),
+    ] {
+        let cursors = at(kind);
+        assert_eq!(cursors.len(), usize::from(expected), "{kind} of {run:?}");
+        for cursor in cursors {
+            assert!(cursor > last, "{kind} out of order in {run:?}");
+            last = cursor;
+        }
+    }
+    if let Some(end) = at("run.ended").first() {
+        let late = events
+            .iter()
+            .find(|event| event.cursor > *end && !event.kind.starts_with("announce."))
+            // Its announce is a message that carries its id.
+            .filter(|event| event.data["kind"] != "announce");
+        assert!(late.is_none(), "{late:?} after the end of {run:?}");
+    }
+}
+
+fn steps_are_told_once(book: &Book, run: &Run, events: &[&Event]) {
+    for step in book.steps_of(&run.id) {
+        let told: Vec<(&str, &str)> = events
+            .iter()
+            .filter(|event| event.data["stepId"] == step.id.as_str())
+            .map(|event| (event.kind.as_str(), event.data["state"].as_str().unwrap()))
+            .collect();
+        let (begun, ended) = match step.kind.as_str() {
+            "model" => ("run.step", "run.step"),
+            _ => ("tool.started", "tool.completed"),
+        };
+        let mut expected = vec![(begun, "intended")];
+        if !step.is_open() {
+            expected.push((ended, step.state.as_str()));
+        }
+        assert_eq!(told, expected, "{step:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The one checker: what must be true of the rows at every moment, after every kill, and once
+//! everything has ended. Every test that kills a daemon calls [`check`].
+
+mod events;
+mod model;
+mod promises;
+mod rows;
+mod transcripts;
+
+use serde_json::Value;
+
+use crate::harness::{Book, History, Place};
+
+/// When the rows were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The daemon was killed, and nothing has been mended.
+    Killed,
+    /// Everything has ended and the daemon has stopped.
+    Finished,
+}
+
+/// Checks the rows against each other, against what the client was promised, and against what
+/// the model noted outside the store.
+pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Place) {
+    rows::sessions_are_whole(book);
+    rows::runs_are_whole(book);
+    rows::announces_are_whole(book);
+    rows::nobody_is_forgotten_while_settling(book);
+    rows::steps_are_whole(book);
+    events::log_is_in_order(book);
+    events::each_move_is_told_once(book);
+    transcripts::nothing_is_lost_or_doubled(book);
+    promises::accepted_is_kept(book, history);
+    model::answers_are_the_scripts(book, place.script());
+    model::outcomes_stand(book, history);
+    if moment == Moment::Finished {
+        rows::everything_has_ended(book);
+        rows::nothing_was_interrupted(book);
+        promises::ends_are_as_told(book, history);
+        model::finished_steps_never_ran_again(book, place.script(), history, &place.asked());
+        model::only_kills_repeat_steps(book, history);
+    }
+}
+
+/// Two answers about the end of one run say the same. How far the telling of it has come may
+/// have changed in between.
+pub(crate) fn same_end(first: &Value, again: &Value) {
+    let told = |answer: &Value| {
+        let mut answer = answer.clone();
+        answer["announce"].as_object_mut().unwrap().remove("state");
+        answer
+    };
+    assert_eq!(told(first), told(again));
+}
+
+/// Every item of `items` is there once; gives them sorted.
+fn once<T: Ord + std::fmt::Debug + Clone>(
+    what: &str,
+    items: impl IntoIterator<Item = T>,
+) -> Vec<T> {
+    let mut items: Vec<T> = items.into_iter().collect();
+    items.sort();
+    let before = items.len();
+    let mut unique = items.clone();
+    unique.dedup();
+    assert_eq!(
+        unique.len(),
+        before,
+        "{what}: something is there twice: {items:?}"
+    );
+    items
+}
+
+/// `numbers` are 1, 2, 3 …
+fn gap_free(what: &str, numbers: impl IntoIterator<Item = i64>) -> i64 {
+    let mut last = 0;
+    for number in numbers {
+        assert_eq!(number, last + 1, "{what}: a gap, or one too many");
+        last = number;
+    }
+    last
+}

@@ -1,0 +1,194 @@
+//! The model is the witness outside the store: it notes each call that begins, so that a step
+//! that ran again shows.
+
+use std::collections::BTreeMap;
+
+use crate::harness::{Book, History, Message, Script, Step};
+
+type Asked = BTreeMap<(String, usize), usize>;
+
+/// Every answer in a transcript is the one that the script has for what the model was shown,
+/// and a run's result is its last answer.
+pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
+    for step in book
+        .steps
+        .values()
+        .filter(|step| step.kind == "model" && !step.is_open())
+    {
+        let (rule, index) = asked_for(book, script, step);
+        let run = &book.runs[&step.run];
+        let (input, announce) = input_of(book, step);
+        let (_, answer) = script.answer(&input, announce, index).unwrap();
+        let answer = answer.unwrap_or_else(|| panic!("{rule:?} has no answer {index}"));
+        let Some(seq) = step.message_seq else {
+            let failure = answer.failure().unwrap();
+            assert!(step.error.as_ref().unwrap().contains(failure), "{step:?}");
+            assert_eq!(run.state, "error", "{run:?}");
+            continue;
+        };
+        let entry = book.entry(&run.session, seq);
+        assert_eq!(entry.text(), answer.text(), "{rule:?} {index}: {entry:?}");
+        let calls: Vec<_> = entry
+            .tool_calls()
+            .into_iter()
+            .map(|(_, tool, arguments)| (tool, arguments))
+            .collect();
+        assert_eq!(calls, answer.tool_calls(), "{rule:?} {index}: {entry:?}");
+    }
+    for run in book.runs.values().filter(|run| run.state == "ok") {
+        let last = book
+            .steps_of(&run.id)
+            .filter(|step| step.kind == "model")
+            .last()
+            .unwrap();
+        let entry = book.entry(&run.session, last.message_seq.unwrap());
+        assert_eq!(
+            run.result.as_deref(),
+            Some(entry.text().as_str()),
+            "{run:?}"
+        );
+    }
+}
+
+/// An outcome that stood at a kill stands as it was.
+pub(super) fn outcomes_stand(book: &Book, history: &History) {
+    // What stood at the kill before it stood at the latest one too.
+    if let Some(killed) = &history.latest {
+        for (place, before) in &killed.steps {
+            let step = &book.steps[place];
+            assert!(step.attempts >= before.attempts, "{step:?}");
+            if !before.is_open() {
+                assert_eq!(
+                    format!("{step:?}"),
+                    format!("{before:?}"),
+                    "an outcome changed"
+                );
+            }
+        }
+        for (id, before) in &killed.runs {
+            if before.ended {
+                let run = &book.runs[id];
+                assert_eq!(format!("{run:?}"), format!("{before:?}"), "an end changed");
+            }
+        }
+        for (place, before) in &killed.messages {
+            let found = format!("{:?}", book.messages[place]);
+            assert_eq!(found, format!("{before:?}"), "an entry changed");
+        }
+        for (cursor, before) in &killed.events {
+            let found = format!("{:?}", book.events[cursor]);
+            assert_eq!(found, format!("{before:?}"), "an event changed");
+        }
+    }
+}
+
+/// A model call whose outcome was committed is never made again, and no call is made that no
+/// step stands for.
+pub(super) fn finished_steps_never_ran_again(
+    book: &Book,
+    script: &Script,
+    history: &History,
+    asked: &Asked,
+) {
+    let mut steps: BTreeMap<(String, usize), Vec<&Step>> = BTreeMap::new();
+    for step in book.steps.values().filter(|step| step.kind == "model") {
+        steps
+            .entry(asked_for(book, script, step))
+            .or_default()
+            .push(step);
+    }
+    for (call, times) in asked {
+        let steps = steps
+            .get(call)
+            .unwrap_or_else(|| panic!("{call:?} was asked by no step"));
+        let tries: i64 = steps.iter().map(|step| step.attempts).sum();
+        assert!(
+            *times <= usize::try_from(tries).unwrap(),
+            "{call:?}: {times} of {tries}"
+        );
+        for kill in &history.kills {
+            let finished = steps
+                .iter()
+                .all(|step| kill.ended.contains(&(step.run.clone(), step.seq)));
+            let before = kill.asked.get(call).copied().unwrap_or(0);
+            assert!(
+                !finished || before == *times,
+                "{call:?} ran again after its outcome"
+            );
+        }
+    }
+    for (call, steps) in &steps {
+        let finished = steps.iter().filter(|step| !step.is_open()).count();
+        let times = asked.get(call).copied().unwrap_or(0);
+        assert!(
+            times >= finished,
+            "{call:?}: {finished} outcomes, {times} calls"
+        );
+    }
+}
+
+/// A step is tried again only when a kill found it open, and then it is.
+pub(super) fn only_kills_repeat_steps(book: &Book, history: &History) {
+    for (place, step) in &book.steps {
+        let found = history
+            .kills
+            .iter()
+            .filter(|kill| kill.held.contains(place))
+            .count();
+        let found = i64::try_from(found).unwrap();
+        assert!(step.attempts <= 1 + found, "{found} kills: {step:?}");
+        // A run that ended in another way had no use for what was open.
+        let dropped = book.runs[&step.run].state != "ok";
+        assert!(
+            step.attempts > 1 || found == 0 || dropped,
+            "not repeated: {step:?}"
+        );
+    }
+}
+
+/// The script's rule and the number of its answer that a model call asks for, judged from the
+/// transcript that it was shown.
+fn asked_for(book: &Book, script: &Script, step: &Step) -> (String, usize) {
+    let (input, announce) = input_of(book, step);
+    let index = answers_since_input(book, step);
+    let found = script.answer(&input, announce, index);
+    let (rule, _) = found.unwrap_or_else(|| panic!("no rule for {input:?}: {step:?}"));
+    (rule.to_owned(), index)
+}
+
+/// What the model was shown, of what this run works on, newest first.
+fn shown<'a>(book: &'a Book, step: &'a Step) -> impl Iterator<Item = &'a Message> {
+    let run = &book.runs[&step.run];
+    let mut shown: Vec<&Message> = book
+        .transcript(&run.session)
+        .filter(|entry| Some(entry.seq) <= step.seen_up_to)
+        .filter(|entry| entry.kind != "restart_notice")
+        // What is said for another turn is none of its business.
+        .filter(|entry| !entry.is_said() || entry.run.as_ref() == Some(&run.id))
+        .collect();
+    shown.reverse();
+    shown.into_iter()
+}
+
+/// The latest input, and whether it is announces.
+fn input_of(book: &Book, step: &Step) -> (String, bool) {
+    let is_input = |entry: &&Message| entry.is_said() || entry.kind == "announce";
+    let from = shown(book, step).skip_while(|entry| !is_input(entry));
+    let mut inputs = from.take_while(is_input).peekable();
+    let latest = inputs
+        .peek()
+        .unwrap_or_else(|| panic!("nothing to answer: {step:?}"));
+    if latest.is_said() {
+        return (latest.text(), false);
+    }
+    let announces = inputs.take_while(|entry| entry.kind == "announce");
+    let texts: Vec<String> = announces.map(Message::text).collect();
+    (texts.join("\n"), true)
+}
+
+fn answers_since_input(book: &Book, step: &Step) -> usize {
+    shown(book, step)
+        .take_while(|entry| !entry.is_said() && entry.kind != "announce")
+        .filter(|entry| entry.role == "assistant")
+        .count()
+}

@@ -1,0 +1,66 @@
+//! What the client was promised is there, and nothing that it was told turns out otherwise.
+
+use crate::harness::{Book, History};
+
+/// Every accepted call has its run. A call without an answer left all of what it makes, or
+/// nothing: its key tells which.
+pub(super) fn accepted_is_kept(book: &Book, history: &History) {
+    for promise in &history.promises {
+        let key = promise.params["idempotencyKey"].as_str().unwrap();
+        let made: Vec<_> = book
+            .keys
+            .iter()
+            .filter(|(known, ..)| known == key)
+            .collect();
+        assert!(made.len() <= 1, "{key} made {made:?}");
+        let Some(answer) = &promise.answer else {
+            continue;
+        };
+        let [(_, run, _)] = made[..] else {
+            panic!("accepted and gone: {}", promise.params)
+        };
+        assert_eq!(answer["runId"], run.as_str(), "{}", promise.params);
+        let session = answer
+            .get("childSessionKey")
+            .unwrap_or(&answer["sessionKey"]);
+        let row = &book.sessions[&book.runs[run].session];
+        assert_eq!(*session, row.key.as_str(), "{}", promise.params);
+    }
+    // Nothing runs that nobody asked for: each run has its call, or is a wake run.
+    let called = book
+        .runs
+        .values()
+        .filter(|run| run.origin != "wake")
+        .count();
+    assert_eq!(called, book.keys.len(), "runs that no call made");
+    assert!(
+        book.keys.len() <= history.promises.len(),
+        "a call made two runs"
+    );
+    for announce in &history.acked {
+        let notice = book
+            .outbox
+            .values()
+            .find(|notice| notice.announce == *announce)
+            .unwrap();
+        assert!(notice.acked, "an acknowledgement is gone: {notice:?}");
+    }
+    for (id, told) in &history.ends {
+        let run = &book.runs[id];
+        assert_eq!(told["state"], run.state.as_str(), "told otherwise: {run:?}");
+        assert_eq!(
+            told["result"].as_str(),
+            run.result.as_deref(),
+            "told otherwise: {run:?}"
+        );
+    }
+}
+
+/// Every accepted call has been told how it ended, and the rows say the same.
+pub(super) fn ends_are_as_told(book: &Book, history: &History) {
+    for promise in &history.promises {
+        let answer = promise.answer.as_ref().unwrap();
+        let run = &book.runs[answer["runId"].as_str().unwrap()];
+        assert!(run.ended, "{run:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Rows that belong together are there together, or not at all.
+
+use std::collections::BTreeMap;
+
+use super::{gap_free, once};
+use crate::harness::{Book, Message, Notice, Run};
+
+/// Messages have no gaps, and each session knows how many it has. A child is below its parent.
+pub(super) fn sessions_are_whole(book: &Book) {
+    for session in book.sessions.values() {
+        let seqs = book.transcript(&session.id).map(|message| message.seq);
+        let last = gap_free(&format!("transcript of {}", session.key), seqs);
+        assert_eq!(last, session.messages, "messages of {}", session.key);
+        match &session.parent {
+            None => {
+                assert_eq!(session.root, session.id, "{}", session.key);
+            }
+            Some(parent) => {
+                let parent = &book.sessions[parent];
+                assert_eq!(session.depth, parent.depth + 1, "{}", session.key);
+                assert_eq!(session.root, parent.root, "{}", session.key);
+            }
+        }
+    }
+    for message in book.messages.values() {
+        assert!(book.sessions.contains_key(&message.session), "{message:?}");
+    }
+    once(
+        "session keys",
+        book.sessions.values().map(|session| &session.key),
+    );
+}
+
+/// A run is there with its session, its input and the key it was asked for with.
+pub(super) fn runs_are_whole(book: &Book) {
+    once("run order", book.runs.values().map(|run| run.seq));
+    for run in book.runs.values() {
+        let session = &book.sessions[&run.session];
+        assert_eq!(run.ended, is_terminal(&run.state), "{run:?}");
+        assert!(run.started || !run.ended || run.state != "ok", "{run:?}");
+        assert_eq!(
+            session.owner, "agent",
+            "nothing runs in a client's session: {run:?}"
+        );
+        assert!(book.runs.contains_key(&run.root_run), "{run:?}");
+        let said = book
+            .transcript(&run.session)
+            .filter(|message| message.is_said() && message.run.as_deref() == Some(&run.id));
+        // A turn's message waits with the run until the turn begins.
+        let expected = match run.origin.as_str() {
+            "spawn" => 1,
+            "turn" => usize::from(run.started),
+            "wake" => 0,
+            other => panic!("a run of origin {other}"),
+        };
+        assert_eq!(said.count(), expected, "input of {run:?}");
+        let waits = run.origin == "turn" && !run.started && !run.ended;
+        assert_eq!(run.input.is_some(), waits, "{run:?}");
+        if run.origin == "spawn" {
+            assert_eq!(session.parent, run.requester, "{run:?}");
+        }
+    }
+    for (key, run, answer) in &book.keys {
+        assert!(book.runs.contains_key(run), "key {key} without its run");
+        assert_eq!(answer["run"], run.as_str(), "key {key}");
+    }
+    let turns = book.runs.values().filter(|run| run.state == "running");
+    once("turns at once", turns.map(|run| &run.session));
+    let wakes = book
+        .runs
+        .values()
+        .filter(|run| run.origin == "wake" && run.state == "queued");
+    once("waiting wake runs", wakes.map(|run| &run.session));
+}
+
+/// Every end that somebody must be told of is in the outbox once, addressed to who asked, and
+/// in the transcript of who asked exactly when it counts as delivered.
+pub(super) fn announces_are_whole(book: &Book) {
+    let mut told: BTreeMap<&str, &Message> = BTreeMap::new();
+    for message in book.messages.values() {
+        if let Some(announce) = &message.announce {
+            assert_eq!(message.kind, "announce", "{message:?}");
+            assert!(
+                told.insert(announce, message).is_none(),
+                "told twice: {message:?}"
+            );
+        }
+    }
+    for run in book.runs.values() {
+        let notice = book.outbox.get(&run.id);
+        assert_eq!(
+            notice.is_some(),
+            run.ended && run.owes_announce(),
+            "{run:?}"
+        );
+        let Some(notice) = notice else { continue };
+        assert_eq!(Some(&notice.target), run.requester.as_ref(), "{run:?}");
+        let message = told.remove(notice.announce.as_str());
+        match notice.state.as_str() {
+            "pending" => assert!(message.is_none(), "told and still pending: {run:?}"),
+            "delivered" => {
+                let message = message.unwrap_or_else(|| panic!("never told: {run:?}"));
+                announce_says_how_it_ended(message, notice, run);
+            }
+            other => panic!("{other}: {run:?}"),
+        }
+    }
+    assert!(
+        told.is_empty(),
+        "announces that no outbox row knows: {told:?}"
+    );
+}
+
+fn announce_says_how_it_ended(message: &Message, notice: &Notice, run: &Run) {
+    assert_eq!(
+        message.session, notice.target,
+        "told to somebody else: {run:?}"
+    );
+    assert_eq!(Some(message.seq), notice.message_seq, "{run:?}");
+    assert_eq!(message.run.as_ref(), Some(&run.id), "{message:?}");
+    assert_eq!(message.origin, "internal", "{message:?}");
+    let text = message.text();
+    let parts = abide::kernel::announce::parts(&text);
+    assert!(parts.head.contains(&run.id), "{text}");
+    assert!(
+        parts.head.contains(&format!(" ended {} ", run.state)),
+        "{text}"
+    );
+    assert_eq!(parts.result, run.result.as_deref(), "{text}");
+}
+
+/// A run that settles waits for something that will come.
+pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
+    for run in book.runs.values().filter(|run| run.state == "settling") {
+        let is_from_here = |other: &&Run| other.requester.as_ref() == Some(&run.session);
+        let children = book
+            .runs
+            .values()
+            .filter(is_from_here)
+            .any(|child| !child.ended);
+        let news = book
+            .outbox
+            .values()
+            .any(|notice| notice.target == run.session && notice.state == "pending");
+        assert!(children || news, "settling for ever: {run:?}");
+    }
+}
+
+/// The journal has no gaps, and each outcome has its entry in the transcript.
+pub(super) fn steps_are_whole(book: &Book) {
+    once("step ids", book.steps.values().map(|step| &step.id));
+    for run in book.runs.values() {
+        let seqs = book.steps_of(&run.id).map(|step| step.seq);
+        let last = gap_free(&format!("steps of {}", run.id), seqs);
+        assert_eq!(last, run.steps, "{run:?}");
+        let done = |kind: &str| {
+            let ended = book
+                .steps_of(&run.id)
+                .filter(|step| step.kind == kind && !step.is_open());
+            i64::try_from(ended.count()).unwrap()
+        };
+        assert_eq!(done("model"), run.loops, "{run:?}");
+        assert_eq!(done("tool"), run.tool_calls, "{run:?}");
+    }
+    for step in book.steps.values() {
+        assert!(step.attempts >= 1, "{step:?}");
+        assert_eq!(step.seen_up_to.is_some(), step.kind == "model", "{step:?}");
+        let has_entry = !step.is_open() && !(step.kind == "model" && step.state == "failed");
+        assert_eq!(step.message_seq.is_some(), has_entry, "{step:?}");
+    }
+}
+
+/// Nothing is open, nothing waits to be told.
+pub(super) fn everything_has_ended(book: &Book) {
+    for run in book.runs.values() {
+        assert!(run.ended, "{run:?}");
+    }
+    for (run, notice) in &book.outbox {
+        assert_eq!(notice.state, "delivered", "{:?}", book.runs[run]);
+    }
+    // What a session's agent was to be woken for, one of its turns has seen.
+    for (run, notice) in &book.outbox {
+        if notice.policy != "wake" {
+            continue;
+        }
+        let seen = book
+            .steps
+            .values()
+            .filter(|step| book.runs[&step.run].session == notice.target)
+            .any(|step| step.seen_up_to >= notice.message_seq);
+        assert!(seen, "nobody was woken for {:?}", book.runs[run]);
+    }
+    assert_eq!(
+        book.boots.last(),
+        Some(&true),
+        "the last life ended cleanly"
+    );
+}
+
+/// A kill ends no run.
+pub(super) fn nothing_was_interrupted(book: &Book) {
+    for run in book.runs.values() {
+        assert_ne!(run.state, "interrupted", "{run:?}");
+    }
+}
+
+/// States that do not change any more.
+pub(super) fn is_terminal(state: &str) -> bool {
+    matches!(
+        state,
+        "ok" | "error" | "timeout" | "cancelled" | "interrupted"
+    )
+}

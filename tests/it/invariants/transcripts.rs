@@ -1,0 +1,138 @@
+//! A transcript is what its runs' journals say, entry by entry: nothing is lost, doubled or out
+//! of its place.
+
+use std::collections::BTreeMap;
+
+use super::once;
+use crate::harness::{Book, Message, Step};
+
+/// Every entry belongs to exactly one cause, and stands where it must.
+pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
+    let by_place: BTreeMap<(&str, i64), &Step> = book
+        .steps
+        .values()
+        .filter_map(|step| {
+            Some((
+                (book.runs[&step.run].session.as_str(), step.message_seq?),
+                step,
+            ))
+        })
+        .collect();
+    let outcomes = book
+        .steps
+        .values()
+        .filter(|step| step.message_seq.is_some())
+        .count();
+    assert_eq!(by_place.len(), outcomes, "two outcomes share an entry");
+    for session in book.sessions.values() {
+        let entries: Vec<&Message> = book.transcript(&session.id).collect();
+        for entry in &entries {
+            let step = by_place.get(&(entry.session.as_str(), entry.seq)).copied();
+            entry_has_its_cause(entry, step);
+        }
+        calls_are_answered(book, &entries);
+        turns_do_not_mix(book, &entries);
+    }
+}
+
+fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
+    let of = step.map(|step| step.kind.as_str());
+    match (entry.role.as_str(), entry.kind.as_str()) {
+        // Inputs and announces are looked at with their runs.
+        ("user", "text" | "announce") | ("system", "restart_notice") => {
+            assert_eq!(of, None, "{entry:?}");
+        }
+        ("assistant", "text") => {
+            assert_eq!(of, Some("model"), "{entry:?}");
+            assert!(entry.tool_calls().is_empty(), "{entry:?}");
+        }
+        ("assistant", "tool_call") => {
+            assert_eq!(of, Some("model"), "{entry:?}");
+            assert!(!entry.tool_calls().is_empty(), "{entry:?}");
+        }
+        ("tool", "tool_result") => assert_eq!(of, Some("tool"), "{entry:?}"),
+        other => panic!("an entry {other:?}: {entry:?}"),
+    }
+    if let Some(step) = step {
+        assert_eq!(entry.run.as_ref(), Some(&step.run), "{entry:?}");
+        assert_eq!(entry.tool_call, step.tool_call, "{entry:?}");
+    }
+}
+
+/// Each call of an answer has at most one step, in call order, and each result has its call.
+fn calls_are_answered(book: &Book, entries: &[&Message]) {
+    for entry in entries.iter().filter(|entry| entry.kind == "tool_call") {
+        let run = entry.run.as_ref().unwrap();
+        let asked = book
+            .steps_of(run)
+            .find(|step| step.message_seq == Some(entry.seq))
+            .unwrap();
+        let steps: Vec<&Step> = book
+            .steps_of(run)
+            .filter(|step| step.asked_by.as_ref() == Some(&asked.id))
+            .collect();
+        let calls = entry.tool_calls();
+        // The steps of an answer come with its outcome, all of them, unless the run ends then.
+        if !(steps.is_empty() && book.runs[run].cancel_by.is_some()) {
+            assert_eq!(steps.len(), calls.len(), "{entry:?}");
+        }
+        for (step, (id, tool, arguments)) in steps.iter().zip(&calls) {
+            assert_eq!(step.tool_call.as_ref(), Some(id), "{step:?}");
+            assert_eq!(step.tool.as_ref(), Some(tool), "{step:?}");
+            assert_eq!(&step.input, arguments, "{step:?}");
+            assert!(
+                step.message_seq.is_none_or(|seq| seq > entry.seq),
+                "{step:?}"
+            );
+        }
+    }
+    let results = entries.iter().filter(|entry| entry.kind == "tool_result");
+    once(
+        "results",
+        results.map(|entry| (&entry.run, entry.tool_call.as_ref().unwrap())),
+    );
+}
+
+/// A turn's entries stand together: between its input and its last answer there is nothing of
+/// another run, and an answer comes only when all calls before it have results.
+fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
+    let mut open: Option<&str> = None;
+    let mut awaited = 0;
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.kind != "restart_notice")
+    {
+        let run = entry.run.as_deref().unwrap();
+        match entry.kind.as_str() {
+            "announce" => {
+                assert_eq!(
+                    awaited, 0,
+                    "an announce between calls and results: {entry:?}"
+                );
+            }
+            "text" if entry.role == "user" => {
+                assert_eq!(awaited, 0, "{entry:?}");
+                open = Some(run);
+            }
+            "tool_result" => {
+                assert_eq!(open, Some(run), "{entry:?}");
+                awaited -= 1;
+            }
+            _ => {
+                assert_eq!(awaited, 0, "an answer before all results: {entry:?}");
+                let begins_without_input = book.runs[run].origin == "wake" || open.is_none();
+                let goes_on = open == Some(run);
+                assert!(
+                    goes_on || begins_without_input || is_over(book, open),
+                    "{entry:?}"
+                );
+                open = Some(run);
+                awaited = entry.tool_calls().len();
+            }
+        }
+    }
+}
+
+fn is_over(book: &Book, run: Option<&str>) -> bool {
+    run.is_none_or(|run| book.runs[run].ended)
+}
