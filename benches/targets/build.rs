@@ -12,7 +12,15 @@ use crate::Result;
 /// features of the dev-dependencies, and with them the failpoints of the tests.
 pub fn release() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        // What Cargo tells this program about its package would make build scripts run again.
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    let mut child = command
         .args(["build", "--release", "--bin", "abide"])
         .arg("--message-format=json-render-diagnostics")
         .arg("--manifest-path")

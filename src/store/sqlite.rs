@@ -134,6 +134,11 @@ impl Sqlite {
             .map_err(error)
     }
 
+    /// How many rows this connection has changed since it was opened.
+    pub fn changes(&self) -> u64 {
+        self.connection.total_changes()
+    }
+
     /// Is a transaction open? Some faults, such as a full disk, end it by themselves.
     pub fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
