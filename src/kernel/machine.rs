@@ -10,7 +10,7 @@
 
 use super::action::{Action, EventKind};
 use super::event::RunEvent;
-use super::run::{Outcome, Run, RunError, RunState};
+use super::run::{Outcome, Run, RunError, RunOrigin, RunState};
 use super::time::Moment;
 
 /// An event that the run's state has no edge for. Nothing has changed.
@@ -226,7 +226,7 @@ impl Moving {
             outcome,
             Outcome::Error | Outcome::Timeout | Outcome::Interrupted
         );
-        if fell && self.run.owes_announce() {
+        if fell && self.run.origin == RunOrigin::Spawn {
             self.actions.push(Action::CancelDescendants);
         }
         if self.run.owes_announce() {

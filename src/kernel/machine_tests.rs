@@ -254,6 +254,22 @@ fn g3_2_a_timeout_is_never_a_success() {
 }
 
 #[test]
+fn a_spawned_run_that_fails_takes_its_children_along_whoever_is_told() {
+    for policy in [AnnouncePolicy::Wake, AnnouncePolicy::None] {
+        let mut run = queued(policy);
+        if policy == AnnouncePolicy::None {
+            run.requester = None;
+        }
+        let run = apply(&run, RunEvent::Started, at(0)).unwrap().run;
+        let failed = apply(&run, RunEvent::Failed(RunError::new("x", "y")), at(1)).unwrap();
+        assert!(
+            failed.actions.contains(&Action::CancelDescendants),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
 fn g2_12_a_turn_without_text_is_no_answer() {
     let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
         .unwrap()

@@ -57,9 +57,8 @@ pub fn version(db: &Sqlite) -> Result<i64, DbError> {
     db.read_pragma("user_version")
 }
 
-/// Refuses a file of a newer schema, before anything is written to it.
-pub fn check_not_newer(db: &Sqlite) -> Result<(), MigrateError> {
-    let found = version(db)?;
+/// Refuses a file of a newer schema.
+pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
     if found > SCHEMA {
         return Err(MigrateError::Newer {
             found,

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::checkpoint::{self, Checkpoints};
 use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
 use super::migrate::{self, MigrateError};
-use super::sqlite::{Sqlite, Use};
+use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
 use super::{boots, db_fault};
@@ -120,17 +120,18 @@ impl Store {
                 source,
             },
         };
+        let unusable = |fault: MigrateError| match fault {
+            MigrateError::Db(source) => wrap(source),
+            fault => OpenError::Migrate(fault),
+        };
         if path.exists() {
-            // Looked at read-only first: a newer file is refused before anything touches it.
-            let db = Sqlite::look_at(&path).map_err(&wrap)?;
-            migrate::check_not_newer(&db)?;
+            // A newer file is refused before anything touches it.
+            let found = header_version(&path).map_err(&wrap)?;
+            migrate::check_not_newer(found).map_err(unusable)?;
         }
         private(&path).map_err(&wrap)?;
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
-        migrate::migrate(&mut db, &path).map_err(|fault| match fault {
-            MigrateError::Db(source) => wrap(source),
-            fault => OpenError::Migrate(fault),
-        })?;
+        migrate::migrate(&mut db, &path).map_err(unusable)?;
         let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
         let readers = Readers::open(&path).map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());

@@ -1,5 +1,7 @@
 //! SQLite behind [`Tx`]: opening, pragmas, statements. The only file that names rusqlite.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,6 +37,36 @@ pub fn library_version() -> &'static str {
     rusqlite::version()
 }
 
+/// Every database file begins with this.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Where the header keeps `user_version`, four bytes, the highest first.
+const USER_VERSION_AT: usize = 60;
+
+/// The `user_version` in the header of the file at `path`, read as plain bytes: a connection,
+/// even one that only reads, would make files beside it, and would have to put together what a
+/// kill in the middle of a checkpoint has left. A change that stands in the write-ahead file
+/// alone is not seen.
+pub fn header_version(path: &Path) -> Result<i64, DbError> {
+    let mut header = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(64).read_to_end(&mut header))
+        .map_err(|fault| other(fault.to_string()))?;
+    // A kill right after the file was made leaves it empty.
+    if header.is_empty() {
+        return Ok(0);
+    }
+    let version = header
+        .get(USER_VERSION_AT..)
+        .and_then(|at| <[u8; 4]>::try_from(at).ok());
+    match version {
+        Some(version) if header.starts_with(MAGIC) => Ok(i64::from(i32::from_be_bytes(version))),
+        _ => Err(DbError {
+            kind: DbErrorKind::Corrupt,
+            message: "file is not a database".to_owned(),
+        }),
+    }
+}
+
 impl Sqlite {
     /// Opens the file at `path`, makes it when the use is [`Use::Write`], and sets and reads
     /// back every pragma.
@@ -56,13 +88,6 @@ impl Sqlite {
         Ok(sqlite)
     }
 
-    /// Opens the file at `path` without changing it or anything beside it.
-    pub fn look_at(path: &Path) -> Result<Self, DbError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(error)?;
-        Ok(Sqlite { connection })
-    }
-
     fn set_pragmas(&mut self, for_use: Use) -> Result<(), DbError> {
         let connection = &self.connection;
         connection
@@ -77,7 +102,10 @@ impl Sqlite {
                     "the state folder's file system does not allow a write-ahead log (journal_mode is {mode})"
                 )));
             }
-            self.pragma("application_id", APPLICATION_ID)?;
+            // Setting it is a write, which a store that is refused must not see.
+            if self.read_pragma("application_id")? != APPLICATION_ID {
+                self.pragma("application_id", APPLICATION_ID)?;
+            }
             self.pragma("journal_size_limit", 64 << 20)?;
         }
         // FULL: a commit that was answered survives a power cut, not just a kill.

@@ -37,8 +37,7 @@ const AT_ONCE: usize = 4;
 /// One kill.
 #[derive(Clone, Debug)]
 struct Case {
-    name: &'static str,
-    scenario: usize,
+    scenario: &'static str,
     life: usize,
     point: String,
     pass: usize,
@@ -48,8 +47,8 @@ struct Case {
 
 #[test]
 fn every_scenario_survives_a_kill_at_every_commit_edge() {
-    let scenarios: Vec<usize> = (0..SCENARIOS.len()).collect();
-    let passes = at_once(&scenarios, |scenario| play_traced(&SCENARIOS[*scenario]));
+    let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    let passes = at_once(&names, |name| play_traced(named(name)));
     assert_covered(&passes);
     let cases = cases(&passes);
     let killed = at_once(&cases, play_killed);
@@ -67,6 +66,13 @@ fn every_scenario_survives_a_kill_at_every_commit_edge() {
     );
 }
 
+fn named(name: &str) -> &'static Scenario {
+    SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == name)
+        .unwrap()
+}
+
 /// Plays a scenario without a kill; how often each of its lives passed each point.
 fn play_traced(scenario: &Scenario) -> Vec<BTreeMap<String, usize>> {
     run(async {
@@ -81,11 +87,8 @@ fn play_traced(scenario: &Scenario) -> Vec<BTreeMap<String, usize>> {
 
 /// Plays a scenario with a kill; whether it came.
 fn play_killed(case: &Case) -> bool {
-    let scenario = &SCENARIOS[case.scenario];
-    let arm = Arm {
-        life: case.life,
-        orders: format!("{}=kill@{}", case.point, case.pass),
-    };
+    let scenario = named(case.scenario);
+    let arm = Arm::new(case.life, &format!("{}=kill@{}", case.point, case.pass));
     run(async {
         let mut caller = Caller::begin((scenario.place)(), Some(arm), false).await;
         (scenario.play)(&mut caller).await;
@@ -138,8 +141,7 @@ fn cases(passes: &[Vec<BTreeMap<String, usize>>]) -> Vec<Case> {
                 at.sort_unstable();
                 at.dedup();
                 cases.extend(at.into_iter().map(|pass| Case {
-                    name: SCENARIOS[scenario].name,
-                    scenario,
+                    scenario: SCENARIOS[scenario].name,
                     life,
                     point: point.clone(),
                     pass,
@@ -162,6 +164,7 @@ fn is_kill_point(point: &str) -> bool {
 fn at_once<I: Sync + Debug, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, T)>> = Mutex::default();
+    let failed: Mutex<Vec<&I>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -171,20 +174,21 @@ fn at_once<I: Sync + Debug, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync)
                 } {
                     match catch_unwind(AssertUnwindSafe(|| work(item))) {
                         Ok(out) => done.lock().unwrap().push((index, out)),
-                        Err(_) => eprintln!("that was {item:?}"),
+                        // What went wrong was said where it did.
+                        Err(_) => failed.lock().unwrap().push(item),
                     }
                 }
             });
         }
     });
-    let mut done = done.into_inner().unwrap();
-    let failed = items.len() - done.len();
-    assert_eq!(
-        failed,
-        0,
-        "of {} courses failed; each is told above",
+    let failed = failed.into_inner().unwrap();
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed: {failed:#?}",
+        failed.len(),
         items.len()
     );
+    let mut done = done.into_inner().unwrap();
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, out)| out).collect()
 }

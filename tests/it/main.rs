@@ -5,6 +5,7 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod announces;
 mod api;
 mod architecture;
 mod cli;
@@ -15,5 +16,11 @@ mod house;
 mod invariants;
 mod kills;
 mod licences;
+mod limits;
+mod panics;
 mod random_kills;
+mod restart;
 mod scenarios;
+mod starts;
+mod storage;
+mod waits;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub(crate) struct Book {
     /// By id.
     pub(crate) sessions: BTreeMap<String, Session>,
-    /// By id; in the order of their acceptance in [`Book::runs_in_order`].
+    /// By id.
     pub(crate) runs: BTreeMap<String, Run>,
     /// By run and seq.
     pub(crate) steps: BTreeMap<(String, i64), Step>,
@@ -40,7 +40,6 @@ pub(crate) struct Session {
     pub(crate) parent: Option<String>,
     pub(crate) root: String,
     pub(crate) depth: i64,
-    pub(crate) label: Option<String>,
     pub(crate) messages: i64,
 }
 
@@ -55,10 +54,8 @@ pub(crate) struct Run {
     pub(crate) origin: String,
     pub(crate) state: String,
     pub(crate) announce: String,
-    pub(crate) error: Option<String>,
     pub(crate) result: Option<String>,
     pub(crate) input: Option<String>,
-    pub(crate) label: Option<String>,
     pub(crate) steps: i64,
     pub(crate) loops: i64,
     pub(crate) tool_calls: i64,
@@ -150,13 +147,6 @@ impl Book {
         }
     }
 
-    /// The runs in the order in which they were accepted.
-    pub(crate) fn runs_in_order(&self) -> Vec<&Run> {
-        let mut runs: Vec<&Run> = self.runs.values().collect();
-        runs.sort_by_key(|run| run.seq);
-        runs
-    }
-
     /// The steps of a run, in their order.
     pub(crate) fn steps_of(&self, run: &str) -> impl Iterator<Item = &Step> {
         let steps = self.steps.range((run.to_owned(), 0)..);
@@ -205,6 +195,16 @@ impl Step {
     /// Has it no outcome yet?
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state.as_str(), "intended" | "started")
+    }
+
+    /// Did its run end before it had an outcome of its own?
+    pub(crate) fn was_cut_off(&self) -> bool {
+        self.error.as_deref() == Some("the run ended before it had an outcome")
+    }
+
+    /// Has it an outcome of its own?
+    pub(crate) fn is_over(&self) -> bool {
+        !self.is_open() && !self.was_cut_off()
     }
 }
 
@@ -275,7 +275,7 @@ fn json(row: &Row<'_>, at: usize) -> Value {
 }
 
 fn sessions(db: &Connection) -> BTreeMap<String, Session> {
-    let sql = "SELECT id, key, owner, parent_id, root_id, depth, label, messages FROM sessions";
+    let sql = "SELECT id, key, owner, parent_id, root_id, depth, messages FROM sessions";
     let rows = rows(db, sql, |row| Session {
         id: id(row, 0),
         key: text(row, 1),
@@ -283,16 +283,15 @@ fn sessions(db: &Connection) -> BTreeMap<String, Session> {
         parent: maybe_id(row, 3),
         root: id(row, 4),
         depth: number(row, 5),
-        label: maybe_text(row, 6),
-        messages: number(row, 7),
+        messages: number(row, 6),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
 
 fn runs(db: &Connection) -> BTreeMap<String, Run> {
     let sql = "SELECT seq, id, session_id, requester_id, root_run, origin, state, announce, \
-               error_kind, result, input, label, steps, loops, tool_calls, \
-               started_at IS NOT NULL, ended_at IS NOT NULL, cancel_by FROM runs";
+               result, input, steps, loops, tool_calls, started_at IS NOT NULL, \
+               ended_at IS NOT NULL, cancel_by FROM runs";
     let rows = rows(db, sql, |row| Run {
         seq: number(row, 0),
         id: id(row, 1),
@@ -302,16 +301,14 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
         origin: text(row, 5),
         state: text(row, 6),
         announce: text(row, 7),
-        error: maybe_text(row, 8),
-        result: maybe_text(row, 9),
-        input: maybe_text(row, 10),
-        label: maybe_text(row, 11),
-        steps: number(row, 12),
-        loops: number(row, 13),
-        tool_calls: number(row, 14),
-        started: number(row, 15) == 1,
-        ended: number(row, 16) == 1,
-        cancel_by: maybe_text(row, 17),
+        result: maybe_text(row, 8),
+        input: maybe_text(row, 9),
+        steps: number(row, 10),
+        loops: number(row, 11),
+        tool_calls: number(row, 12),
+        started: number(row, 13) == 1,
+        ended: number(row, 14) == 1,
+        cancel_by: maybe_text(row, 15),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }

@@ -24,6 +24,16 @@ pub(crate) struct Arm {
     pub(crate) orders: String,
 }
 
+impl Arm {
+    /// These orders for this life.
+    pub(crate) fn new(life: usize, orders: &str) -> Arm {
+        Arm {
+            life,
+            orders: orders.to_owned(),
+        }
+    }
+}
+
 /// What the client knows: what it was promised, and what it was told of ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -125,6 +135,11 @@ impl Caller {
         &self.place
     }
 
+    /// What the client knows, and the folder.
+    pub(crate) fn into_parts(self) -> (History, Place) {
+        (self.history, self.place)
+    }
+
     /// Did the kill come that was ordered?
     pub(crate) fn was_killed_as_ordered(&self) -> bool {
         self.ordered_kill
@@ -204,7 +219,7 @@ impl Caller {
 
     /// Waits until the run has ended; the run. What is told then stays told.
     pub(crate) async fn ended(&mut self, id: &str) -> Value {
-        let params = json!({ "runId": id, "waitTimeout": 60 });
+        let params = json!({ "runId": id, "waitTimeout": 240 });
         let waited = self.call("agent.wait", params).await;
         assert_eq!(waited["cause"], "ended", "{waited}");
         let run = waited["runs"][0].clone();
@@ -405,18 +420,6 @@ impl Caller {
         self.stop().await;
         let book = self.place.book();
         invariants::check(&book, Moment::Finished, &self.history, &self.place);
-        book
-    }
-
-    /// As [`Caller::finish`], and again after one more start, which changes nothing.
-    pub(crate) async fn finish_twice(&mut self) -> Book {
-        let book = self.finish().await;
-        let again = self.finish().await;
-        assert_eq!(
-            format!("{:?}", book.messages),
-            format!("{:?}", again.messages)
-        );
-        assert_eq!(format!("{:?}", book.runs), format!("{:?}", again.runs));
         book
     }
 

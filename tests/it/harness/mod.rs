@@ -17,12 +17,12 @@ mod daemon;
 mod place;
 mod script;
 
-pub(crate) use book::{Book, Event, Message, Notice, Run, Session, Step};
+pub(crate) use book::{Book, Event, Message, Notice, Run, Step};
 pub(crate) use caller::{Arm, Caller, History, Hunt};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;
 pub(crate) use place::{Faults, Place};
-pub(crate) use script::{Answer, Script, calls, fails, panics, says};
+pub(crate) use script::{Script, calls, fails, panics, says};
 
 use std::future::Future;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use abide::clock::Clock;
 
 /// How long anything may take before a test gives up. Nothing passes or fails by it unless
 /// something hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Asks `look` again and again until it has an answer.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T

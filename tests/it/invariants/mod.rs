@@ -5,6 +5,7 @@ mod events;
 mod model;
 mod promises;
 mod rows;
+mod tests;
 mod transcripts;
 
 use serde_json::Value;

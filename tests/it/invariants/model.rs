@@ -13,7 +13,7 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
     for step in book
         .steps
         .values()
-        .filter(|step| step.kind == "model" && !step.is_open())
+        .filter(|step| step.kind == "model" && step.is_over())
     {
         let (rule, index) = asked_for(book, script, step);
         let run = &book.runs[&step.run];
@@ -118,7 +118,7 @@ pub(super) fn finished_steps_never_ran_again(
         }
     }
     for (call, steps) in &steps {
-        let finished = steps.iter().filter(|step| !step.is_open()).count();
+        let finished = steps.iter().filter(|step| step.is_over()).count();
         let times = asked.get(call).copied().unwrap_or(0);
         assert!(
             times >= finished,

@@ -156,7 +156,7 @@ pub(super) fn steps_are_whole(book: &Book) {
         let done = |kind: &str| {
             let ended = book
                 .steps_of(&run.id)
-                .filter(|step| step.kind == kind && !step.is_open());
+                .filter(|step| step.kind == kind && step.is_over());
             i64::try_from(ended.count()).unwrap()
         };
         assert_eq!(done("model"), run.loops, "{run:?}");
@@ -164,8 +164,14 @@ pub(super) fn steps_are_whole(book: &Book) {
     }
     for step in book.steps.values() {
         assert!(step.attempts >= 1, "{step:?}");
+        let run = &book.runs[&step.run];
+        assert!(!step.is_open() || !run.ended, "open for ever: {step:?}");
+        assert!(
+            !step.was_cut_off() || run.ended && run.state != "ok",
+            "{step:?}"
+        );
         assert_eq!(step.seen_up_to.is_some(), step.kind == "model", "{step:?}");
-        let has_entry = !step.is_open() && !(step.kind == "model" && step.state == "failed");
+        let has_entry = step.is_over() && !(step.kind == "model" && step.state == "failed");
         assert_eq!(step.message_seq.is_some(), has_entry, "{step:?}");
     }
 }

@@ -1,0 +1,196 @@
+//! The checker itself is checked: every kind of wrong that it is there for, done by hand to the
+//! rows of a course that went well, must be found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Moment, check};
+use crate::harness::{Book, Caller, Event, History, Place, run};
+use crate::scenarios::SCENARIOS;
+
+/// What is done to the rows, in words.
+type Wrong = (&'static str, fn(&mut Book, &mut History));
+
+const WRONGS: &[Wrong] = &[
+    ("a message is lost", |book, _| {
+        book.messages.pop_last();
+    }),
+    ("a session has counted one too many", |book, _| {
+        book.sessions.values_mut().next().unwrap().messages += 1;
+    }),
+    ("a report is in another session", |book, _| {
+        let run = told(book);
+        let other = book.runs[&run].session.clone();
+        book.outbox.get_mut(&run).unwrap().target = other;
+    }),
+    (
+        "a report counts as delivered and is not there",
+        |book, _| {
+            let run = told(book);
+            let notice = book.outbox[&run].clone();
+            let entry = book
+                .messages
+                .get_mut(&(notice.target, notice.message_seq.unwrap()));
+            entry.unwrap().announce = None;
+        },
+    ),
+    ("a report waits for ever", |book, _| {
+        let run = told(book);
+        book.outbox.get_mut(&run).unwrap().state = "pending".to_owned();
+    }),
+    ("an end that nobody is told of", |book, _| {
+        let run = told(book);
+        book.outbox.remove(&run);
+    }),
+    ("a run is lost", |book, _| {
+        let run = told(book);
+        book.runs.remove(&run);
+    }),
+    ("a run that nobody asked for", |book, _| {
+        let mut twin = book.runs[&told(book)].clone();
+        twin.id = "01936f0e-0000-7000-8000-000000000001".to_owned();
+        twin.seq += 100_000;
+        twin.root_run.clone_from(&twin.id);
+        book.runs.insert(twin.id.clone(), twin);
+    }),
+    ("a run is open", |book, _| {
+        let run = told(book);
+        let run = book.runs.get_mut(&run).unwrap();
+        run.state = "running".to_owned();
+        run.ended = false;
+    }),
+    ("a run was interrupted", |book, _| {
+        let run = told(book);
+        book.runs.get_mut(&run).unwrap().state = "interrupted".to_owned();
+    }),
+    ("an end is told twice", |book, _| {
+        let again = event(book, "run.ended");
+        insert(book, again);
+    }),
+    ("an end is not told", |book, _| {
+        let cursor = event(book, "run.ended").cursor;
+        book.events.remove(&cursor);
+    }),
+    ("a start comes after the end", |book, _| {
+        let mut start = event(book, "run.started");
+        book.events.remove(&start.cursor);
+        start.cursor = 0;
+        insert(book, start);
+    }),
+    ("a tool's outcome is told twice", |book, _| {
+        let again = event(book, "tool.completed");
+        insert(book, again);
+    }),
+    ("a cursor that the counter has not given out", |book, _| {
+        book.counter = 1;
+    }),
+    ("a step is lost", |book, _| {
+        book.steps.pop_first();
+    }),
+    ("an outcome changed after a kill", |book, history| {
+        let place = history.kills[0].ended.first().unwrap().clone();
+        book.steps.get_mut(&place).unwrap().attempts += 1;
+    }),
+    ("a step was tried again without a kill", |_, history| {
+        history.kills.clear();
+    }),
+    ("a model was asked again after its outcome", |_, history| {
+        // Then it would have been asked less often by the time of the kill.
+        history.kills[0].asked.clear();
+    }),
+    ("an answer is another one than the script's", |book, _| {
+        let answer = book
+            .messages
+            .values_mut()
+            .rfind(|entry| entry.role == "assistant");
+        answer.unwrap().content = serde_json::json!([{ "type": "text", "text": "other" }]);
+    }),
+    ("a result is another one than the last answer", |book, _| {
+        let run = told(book);
+        book.runs.get_mut(&run).unwrap().result = Some("other".to_owned());
+    }),
+    ("a result stands before its call", |book, _| {
+        let mut results = book
+            .messages
+            .values_mut()
+            .filter(|entry| entry.kind == "tool_result");
+        results.next().unwrap().kind = "text".to_owned();
+    }),
+    ("a call is not answered as it was promised", |book, _| {
+        let (_, run, _) = &mut book.keys[0];
+        *run = "01936f0e-0000-7000-8000-000000000001".to_owned();
+    }),
+    ("a client was told another end", |_, history| {
+        let end = history.ends.values_mut().next().unwrap();
+        end["result"] = "other".into();
+    }),
+    ("an acknowledgement is forgotten", |book, history| {
+        let acked = &history.acked[0];
+        let notice = book
+            .outbox
+            .values_mut()
+            .find(|notice| notice.announce == *acked);
+        notice.unwrap().acked = false;
+    }),
+    ("a child has no place below its parent", |book, _| {
+        book.sessions
+            .values_mut()
+            .find(|session| session.parent.is_some())
+            .unwrap()
+            .depth += 1;
+    }),
+];
+
+/// A run whose requester was told.
+fn told(book: &Book) -> String {
+    book.outbox.keys().next().unwrap().clone()
+}
+
+fn event(book: &Book, kind: &str) -> Event {
+    book.events
+        .values()
+        .find(|event| event.kind == kind)
+        .unwrap()
+        .clone()
+}
+
+/// At its cursor if that is free, else behind all others.
+fn insert(book: &mut Book, mut event: Event) {
+    if event.cursor != 0 {
+        event.cursor = book.counter + 1;
+        book.counter += 1;
+    } else {
+        event.cursor = book.counter;
+        while book.events.contains_key(&event.cursor) {
+            event.cursor += 1;
+            book.counter += 1;
+        }
+    }
+    book.events.insert(event.cursor, event);
+}
+
+#[test]
+fn the_checker_finds_every_kind_of_wrong() {
+    let scenario = SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == "crash")
+        .unwrap();
+    let (book, history, place): (Book, History, Place) = run(async {
+        let mut caller = Caller::begin((scenario.place)(), None, false).await;
+        (scenario.play)(&mut caller).await;
+        let book = caller.finish().await;
+        let (history, place) = caller.into_parts();
+        (book, history, place)
+    });
+    check(&book, Moment::Finished, &history, &place);
+    let unseen: Vec<&str> = WRONGS
+        .iter()
+        .filter(|(_, wrong)| {
+            let (mut book, mut history) = (book.clone(), history.clone());
+            wrong(&mut book, &mut history);
+            let checked = AssertUnwindSafe(|| check(&book, Moment::Finished, &history, &place));
+            catch_unwind(checked).is_ok()
+        })
+        .map(|(what, _)| *what)
+        .collect();
+    assert_eq!(unseen, [] as [&str; 0], "the checker does not see it");
+}

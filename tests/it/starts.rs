@@ -1,0 +1,178 @@
+//! Starts that must fail, and what they leave alone: a second daemon, a taken address, a folder
+//! that cannot be written, a store of another kind or a later time.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Output;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::harness::{Place, Script, run, says};
+
+fn place() -> Place {
+    Place::new(
+        Script::new()
+            .on("[a]", [says("a is done").held_by("go")])
+            .on("[b]", [says("b is done")]),
+    )
+}
+
+/// `abide serve` that is expected to give up by itself.
+fn serve(place: &Place, arguments: &[&str]) -> (i32, String) {
+    let mut line = vec!["serve"];
+    line.extend(arguments);
+    let Output { status, stderr, .. } = place.command(&line).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// Every file of the state folder with its content.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read(&path).unwrap())
+        })
+        // Held by whoever starts, in turn.
+        .filter(|(name, _)| name != "abide.lock")
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_second_daemon_on_one_folder_gives_up_and_names_the_first() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let a = client.spawn(json!({ "task": "[a]" })).await;
+        client.in_state(&a.id, "running").await;
+        let (code, said) = serve(&place, &[]);
+        assert_eq!(code, 75, "{said}");
+        assert!(said.contains(&format!("pid {}", daemon.pid())), "{said}");
+        // The first goes on as if nothing had been.
+        assert_eq!(daemon.get("/ready").unwrap().0, 200);
+        assert_eq!(client.run(&a.id).await["state"], "running");
+        assert!(place.state().join("endpoint.json").exists());
+        place.let_go("go");
+        client.ended(&a.id).await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_taken_address_ends_a_start_before_anything_is_restored() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let a = client.spawn(json!({ "task": "[a]" })).await;
+        client.in_state(&a.id, "running").await;
+        daemon.kill().await;
+        let before = files(&place.state());
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let (code, said) = serve(&place, &["--listen", &address]);
+        assert_eq!(code, 75, "{said}");
+        assert!(said.contains(&address), "{said}");
+        assert!(
+            before == files(&place.state()),
+            "the state folder was touched"
+        );
+
+        // With a free one the run goes on.
+        place.let_go("go");
+        let daemon = place.start().await;
+        assert_eq!(
+            daemon.client().await.ended(&a.id).await["result"],
+            "a is done"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_a_matter_of_permissions() {
+    let place = place();
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut folders = vec![file.join("state")];
+    // Whoever is root may write everywhere but where the kernel itself says no.
+    folders.push(match rustix::process::geteuid().is_root() {
+        true => Path::new("/sys/state").to_owned(),
+        false => {
+            let closed = place.path().join("closed");
+            fs::create_dir(&closed).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+            fs::set_permissions(&closed, mode).unwrap();
+            closed.join("state")
+        }
+    });
+    for folder in folders {
+        let name = folder.to_str().unwrap();
+        let (code, said) = serve(&place, &["--state-dir", name]);
+        assert_eq!(code, 77, "{name}: {said}");
+        assert!(said.contains(name), "{said}");
+    }
+}
+
+#[test]
+fn g5_11_a_store_of_a_newer_program_is_refused_with_both_numbers_and_left_alone() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        daemon.client().await.spawn(json!({ "task": "[b]" })).await;
+        assert_eq!(daemon.stop().await, 0);
+        let db = Connection::open(place.database()).unwrap();
+        let known: i64 = db
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        db.pragma_update(None, "user_version", 4711).unwrap();
+        drop(db);
+        let before = files(&place.state());
+        let (code, said) = serve(&place, &[]);
+        assert_eq!(code, 74, "{said}");
+        assert!(
+            said.contains("4711") && said.contains(&format!("knows {known}")),
+            "{said}"
+        );
+        assert!(before == files(&place.state()), "the store was touched");
+    });
+}
+
+#[test]
+fn g5_1_a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        daemon.client().await.spawn(json!({ "task": "[b]" })).await;
+        assert_eq!(daemon.stop().await, 0);
+        let whole = fs::read(place.database()).unwrap();
+        let mut torn = whole.clone();
+        torn[..4096].fill(0);
+        for damaged in [
+            &b"this was a database once".repeat(500),
+            &torn,
+            &whole[..9000].to_vec(),
+        ] {
+            fs::write(place.database(), damaged).unwrap();
+            let (code, said) = serve(&place, &[]);
+            assert_eq!(code, 74, "{said}");
+            assert!(said.contains("abide.db"), "{said}");
+            assert!(
+                *damaged == fs::read(place.database()).unwrap(),
+                "the file was touched"
+            );
+        }
+        // Put back, it is as it was.
+        fs::write(place.database(), &whole).unwrap();
+        let daemon = place.start().await;
+        let runs = daemon.client().await.call("runs.list", json!({})).await;
+        assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
