@@ -48,7 +48,7 @@ pub struct Writer {
     clock: Clock,
     settings: Settings,
     sequence: Sequence,
-    effects: mpsc::UnboundedSender<Effect>,
+    effects: mpsc::UnboundedSender<Vec<Effect>>,
     checkpoints: Arc<Checkpoints>,
     commits: Arc<AtomicU64>,
     on_fatal: OnFatal,
@@ -72,7 +72,7 @@ impl Writer {
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        effects: mpsc::UnboundedSender<Effect>,
+        effects: mpsc::UnboundedSender<Vec<Effect>>,
         checkpoints: Arc<Checkpoints>,
         on_fatal: OnFatal,
     ) -> Self {
@@ -240,16 +240,18 @@ impl Writer {
         for job in &batch {
             reach_edge(job.command.name(), "committed");
         }
+        let mut effects = Vec::new();
         let mut held = Vec::with_capacity(batch.len());
         for (job, done) in batch.into_iter().zip(done) {
-            let reply = done.map(|(reply, effects)| {
-                for effect in effects {
-                    // Nobody listens while the daemon stops; the rows say what is to be done.
-                    let _ = self.effects.send(effect);
-                }
+            let reply = done.map(|(reply, mut caused)| {
+                effects.append(&mut caused);
                 reply
             });
             held.push((job, reply));
+        }
+        if !effects.is_empty() {
+            // Nobody listens while the daemon stops; the rows say what is to be done.
+            let _ = self.effects.send(effects);
         }
         for (job, reply) in held {
             // A caller that left in the meantime finds the outcome in the rows.
