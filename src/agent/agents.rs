@@ -140,7 +140,7 @@ fn pin(body: Result<String, serde_json::Error>) -> Result<Pinned, Fault> {
     let body = body.map_err(Fault::internal)?;
     Ok(Pinned {
         hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
-        body,
+        body: body.into(),
     })
 }
 

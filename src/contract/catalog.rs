@@ -1,5 +1,7 @@
 //! Which agents there are, and what a run pins of them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::fault::Fault;
@@ -59,8 +61,8 @@ pub struct AgentSummary {
 pub struct Pinned {
     /// BLAKE3 of the body, hexadecimal.
     pub hash: String,
-    /// The body.
-    pub body: String,
+    /// The body; shared, since every run of an agent pins the same.
+    pub body: Arc<str>,
 }
 
 /// An agent as one run pins it.

@@ -32,7 +32,9 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         return Ok(folder);
     }
     // A service manager makes its folder 0755 and hands it over empty.
-    let is_ours = folder.join(super::lock::FILE).exists();
+    let is_ours = [super::lock::FILE, "abide.db"]
+        .iter()
+        .any(|file| folder.join(file).exists());
     let is_empty = fs::read_dir(&folder).map_err(refused)?.next().is_none();
     if !is_ours && !is_empty {
         return Err(Failure::NotOurs {

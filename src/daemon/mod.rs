@@ -22,11 +22,13 @@ pub use failure::Failure;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::contract::control::Control;
 use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use phase::Process;
+use signals::Signals;
 
 /// How the daemon is started.
 pub struct Options {
@@ -86,6 +88,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let pid = std::process::id();
     let config = options.config;
 
+    let mut signals = Signals::catch()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
     let lock = lock::take(&folder, boot, pid, started_at)?;
@@ -118,7 +121,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         listener,
         gateway::State {
             registry: registry.clone(),
-            control: Arc::clone(&process) as Arc<dyn crate::contract::control::Control>,
+            control: Arc::clone(&process) as Arc<dyn Control>,
             clock: clock.clone(),
             token: token.text,
             principal: Principal {
@@ -170,7 +173,8 @@ async fn run(options: Options) -> Result<(), Failure> {
     let mut working = tokio::spawn(service.run(restored.effects));
 
     tokio::select! {
-        told = signals::until_told_to_stop(&process) => told?,
+        () = signals.next() => process.drain(),
+        () = process.stop_asked() => {}
         // Without one of these the daemon would accept and never act, or act and never
         // answer: better to end and let the next start recover.
         worked = &mut working => return Err(Failure::loop_ended("registry", worked)),
@@ -183,7 +187,8 @@ async fn run(options: Options) -> Result<(), Failure> {
     let hurry = tokio::spawn({
         let registry = registry.clone();
         async move {
-            signals::impatience().await;
+            signals.next().await;
+            tracing::warn!("a second signal: what is in flight goes on at the next start");
             registry.hurry();
         }
     });

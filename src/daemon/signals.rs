@@ -1,50 +1,34 @@
 //! SIGTERM and SIGINT: the first begins the drain, a second ends its patience.
 
-use std::future::Future;
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Failure;
-use super::phase::Process;
-use crate::contract::control::Control;
 
-/// Returns when a signal or a door has asked for a stop; the process drains from then on.
-pub async fn until_told_to_stop(process: &Process) -> Result<(), Failure> {
-    let (mut term, mut int) = both()?;
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-        () = process.stop_asked() => {}
-    }
-    process.drain();
-    Ok(())
+/// The signals that end the daemon, caught from the moment this is made.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
 }
 
-/// Returns when a further signal arrives.
-pub fn impatience() -> impl Future<Output = ()> {
-    let signals = both();
-    async move {
-        match signals {
-            Ok((mut term, mut int)) => {
-                tokio::select! {
-                    _ = term.recv() => {}
-                    _ = int.recv() => {}
-                }
-                tracing::warn!("a second signal: what is in flight goes on at the next start");
-            }
-            // Without signals nobody can be impatient; the drain has a limit of its own.
-            Err(_) => std::future::pending().await,
+impl Signals {
+    /// Catches them. Made before anybody can know of the daemon: a signal that comes right
+    /// after "ready" must drain and not kill.
+    pub fn catch() -> Result<Self, Failure> {
+        let watch = |kind| {
+            signal(kind)
+                .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
+        };
+        Ok(Signals {
+            terminate: watch(SignalKind::terminate())?,
+            interrupt: watch(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Returns at the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
-}
-
-fn both() -> Result<(Signal, Signal), Failure> {
-    let watch = |kind| {
-        signal(kind)
-            .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
-    };
-    Ok((
-        watch(SignalKind::terminate())?,
-        watch(SignalKind::interrupt())?,
-    ))
 }

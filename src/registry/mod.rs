@@ -59,7 +59,7 @@ pub struct Parts {
     /// Its rows.
     pub store: Store,
     /// What its commits leave to be done.
-    pub effects: mpsc::UnboundedReceiver<Effect>,
+    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
     /// Time and ids.
     pub clock: Clock,
     /// Which agents there are.

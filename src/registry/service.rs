@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// The loop; it lives until it is told to drain.
 pub struct Service {
     inner: Arc<Inner>,
-    effects: mpsc::UnboundedReceiver<Effect>,
+    effects: mpsc::UnboundedReceiver<Vec<Effect>>,
     signals: mpsc::UnboundedReceiver<Signal>,
     lanes: Lanes,
     drives: HashMap<RunId, CancellationToken>,
@@ -54,7 +54,7 @@ pub struct Service {
 impl Service {
     pub(super) fn new(
         inner: Arc<Inner>,
-        effects: mpsc::UnboundedReceiver<Effect>,
+        effects: mpsc::UnboundedReceiver<Vec<Effect>>,
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Self {
         let tasks = TaskTracker::new();
@@ -76,12 +76,10 @@ impl Service {
     pub async fn run(mut self, first: Vec<Effect>) {
         // What the restore's own commands have left: runs in the middle of a turn, which go
         // before those that have not begun.
-        while let Ok(effect) = self.effects.try_recv() {
-            self.take(effect);
+        while let Ok(effects) = self.effects.try_recv() {
+            self.take_all(effects);
         }
-        for effect in first {
-            self.take(effect);
-        }
+        self.take_all(first);
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options.touch_each);
         let mut compare = every(self.inner.options.compare_each);
@@ -93,10 +91,10 @@ impl Service {
             tokio::select! {
                 biased;
                 () = &mut drained => break,
-                Some(effect) = self.effects.recv() => {
-                    self.take(effect);
-                    while let Ok(effect) = self.effects.try_recv() {
-                        self.take(effect);
+                Some(effects) = self.effects.recv() => {
+                    self.take_all(effects);
+                    while let Ok(effects) = self.effects.try_recv() {
+                        self.take_all(effects);
                     }
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
@@ -121,6 +119,12 @@ impl Service {
                 // The loop is gone when the daemon stops; recovery reads the rows.
                 let _ = inner.signals.send(Signal::DriveEnded(run, ended));
             });
+        }
+    }
+
+    fn take_all(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.take(effect);
         }
     }
 

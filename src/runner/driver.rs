@@ -60,8 +60,8 @@ impl Driver {
         );
         let view = RunView {
             run: run(folder, model),
-            agent: resolved.definition.body.into(),
-            tools: resolved.tools.body.into(),
+            agent: resolved.definition.body,
+            tools: resolved.tools.body,
             messages: Vec::new(),
             steps: Vec::new(),
         };

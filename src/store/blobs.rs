@@ -7,7 +7,7 @@ use crate::contract::catalog::Pinned;
 pub fn insert(tx: &mut dyn Tx, pinned: &Pinned) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO blobs (hash, body) VALUES (?1, ?2) ON CONFLICT (hash) DO NOTHING",
-        &[(&pinned.hash).into(), (&pinned.body).into()],
+        &[(&pinned.hash).into(), pinned.body.as_ref().into()],
     )
     .map(|_| ())
 }

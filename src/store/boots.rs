@@ -5,7 +5,7 @@ use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
 /// Takes `count` numbers that nobody had before; the first of them.
-pub fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
+fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
     let last = first(
         tx,
         "UPDATE counters SET value = value + ?1 WHERE name = 'seq' RETURNING value",
@@ -13,6 +13,37 @@ pub fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
         |row| row.int(0),
     )?;
     Ok(last.unwrap_or(count) - count + 1)
+}
+
+/// Numbers of the store's counter, taken from its row in blocks: most commands then neither
+/// wait for that row nor write its page. What a process does not use up is a gap for ever.
+#[derive(Debug, Default)]
+pub struct Sequence {
+    next: i64,
+    end: i64,
+}
+
+/// So many numbers are taken from the row at once.
+const BLOCK: i64 = 1024;
+
+impl Sequence {
+    /// Takes `count` numbers that nobody had before; the first of them.
+    pub fn take(&mut self, tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
+        if self.end - self.next < count {
+            let block = count.max(BLOCK);
+            self.next = take_seqs(tx, block)?;
+            self.end = self.next + block;
+        }
+        let first = self.next;
+        self.next += count;
+        Ok(first)
+    }
+
+    /// What was done since some number was taken is undone, and the taking of the block may
+    /// be among it: its numbers must not be given away.
+    pub fn undone(&mut self) {
+        *self = Sequence::default();
+    }
 }
 
 /// The highest number that was taken.

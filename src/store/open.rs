@@ -77,8 +77,8 @@ struct Inner {
 pub struct Opened {
     /// The handle.
     pub store: Store,
-    /// What the registry must do after commits, in their order.
-    pub effects: mpsc::UnboundedReceiver<Effect>,
+    /// What the registry must do after commits, in their order: one message a commit.
+    pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
     /// The threads; kept until the end.
     pub threads: Threads,
     /// Resolves (with an error) when the writer's thread has ended.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -93,6 +94,12 @@ impl Sqlite {
         connection
             .busy_timeout(Duration::from_secs(5))
             .map_err(error)?;
+        // Plans do not depend on the values that are bound. Otherwise a statement with a range
+        // or a constant to compare with is compiled anew at every use.
+        let stable = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
+        if !stable.map_err(error)? {
+            return Err(other("SQLite does not keep its query plans".to_owned()));
+        }
         if for_use == Use::Write {
             let mode: String = connection
                 .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
@@ -160,6 +167,11 @@ impl Sqlite {
         self.connection
             .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
             .map_err(error)
+    }
+
+    /// How many rows this connection has changed since it was opened.
+    pub fn changes(&self) -> u64 {
+        self.connection.total_changes()
     }
 
     /// Is a transaction open? Some faults, such as a full disk, end it by themselves.

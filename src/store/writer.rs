@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
@@ -46,17 +47,23 @@ pub struct Writer {
     db: Sqlite,
     clock: Clock,
     settings: Settings,
-    effects: mpsc::UnboundedSender<Effect>,
+    sequence: Sequence,
+    effects: mpsc::UnboundedSender<Vec<Effect>>,
     checkpoints: Arc<Checkpoints>,
     commits: Arc<AtomicU64>,
     on_fatal: OnFatal,
 }
 
-/// A command that was carried out, with its answer held back until the commit.
-struct Held {
-    name: &'static str,
-    answer: oneshot::Sender<Result<Reply, Fault>>,
-    reply: Result<Reply, Fault>,
+/// A command that was carried out: its answer, held back until the commit, and what is to be
+/// done after it.
+type Done = Result<(Reply, Vec<Effect>), Fault>;
+
+/// Why a batch cannot be committed as it is.
+enum Undone {
+    /// The command at this place failed after it had written, and is answered with this.
+    Spoilt(usize, Fault),
+    /// Nothing of the batch is kept, for this reason.
+    Lost(Fault),
 }
 
 impl Writer {
@@ -65,7 +72,7 @@ impl Writer {
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        effects: mpsc::UnboundedSender<Effect>,
+        effects: mpsc::UnboundedSender<Vec<Effect>>,
         checkpoints: Arc<Checkpoints>,
         on_fatal: OnFatal,
     ) -> Self {
@@ -73,6 +80,7 @@ impl Writer {
             db,
             clock,
             settings,
+            sequence: Sequence::default(),
             effects,
             commits: checkpoints.commits(),
             checkpoints,
@@ -121,84 +129,70 @@ impl Writer {
 
     /// Carries out a batch in one transaction, and answers after its commit.
     fn commit(&mut self, batch: Vec<Job>) {
-        if let Err(fault) = self.db.execute("BEGIN IMMEDIATE", &[]) {
-            self.refuse(batch, fault);
-            return;
-        }
-        let alone = batch.len() == 1;
-        let mut held = Vec::with_capacity(batch.len());
-        let mut effects = Vec::new();
-        let mut jobs = batch.into_iter();
-        for job in jobs.by_ref() {
-            let name = job.command.name();
-            reach_edge(name, "begin");
-            let reply = self.savepoint(job.command, alone, &mut effects);
-            reach_edge(name, "applied");
-            held.push(Held {
-                name,
-                answer: job.answer,
-                reply,
-            });
-            if !self.db.in_transaction() {
-                // The engine gave up the whole transaction (a full disk does that): what
-                // went before in this batch is undone as well, and nobody may hear "done".
-                return self.undone(held, jobs);
-            }
-        }
-        if let Err(fault) = self.db.execute("COMMIT", &[]) {
-            let _ = self.db.execute("ROLLBACK", &[]);
-            self.check_fatal(&fault);
-            for held in held {
-                let _ = held.answer.send(Err(db_fault(fault.clone())));
-            }
-            return;
-        }
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        for held in &held {
-            reach_edge(held.name, "committed");
-        }
-        for effect in effects {
-            // Nobody listens while the daemon stops; the rows say what is to be done.
-            let _ = self.effects.send(effect);
-        }
-        for held in held {
-            // A caller that left in the meantime finds the outcome in the rows.
-            let _ = held.answer.send(held.reply);
-            reach_edge(held.name, "answered");
+        let done = match self.together(&batch) {
+            Err(Undone::Spoilt(at, fault)) => self.apart(&batch, at, &fault),
+            done => done,
+        };
+        match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
+            Ok(done) => self.answer(batch, done),
+            Err(Undone::Spoilt(_, fault) | Undone::Lost(fault)) => self.lost(batch, &fault),
         }
     }
 
-    /// Answers a batch whose transaction is gone: the last one carried out says why.
-    fn undone(&self, held: Vec<Held>, rest: impl Iterator<Item = Job>) {
-        let why = held
-            .last()
-            .and_then(|last| last.reply.as_ref().err().cloned())
-            .unwrap_or_else(|| Fault::internal("the transaction ended by itself"));
-        tracing::error!(%why, commands = held.len(), "a batch of writes was undone");
-        let answers = held.into_iter().map(|held| held.answer);
-        for answer in answers.chain(rest.map(|job| job.answer)) {
-            let _ = answer.send(Err(why.clone()));
+    /// Carries out the commands without savepoints, which cost a copy of every page that a
+    /// command touches. A command that is refused before it has written needs none.
+    fn together(&mut self, batch: &[Job]) -> Result<Vec<Done>, Undone> {
+        self.delimit("BEGIN IMMEDIATE")?;
+        let mut all = Vec::with_capacity(batch.len());
+        for (at, job) in batch.iter().enumerate() {
+            let before = self.db.changes();
+            let done = self.carry_out(&job.command)?;
+            if let Err(fault) = &done
+                && self.db.changes() != before
+            {
+                self.roll_back();
+                return Err(Undone::Spoilt(at, fault.clone()));
+            }
+            all.push(done);
         }
+        Ok(all)
     }
 
-    /// Carries out one command: all of it or nothing. A panic in it is an answer, not the
-    /// end of the thread.
-    fn savepoint(
-        &mut self,
-        command: Command,
-        alone: bool,
-        effects: &mut Vec<Effect>,
-    ) -> Result<Reply, Fault> {
-        if !alone {
-            self.db
-                .execute("SAVEPOINT command", &[])
-                .map_err(db_fault)?;
+    /// Carries out the commands again, each in a savepoint of its own, except for the one at
+    /// `spoilt`, which has its answer.
+    fn apart(&mut self, batch: &[Job], spoilt: usize, fault: &Fault) -> Result<Vec<Done>, Undone> {
+        self.delimit("BEGIN IMMEDIATE")?;
+        let mut all = Vec::with_capacity(batch.len());
+        for (at, job) in batch.iter().enumerate() {
+            if at == spoilt {
+                all.push(Err(fault.clone()));
+                continue;
+            }
+            self.delimit("SAVEPOINT command")?;
+            let done = self.carry_out(&job.command)?;
+            if done.is_err() {
+                self.delimit("ROLLBACK TO command")?;
+                self.sequence.undone();
+            }
+            self.delimit("RELEASE command")?;
+            all.push(done);
         }
+        Ok(all)
+    }
+
+    /// Carries out one command. A panic in it is an answer, not the end of the thread.
+    fn carry_out(&mut self, command: &Command) -> Result<Done, Undone> {
         let name = command.name();
+        reach_edge(name, "begin");
         let done = catch_unwind(AssertUnwindSafe(|| {
             reach("store.command_panics");
-            let mut context = Context::new(&mut self.db, &self.clock, &self.settings);
-            let reply = execute(&mut context, command)?;
+            let mut context = Context::new(
+                &mut self.db,
+                &self.clock,
+                &self.settings,
+                &mut self.sequence,
+            );
+            let reply = execute(&mut context, command.clone())?;
             Ok((reply, context.finish()?))
         }))
         .unwrap_or_else(|_| {
@@ -207,33 +201,71 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
-        let end = match (&done, alone) {
-            (Ok(_), true) => None,
-            (Ok(_), false) => Some(&["RELEASE command"][..]),
-            // The transaction goes on empty, so that the commit is the same for all.
-            (Err(_), true) => Some(&["ROLLBACK", "BEGIN IMMEDIATE"][..]),
-            (Err(_), false) => Some(&["ROLLBACK TO command", "RELEASE command"][..]),
-        };
+        reach_edge(name, "applied");
         if self.db.in_transaction() {
-            for sql in end.into_iter().flatten() {
-                if let Err(fault) = self.db.execute(sql, &[]) {
-                    tracing::error!(%fault, command = name, sql, "a savepoint could not be ended");
-                    self.check_fatal(&fault);
-                    // Better nothing of the batch than a part that nobody decided on.
-                    let _ = self.db.execute("ROLLBACK", &[]);
-                    return Err(db_fault(fault));
-                }
-            }
+            return Ok(done);
         }
-        let (reply, mut caused) = done?;
-        effects.append(&mut caused);
-        Ok(reply)
+        // The engine gave up the whole transaction (a full disk does that): what went before
+        // in this batch is undone as well, and nobody may hear "done".
+        let why = done.err();
+        Err(Undone::Lost(why.unwrap_or_else(|| {
+            Fault::internal("the transaction ended by itself")
+        })))
     }
 
-    fn refuse(&self, batch: Vec<Job>, fault: DbError) {
+    /// Runs a statement that begins or ends a transaction or a savepoint. If it fails, nothing
+    /// of the batch is kept: better than a part that nobody decided on.
+    fn delimit(&mut self, sql: &str) -> Result<(), Undone> {
+        let Err(fault) = self.db.execute(sql, &[]) else {
+            return Ok(());
+        };
         self.check_fatal(&fault);
+        Err(Undone::Lost(db_fault(fault)))
+    }
+
+    /// Undoes the transaction, if there still is one.
+    fn roll_back(&mut self) {
+        self.sequence.undone();
+        if self.db.in_transaction()
+            && let Err(fault) = self.db.execute("ROLLBACK", &[])
+        {
+            tracing::error!(%fault, "a transaction could not be undone");
+            self.check_fatal(&fault);
+        }
+    }
+
+    /// What a batch left to be done is handed on, and its callers hear of the commit.
+    fn answer(&self, batch: Vec<Job>, done: Vec<Done>) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        for job in &batch {
+            reach_edge(job.command.name(), "committed");
+        }
+        let mut effects = Vec::new();
+        let mut held = Vec::with_capacity(batch.len());
+        for (job, done) in batch.into_iter().zip(done) {
+            let reply = done.map(|(reply, mut caused)| {
+                effects.append(&mut caused);
+                reply
+            });
+            held.push((job, reply));
+        }
+        if !effects.is_empty() {
+            // Nobody listens while the daemon stops; the rows say what is to be done.
+            let _ = self.effects.send(effects);
+        }
+        for (job, reply) in held {
+            // A caller that left in the meantime finds the outcome in the rows.
+            let _ = job.answer.send(reply);
+            reach_edge(job.command.name(), "answered");
+        }
+    }
+
+    /// Nothing of a batch was kept, and its callers hear why.
+    fn lost(&mut self, batch: Vec<Job>, why: &Fault) {
+        self.roll_back();
+        tracing::error!(%why, commands = batch.len(), "a batch of writes was undone");
         for job in batch {
-            let _ = job.answer.send(Err(db_fault(fault.clone())));
+            let _ = job.answer.send(Err(why.clone()));
         }
     }
 

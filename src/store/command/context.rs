@@ -13,9 +13,10 @@ use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
+use crate::store::boots::Sequence;
 use crate::store::events::NewEvent;
 use crate::store::tx::Tx;
-use crate::store::{boots, db_fault, events, messages};
+use crate::store::{db_fault, events, messages};
 
 /// Settings that commands obey.
 #[derive(Clone, Copy, Debug)]
@@ -82,18 +83,25 @@ pub struct Context<'a> {
     pub now: Moment,
     /// Settings that commands obey.
     pub settings: &'a Settings,
+    sequence: &'a mut Sequence,
     events: Vec<NewEvent>,
     effects: Vec<Effect>,
 }
 
 impl<'a> Context<'a> {
     /// A context for one command.
-    pub fn new(tx: &'a mut dyn Tx, clock: &'a Clock, settings: &'a Settings) -> Self {
+    pub fn new(
+        tx: &'a mut dyn Tx,
+        clock: &'a Clock,
+        settings: &'a Settings,
+        sequence: &'a mut Sequence,
+    ) -> Self {
         Context {
             tx,
             clock,
             now: clock.moment(),
             settings,
+            sequence,
             events: Vec::new(),
             effects: Vec::new(),
         }
@@ -103,7 +111,7 @@ impl<'a> Context<'a> {
     pub fn finish(self) -> Result<Vec<Effect>, Fault> {
         if !self.events.is_empty() {
             let count = self.events.len() as i64;
-            let first = boots::take_seqs(self.tx, count).map_err(db_fault)?;
+            let first = self.sequence.take(self.tx, count).map_err(db_fault)?;
             for (cursor, event) in (first..).zip(&self.events) {
                 events::insert(self.tx, cursor, event, self.now.wall).map_err(db_fault)?;
             }
@@ -113,7 +121,7 @@ impl<'a> Context<'a> {
 
     /// A number that nobody had before.
     pub fn take_seq(&mut self) -> Result<i64, Fault> {
-        boots::take_seqs(self.tx, 1).map_err(db_fault)
+        self.sequence.take(self.tx, 1).map_err(db_fault)
     }
 
     /// A fresh message id.

@@ -10,6 +10,7 @@ mod turns;
 
 use uuid::Uuid;
 
+use super::boots::Sequence;
 use super::command::{
     Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, execute,
 };
@@ -33,6 +34,7 @@ pub(super) struct Bench {
     pub db: Box<dyn Tx>,
     pub clock: Clock,
     pub settings: Settings,
+    sequence: Sequence,
     _folder: tempfile::TempDir,
 }
 
@@ -55,6 +57,7 @@ impl Bench {
                 },
                 recovery: RecoveryPolicy::default(),
             },
+            sequence: Sequence::default(),
             _folder: folder,
         }
     }
@@ -62,10 +65,19 @@ impl Bench {
     /// One command in a transaction of its own.
     pub fn run(&mut self, command: Command) -> Result<(Reply, Vec<Effect>), Fault> {
         self.db.execute("BEGIN", &[]).unwrap();
-        let mut context = Context::new(self.db.as_mut(), &self.clock, &self.settings);
+        let mut context = Context::new(
+            self.db.as_mut(),
+            &self.clock,
+            &self.settings,
+            &mut self.sequence,
+        );
         let done = execute(&mut context, command).and_then(|reply| Ok((reply, context.finish()?)));
-        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        self.db.execute(end, &[]).unwrap();
+        if done.is_ok() {
+            self.db.execute("COMMIT", &[]).unwrap();
+        } else {
+            self.db.execute("ROLLBACK", &[]).unwrap();
+            self.sequence.undone();
+        }
         done
     }
 
@@ -145,7 +157,7 @@ pub(super) fn id() -> Uuid {
 pub(super) fn agent(name: &str) -> Resolved {
     let pinned = |body: &str| Pinned {
         hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
-        body: body.to_owned(),
+        body: body.into(),
     };
     Resolved {
         id: AgentId::parse(name).unwrap(),

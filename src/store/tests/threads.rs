@@ -82,6 +82,48 @@ async fn many_commands_at_once_are_each_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_fails_after_it_has_written_spoils_only_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    // No command fails that late by itself, so the schema is made to refuse some: their
+    // sessions are written before their runs are.
+    let mut schema = Sqlite::open(&folder.path().join("abide.db"), Use::Write).unwrap();
+    schema
+        .batch(
+            "CREATE TRIGGER spoils BEFORE INSERT ON runs WHEN NEW.label = 'spoilt' \
+             BEGIN SELECT RAISE(ABORT, 'spoilt'); END",
+        )
+        .unwrap();
+    drop(schema);
+    let commands = (0..300).map(|n| {
+        let mut command = spawn(None);
+        if let (0, Command::Spawn(spawn)) = (n % 10, &mut command) {
+            spawn.run.label = Some("spoilt".to_owned());
+        }
+        opened.store.submit(command)
+    });
+    let replies = futures_util::future::join_all(commands).await;
+    for (n, reply) in replies.iter().enumerate() {
+        assert_eq!(reply.is_err(), n % 10 == 0, "{n}: {reply:?}");
+    }
+    let count = |sql: &'static str| opened.store.read_now(move |tx| super::number(tx, sql, &[]));
+    assert_eq!(count("SELECT count(*) FROM runs"), Ok(270));
+    assert_eq!(count("SELECT count(*) FROM sessions"), Ok(270));
+    assert_eq!(count("SELECT count(*) FROM messages"), Ok(270));
+    // session.created, message.added and run.queued of each, at places of their own.
+    assert_eq!(count("SELECT count(DISTINCT cursor) FROM events"), Ok(810));
+    let places = "SELECT count(DISTINCT seq) FROM \
+                  (SELECT seq FROM runs UNION ALL SELECT seq FROM sessions)";
+    assert_eq!(count(places), Ok(540));
+    let ahead = "SELECT value >= (SELECT max(cursor) FROM events) FROM counters";
+    assert_eq!(count(ahead), Ok(1));
+    drop(opened.store);
+    tokio::task::spawn_blocking(|| opened.threads.close())
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn g5_8_a_clean_stop_empties_the_log_and_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     for unclean in [false, false, true] {

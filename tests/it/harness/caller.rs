@@ -219,7 +219,7 @@ impl Caller {
 
     /// Waits until the run has ended; the run. What is told then stays told.
     pub(crate) async fn ended(&mut self, id: &str) -> Value {
-        let params = json!({ "runId": id, "waitTimeout": 60 });
+        let params = json!({ "runId": id, "waitTimeout": 240 });
         let waited = self.call("agent.wait", params).await;
         assert_eq!(waited["cause"], "ended", "{waited}");
         let run = waited["runs"][0].clone();

@@ -103,7 +103,7 @@ impl Link {
 
     /// Waits until the run has ended; the run.
     pub(crate) async fn ended(&self, id: &str) -> Value {
-        let params = json!({ "runId": id, "waitTimeout": 60 });
+        let params = json!({ "runId": id, "waitTimeout": 240 });
         let waited = self.call("agent.wait", params).await;
         assert_eq!(waited["cause"], "ended", "{waited}");
         waited["runs"][0].clone()

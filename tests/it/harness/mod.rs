@@ -31,7 +31,7 @@ use abide::clock::Clock;
 
 /// How long anything may take before a test gives up. Nothing passes or fails by it unless
 /// something hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Asks `look` again and again until it has an answer.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T

@@ -1,6 +1,8 @@
 -- Sessions, runs, their journal, their announces and the event log.
 -- Times are milliseconds since 1970 UTC, ids are 16-byte UUIDs, `seq` numbers come from the
 -- one stored counter and give every list its order.
+-- Checks compare word by word: an IN list of more than two makes SQLite build a table for it
+-- at every write.
 
 CREATE TABLE meta (
     name  TEXT NOT NULL PRIMARY KEY,
@@ -90,7 +92,8 @@ CREATE TABLE runs (
     parent_run           BLOB,
     root_run             BLOB    NOT NULL,
     root_session         BLOB    NOT NULL,
-    origin               TEXT    NOT NULL CHECK (origin IN ('spawn', 'turn', 'wake')),
+    origin               TEXT    NOT NULL CHECK
+        (origin = 'spawn' OR origin = 'turn' OR origin = 'wake'),
     agent                TEXT    NOT NULL,
     label                TEXT,
     title                TEXT    NOT NULL,
@@ -98,9 +101,10 @@ CREATE TABLE runs (
     lane                 TEXT    NOT NULL,
     depth                INTEGER NOT NULL,
     cwd                  TEXT,
-    state                TEXT    NOT NULL CHECK (state IN
-        ('queued', 'running', 'paused', 'settling',
-         'ok', 'error', 'timeout', 'cancelled', 'interrupted')),
+    state                TEXT    NOT NULL CHECK
+        (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling' OR
+         state = 'ok' OR state = 'error' OR state = 'timeout' OR state = 'cancelled' OR
+         state = 'interrupted'),
     pause                TEXT,
     cancel_by            TEXT,
     cancel_at            INTEGER,
@@ -130,7 +134,8 @@ CREATE TABLE runs (
     ended_at             INTEGER,
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL,
-    CHECK ((ended_at IS NULL) = (state IN ('queued', 'running', 'paused', 'settling'))),
+    CHECK ((ended_at IS NULL) =
+        (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
 ) STRICT;
 
@@ -163,8 +168,9 @@ CREATE TABLE steps (
     tool_call      TEXT,
     asked_by       BLOB,
     effect         TEXT    NOT NULL,
-    state          TEXT    NOT NULL CHECK (state IN
-        ('intended', 'started', 'done', 'failed', 'uncertain')),
+    state          TEXT    NOT NULL CHECK
+        (state = 'intended' OR state = 'started' OR state = 'done' OR state = 'failed' OR
+         state = 'uncertain'),
     input          TEXT    NOT NULL,
     seen_up_to     INTEGER,
     message_seq    INTEGER,
@@ -194,7 +200,8 @@ CREATE TABLE outbox (
     target_session    BLOB    NOT NULL,
     target_generation INTEGER NOT NULL,
     policy            TEXT    NOT NULL CHECK (policy IN ('wake', 'inbox')),
-    state             TEXT    NOT NULL CHECK (state IN ('pending', 'delivered', 'undelivered')),
+    state             TEXT    NOT NULL CHECK
+        (state = 'pending' OR state = 'delivered' OR state = 'undelivered'),
     message_seq       INTEGER,
     created_at        INTEGER NOT NULL,
     delivered_at      INTEGER,

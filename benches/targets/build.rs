@@ -1,0 +1,41 @@
+//! Builds the binary that is measured.
+
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use cargo_metadata::Message;
+
+use crate::Result;
+
+/// The release binary as users get it. The one that Cargo builds beside a benchmark has the
+/// features of the dev-dependencies, and with them the failpoints of the tests.
+pub fn release() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        // What Cargo tells this program about its package would make build scripts run again.
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    let mut child = command
+        .args(["build", "--release", "--bin", "abide"])
+        .arg("--message-format=json-render-diagnostics")
+        .arg("--manifest-path")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("no output of cargo")?;
+    let mut built = None;
+    for message in Message::parse_stream(BufReader::new(stdout)) {
+        if let Message::CompilerArtifact(artifact) = message? {
+            built = artifact.executable.or(built);
+        }
+    }
+    if !child.wait()?.success() {
+        return Err("the release binary could not be built".into());
+    }
+    Ok(built.ok_or("cargo built no binary")?.into_std_path_buf())
+}

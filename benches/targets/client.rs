@@ -1,0 +1,207 @@
+//! The load: WebSocket connections with so many calls in flight, all on one thread. The same
+//! for floor and daemon, and as light as can be, since it shares their processors.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, SinkExt, StreamExt, TryStreamExt};
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::Result;
+use crate::sample::Sample;
+
+/// Results that are kept for whoever wants to look at them.
+const KEPT: usize = 256;
+
+/// A server and the way in.
+#[derive(Clone, Copy, Debug)]
+pub struct Door<'a> {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it asks for.
+    pub token: Option<&'a str>,
+}
+
+/// When a load ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// After this time.
+    Time(Duration),
+    /// After so many calls.
+    Calls(u64),
+}
+
+/// One kind of call, over and over.
+pub struct Load<'a> {
+    /// To whom.
+    pub door: Door<'a>,
+    /// Over so many connections.
+    pub connections: usize,
+    /// With so many calls in flight on each.
+    pub each: usize,
+    /// For how long.
+    pub until: Until,
+    /// The method.
+    pub method: &'a str,
+    /// The parameters of call `n`, JSON.
+    pub params: &'a dyn Fn(u64) -> String,
+}
+
+/// What a load gave.
+pub struct Answers {
+    /// How long each call took.
+    pub sample: Sample,
+    /// The first results.
+    pub results: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    id: usize,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// What the connections of one load share.
+struct Shared<'a> {
+    load: &'a Load<'a>,
+    begun: Instant,
+    sent: Cell<u64>,
+}
+
+/// Runs a load to its end. An error among the answers is an error of the benchmark.
+pub fn run(load: &Load<'_>) -> Result<Answers> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut sockets = Vec::new();
+        for _ in 0..load.connections {
+            sockets.push(connect(load.door).await?);
+        }
+        let shared = Shared {
+            load,
+            begun: Instant::now(),
+            sent: Cell::new(0),
+        };
+        let calling: FuturesUnordered<_> = sockets
+            .into_iter()
+            .map(|socket| calls(socket, &shared))
+            .collect();
+        let parts: Vec<_> = calling.try_collect().await?;
+        let whole = shared.begun.elapsed();
+        let mut times = Vec::new();
+        let mut results = Vec::new();
+        for (part, kept) in parts {
+            times.extend(part);
+            results.extend(kept);
+        }
+        results.truncate(KEPT);
+        let sample = Sample::of(times, whole);
+        Ok(Answers { sample, results })
+    })
+}
+
+/// Makes one call and reads its result.
+pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Value> {
+    let answers = run(&Load {
+        door,
+        connections: 1,
+        each: 1,
+        until: Until::Calls(1),
+        method,
+        params: &|_| params.to_owned(),
+    })?;
+    let result = answers.results.first().ok_or("no answer")?;
+    Ok(serde_json::from_str(result.get())?)
+}
+
+async fn connect(door: Door<'_>) -> Result<WebSocketStream<TcpStream>> {
+    let stream = TcpStream::connect(door.address).await?;
+    stream.set_nodelay(true)?;
+    let mut request = format!("ws://{}/", door.address).into_client_request()?;
+    if let Some(token) = door.token {
+        let value = HeaderValue::try_from(format!("Bearer {token}"))?;
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+    let (socket, _) = tokio_tungstenite::client_async(request, stream).await?;
+    Ok(socket)
+}
+
+impl Shared<'_> {
+    /// The next call with `id`, unless the load is over.
+    fn next(&self, id: usize) -> Option<Message> {
+        let n = self.sent.get();
+        let over = match self.load.until {
+            Until::Time(time) => self.begun.elapsed() >= time,
+            Until::Calls(calls) => n >= calls,
+        };
+        if over {
+            return None;
+        }
+        self.sent.set(n + 1);
+        let (method, params) = (self.load.method, (self.load.params)(n));
+        Some(Message::text(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        )))
+    }
+}
+
+type Part = (Vec<Duration>, Vec<Box<RawValue>>);
+
+/// The calls of one connection: each answer is followed by the next call under its id.
+async fn calls(mut socket: WebSocketStream<TcpStream>, shared: &Shared<'_>) -> Result<Part> {
+    let mut times = Vec::new();
+    let mut kept = Vec::new();
+    let mut since = vec![shared.begun; shared.load.each];
+    let mut open = 0;
+    for (id, since) in since.iter_mut().enumerate() {
+        if let Some(message) = shared.next(id) {
+            *since = Instant::now();
+            socket.feed(message).await?;
+            open += 1;
+        }
+    }
+    socket.flush().await?;
+    while open > 0 {
+        let mut arrived = socket.next().await;
+        loop {
+            let message = arrived.ok_or("the server closed a connection")??;
+            if let Message::Text(text) = message {
+                let answer: Answer<'_> = serde_json::from_str(&text)?;
+                if let Some(error) = answer.error {
+                    return Err(format!("{}: {error}", shared.load.method).into());
+                }
+                let since = since.get_mut(answer.id).ok_or("an id that nobody gave")?;
+                times.push(since.elapsed());
+                if let (Some(result), true) = (answer.result, kept.len() < KEPT) {
+                    kept.push(result.to_owned());
+                }
+                open -= 1;
+                if let Some(message) = shared.next(answer.id) {
+                    *since = Instant::now();
+                    socket.feed(message).await?;
+                    open += 1;
+                }
+            }
+            // What has arrived is answered together.
+            match socket.next().now_or_never() {
+                Some(more) if open > 0 => arrived = more,
+                _ => break,
+            }
+        }
+        socket.flush().await?;
+    }
+    Ok((times, kept))
+}

@@ -1,0 +1,246 @@
+//! The floors: a bare jsonrpsee server with a trivial method and one that stores what it is
+//! told, and a loop that does nothing but sync. The server is this program, started again.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jsonrpsee::RpcModule;
+use jsonrpsee::server::{ServerBuilder, ServerConfig};
+use jsonrpsee::types::ErrorObjectOwned;
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::Result;
+use crate::client::Door;
+use crate::sample::Sample;
+
+/// The daemon's own figures: commands in the queue, in one commit, and between checkpoints.
+const QUEUE: usize = 4096;
+const BATCH: usize = 512;
+const CHECKPOINT_EACH: Duration = Duration::from_millis(100);
+
+/// The daemon's pragmas, as far as a writer's speed may depend on them.
+const PRAGMAS: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA journal_size_limit = 67108864;
+    PRAGMA synchronous = FULL;
+    PRAGMA foreign_keys = ON;
+    PRAGMA cell_size_check = ON;
+    PRAGMA mmap_size = 0;
+    PRAGMA wal_autocheckpoint = 0;
+    PRAGMA temp_store = MEMORY;
+    PRAGMA cache_size = -8192;
+";
+
+const SCHEMA: &str = "
+    CREATE TABLE sessions (id BLOB PRIMARY KEY, key TEXT NOT NULL, about TEXT NOT NULL)
+        STRICT, WITHOUT ROWID;
+    CREATE TABLE runs (id BLOB PRIMARY KEY, session BLOB NOT NULL, state TEXT NOT NULL,
+        about TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE messages (session BLOB NOT NULL, seq INTEGER NOT NULL, content TEXT NOT NULL,
+        PRIMARY KEY (session, seq)) STRICT, WITHOUT ROWID;
+    CREATE TABLE events (cursor INTEGER PRIMARY KEY, run BLOB NOT NULL, data TEXT NOT NULL)
+        STRICT;
+";
+
+/// What stands in the rows beside the task: with it, the four of them hold about 1 KB.
+const ABOUT: [&str; 3] = [
+    r#"{"org":"default","owner":"agent","agent":"build","depth":1,"messages":1,"generation":1}"#,
+    r#"{"org":"default","user":"admin","agent":"build","model":"offline/search","lane":"subagent","depth":1,"origin":"spawn","announce":"none","limitMs":3600000,"usedMs":0,"steps":0,"loops":0,"toolCalls":0,"pins":{"agent":"9f2c61d07be54c1c8d2e1f0a","tools":"0b7d5f3e9a814c6f8e2d4c1b"},"warnings":[]}"#,
+    r#"{"kind":"run.queued","agent":"build","label":null,"sessionKey":null,"parent":null,"meta":null}"#,
+];
+
+/// What the storing method takes.
+#[derive(Deserialize)]
+struct Insert {
+    task: String,
+}
+
+/// What it answers.
+#[derive(Clone, Serialize)]
+struct Inserted {
+    run: Uuid,
+}
+
+#[derive(Clone, Serialize)]
+struct Nothing {}
+
+struct Job {
+    task: String,
+    answer: oneshot::Sender<rusqlite::Result<Uuid>>,
+}
+
+/// The floor's server: methods `ping` and `insert`, until standard input is closed. Its port
+/// is the first line of its output.
+pub fn serve(folder: &Path) -> Result<()> {
+    let path = folder.join("floor.db");
+    let mut db = Connection::open(&path)?;
+    db.execute_batch(PRAGMAS)?;
+    db.execute_batch(SCHEMA)?;
+    let (jobs, queue) = mpsc::channel(QUEUE);
+    std::thread::spawn(move || write(&mut db, queue));
+    let checkpoints = Connection::open(&path)?;
+    checkpoints.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;")?;
+    std::thread::spawn(move || checkpoint(&checkpoints));
+
+    let mut methods = RpcModule::new(jobs);
+    methods.register_method("ping", |_, _, _| Ok::<_, ErrorObjectOwned>(Nothing {}))?;
+    methods.register_async_method("insert", |params, jobs, _| async move {
+        let insert: Insert = params.parse()?;
+        let (answer, inserted) = oneshot::channel();
+        let job = Job {
+            task: insert.task,
+            answer,
+        };
+        jobs.try_send(job).map_err(fault)?;
+        let run = inserted.await.map_err(fault)?.map_err(fault)?;
+        Ok::<_, ErrorObjectOwned>(Inserted { run })
+    })?;
+    // The runtime and the limits of the daemon.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let _server = runtime.block_on(async {
+        let config = ServerConfig::builder()
+            .max_connections(1024)
+            .set_message_buffer_capacity(64);
+        let server = ServerBuilder::with_config(config.build())
+            .build("127.0.0.1:0")
+            .await?;
+        println!("{}", server.local_addr()?);
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(server.start(methods))
+    })?;
+    // The benchmark that is gone takes its floor with it.
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn fault(error: impl std::fmt::Display) -> ErrorObjectOwned {
+    ErrorObjectOwned::owned(-32603, error.to_string(), None::<()>)
+}
+
+/// Group commit: what waits goes into one transaction and is answered after its sync.
+fn write(db: &mut Connection, mut queue: mpsc::Receiver<Job>) {
+    let mut cursor = 0;
+    while let Some(first) = queue.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < BATCH {
+            match queue.try_recv() {
+                Ok(job) => batch.push(job),
+                Err(_) => break,
+            }
+        }
+        let done = commit(db, &batch, &mut cursor);
+        match done {
+            Ok(runs) => {
+                for (job, run) in batch.into_iter().zip(runs) {
+                    // Who left meanwhile reads no answer.
+                    let _ = job.answer.send(Ok(run));
+                }
+            }
+            // Every caller is told by its closed channel.
+            Err(fault) => eprintln!("floor: {fault}"),
+        }
+    }
+}
+
+fn commit(db: &mut Connection, batch: &[Job], cursor: &mut i64) -> rusqlite::Result<Vec<Uuid>> {
+    db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let mut runs = Vec::with_capacity(batch.len());
+    for job in batch {
+        let (session, run) = (Uuid::now_v7(), Uuid::now_v7());
+        let key = format!("agent:build:subagent:{session}");
+        db.prepare_cached("INSERT INTO sessions VALUES (?1, ?2, ?3)")?
+            .execute(params![session.as_bytes(), key, ABOUT[0]])?;
+        db.prepare_cached("INSERT INTO runs VALUES (?1, ?2, 'queued', ?3)")?
+            .execute(params![run.as_bytes(), session.as_bytes(), ABOUT[1]])?;
+        db.prepare_cached("INSERT INTO messages VALUES (?1, 1, ?2)")?
+            .execute(params![session.as_bytes(), job.task])?;
+        *cursor += 1;
+        db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3)")?
+            .execute(params![*cursor, run.as_bytes(), ABOUT[2]])?;
+        runs.push(run);
+    }
+    db.prepare_cached("COMMIT")?.execute([])?;
+    Ok(runs)
+}
+
+/// The daemon's policy: a connection of its own copies what there is, off the commit path.
+fn checkpoint(db: &Connection) {
+    loop {
+        std::thread::sleep(CHECKPOINT_EACH);
+        let done = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(fault) = done {
+            eprintln!("floor: {fault}");
+        }
+    }
+}
+
+/// The floor's server as a process; it ends when this is dropped.
+pub struct Floor {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Floor {
+    /// Starts it with its database in `folder`.
+    pub fn start(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("floor")
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or("no output of the floor")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let address = line.trim().parse()?;
+        Ok(Floor { child, address })
+    }
+
+    /// The way in.
+    pub fn door(&self) -> Door<'_> {
+        Door {
+            address: self.address,
+            token: None,
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        // One that is gone already has nothing to be told.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the disk can do: 4 KiB over the same place and a sync, again and again.
+pub fn sync_loop(folder: &Path, lasts: Duration) -> Result<Sample> {
+    let mut file = File::create(folder.join("sync"))?;
+    let block = [7; 4096];
+    file.write_all(&block)?;
+    file.sync_all()?;
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    while begun.elapsed() < lasts {
+        let since = Instant::now();
+        file.write_all_at(&block, 0)?;
+        file.sync_data()?;
+        times.push(since.elapsed());
+    }
+    Ok(Sample::of(times, begun.elapsed()))
+}
