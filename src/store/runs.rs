@@ -1,5 +1,7 @@
 //! The table of runs. Rows change only through [`update`], with the version that was read.
 
+use std::sync::LazyLock;
+
 use super::columns::{
     agent, amount, count, json, key, named, opt_json, opt_string, opt_time, opt_uuid, time, to_int,
     to_json, uuid,
@@ -196,12 +198,10 @@ pub fn touch(tx: &mut dyn Tx, id: RunId, used_ms: u64, steady: Timestamp) -> Res
 
 /// The run with that id.
 pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
-    first(
-        tx,
-        &format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"),
-        &[(&id.0).into()],
-        read,
-    )
+    // Nothing is read as often, so the text is put together once.
+    static SQL: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
+    first(tx, &SQL, &[(&id.0).into()], read)
 }
 
 /// What the run's turn says once it begins, if its transcript does not hold it yet.
