@@ -7,7 +7,7 @@ use std::time::Duration;
 use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
 use jsonrpsee::core::client::{ClientT, Error as RpcError};
 use jsonrpsee::core::traits::ToRpcParams;
-use jsonrpsee::ws_client::{PingConfig, WsClient, WsClientBuilder};
+use jsonrpsee_ws_client::{PingConfig, WsClient, WsClientBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

@@ -128,8 +128,9 @@ impl Store {
             // A newer file is refused before anything touches it.
             let found = header_version(&path).map_err(&wrap)?;
             migrate::check_not_newer(found).map_err(unusable)?;
+        } else {
+            make(&path, &options.clock).map_err(unusable)?;
         }
-        private(&path).map_err(&wrap)?;
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(unusable)?;
         let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
@@ -266,6 +267,37 @@ impl Store {
             .as_bytes()
             .to_vec()
     }
+}
+
+/// Makes a new store aside and puts it in its place whole, so that an empty or half file
+/// there is always damage and never taken for a new store.
+fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
+    let io = |fault: std::io::Error| DbError {
+        kind: DbErrorKind::Other,
+        message: fault.to_string(),
+    };
+    let aside = path.with_extension("db.new");
+    for left in ["db.new", "db.new-wal", "db.new-shm"] {
+        match std::fs::remove_file(path.with_extension(left)) {
+            Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
+                return Err(io(fault).into());
+            }
+            _ => {}
+        }
+    }
+    private(&aside)?;
+    let mut db = Sqlite::open(&aside, Use::Write)?;
+    migrate::migrate(&mut db, &aside)?;
+    identity(&mut db, clock)?;
+    db.checkpoint_truncate()?;
+    drop(db);
+    std::fs::rename(&aside, path).map_err(io)?;
+    if let Some(folder) = path.parent() {
+        std::fs::File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(io)?;
+    }
+    Ok(())
 }
 
 /// The file is there and readable by its owner alone; the engine gives the files beside it

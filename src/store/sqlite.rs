@@ -52,10 +52,6 @@ pub fn header_version(path: &Path) -> Result<i64, DbError> {
     File::open(path)
         .and_then(|file| file.take(64).read_to_end(&mut header))
         .map_err(|fault| other(fault.to_string()))?;
-    // A kill right after the file was made leaves it empty.
-    if header.is_empty() {
-        return Ok(0);
-    }
     let version = header
         .get(USER_VERSION_AT..)
         .and_then(|at| <[u8; 4]>::try_from(at).ok());

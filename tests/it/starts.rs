@@ -158,6 +158,7 @@ fn g5_1_a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
             &b"this was a database once".repeat(500),
             &torn,
             &whole[..9000].to_vec(),
+            &Vec::new(),
         ] {
             fs::write(place.database(), damaged).unwrap();
             let (code, said) = serve(&place, &[]);

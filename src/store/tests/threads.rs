@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::open::{OpenOptions, Store};
+use super::super::open::{OpenError, OpenOptions, Store};
 use super::super::sqlite::{Sqlite, Use};
 use super::{Command, Reply, Settings, id, spawn};
 use crate::clock::Clock;
@@ -13,7 +13,11 @@ use crate::kernel::recover::RecoveryPolicy;
 use crate::store::open::Opened;
 
 fn open(folder: &std::path::Path) -> Opened {
-    Store::open(OpenOptions {
+    Store::open(options(folder)).unwrap()
+}
+
+fn options(folder: &std::path::Path) -> OpenOptions {
+    OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),
         settings: Settings {
@@ -27,8 +31,7 @@ fn open(folder: &std::path::Path) -> Opened {
             recovery: RecoveryPolicy::default(),
         },
         on_fatal: Box::new(|why| panic!("{why}")),
-    })
-    .unwrap()
+    }
 }
 
 #[test]
@@ -176,6 +179,21 @@ fn g10_7_the_files_are_their_owners_alone() {
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     opened.threads.close();
+}
+
+#[test]
+fn g5_1_an_empty_file_is_damage_and_no_new_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("abide.db");
+    // What a kill in the middle of making a store leaves is no hindrance.
+    std::fs::write(folder.path().join("abide.db.new"), "half").unwrap();
+    let first = open(folder.path());
+    first.threads.close();
+    assert!(!folder.path().join("abide.db.new").exists());
+    std::fs::write(&path, "").unwrap();
+    let refused = Store::open(options(folder.path())).err().unwrap();
+    assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
 }
 
 #[test]
