@@ -120,6 +120,10 @@ pub(crate) struct Event {
 impl Book {
     /// Reads a copy of the database and of its write-ahead file, as a start would find them.
     pub(crate) fn read(database: &Path) -> Book {
+        // A daemon that was killed while it made its store has left none.
+        if !database.exists() {
+            return Book::default();
+        }
         let copy = tempfile::tempdir().unwrap();
         let path = copy.path().join("copy.db");
         fs::copy(database, &path).unwrap();
