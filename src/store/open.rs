@@ -392,7 +392,11 @@ impl Readers {
             Some(db) => db,
             None => Sqlite::open(&self.path, Use::Read)?,
         };
+        // One snapshot for the whole read: what moves from one table to another meanwhile is
+        // seen in one of them, never in neither.
+        db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
+        db.execute("COMMIT", &[])?;
         let mut idle = self.lock();
         if idle.len() < self.most_idle {
             idle.push(db);

@@ -212,3 +212,33 @@ fn a_store_keeps_its_id_and_its_digest_key() {
     assert_ne!(stranger.store.digest("x"), digest);
     stranger.threads.close();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_of_two_tables_sees_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    let (store, writer) = (opened.store.clone(), opened.store.clone());
+    let handle = tokio::runtime::Handle::current();
+    let counts = tokio::task::spawn_blocking(move || {
+        store.read_now(|tx| {
+            let before = super::number(tx, "SELECT count(*) FROM runs", &[])?;
+            // A spawn is committed in the middle of this read.
+            handle.block_on(writer.submit(spawn(None))).unwrap();
+            let after = super::number(tx, "SELECT count(*) FROM runs", &[])?;
+            Ok((before, after))
+        })
+    })
+    .await
+    .unwrap();
+    assert_eq!(counts, Ok((0, 0)));
+    let store = opened.store.clone();
+    assert_eq!(
+        store.read_now(|tx| super::number(tx, "SELECT count(*) FROM runs", &[])),
+        Ok(1)
+    );
+    drop(store);
+    drop(opened.store);
+    tokio::task::spawn_blocking(|| opened.threads.close())
+        .await
+        .unwrap();
+}
