@@ -374,7 +374,7 @@ impl Readers {
     fn open(path: &Path) -> Result<Self, DbError> {
         // One for each longer read, and one for each worker thread that may be at a short one.
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let most_idle = 2 * LONG_READS + workers;
+        let most_idle = LONG_READS + workers;
         // Opened when they are first needed; one now shows that it works at all.
         let first = Sqlite::open(path, Use::Read)?;
         Ok(Readers {
@@ -382,7 +382,9 @@ impl Readers {
             most_idle,
             path: path.to_owned(),
             for_lists: Arc::new(Semaphore::new(LONG_READS)),
-            for_work: Arc::new(Semaphore::new(LONG_READS)),
+            // They are short and keep a core busy: more of them than cores would only fill
+            // more caches.
+            for_work: Arc::new(Semaphore::new(workers)),
         })
     }
 
