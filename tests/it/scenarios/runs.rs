@@ -1,25 +1,11 @@
-//! What the kill tests play through: each scenario drives a real daemon through its real socket
-//! and says what must have come out. It is written once, as if nobody ever died.
-
-use std::pin::Pin;
+//! Spawned runs, turns, announces and restarts.
 
 use serde_json::{Value, json};
 
+use super::Scenario;
 use crate::harness::{Caller, Place, Script, calls, fails, says};
 
-type Play<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-/// A course of events, and the daemon that it needs.
-pub(crate) struct Scenario {
-    /// Its name in reports.
-    pub(crate) name: &'static str,
-    /// A fresh folder for it.
-    pub(crate) place: fn() -> Place,
-    /// Plays it. It ends when everything that it asked for has ended.
-    pub(crate) play: for<'a> fn(&'a mut Caller) -> Play<'a>,
-}
-
-/// Every scenario.
+/// The scenarios of spawned runs, turns, announces and restarts.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "spawn",

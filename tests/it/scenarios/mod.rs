@@ -1,0 +1,26 @@
+//! What the kill tests play through: each scenario drives a real daemon through its real socket
+//! and says what must have come out. It is written once, as if nobody ever died. One file an
+//! area.
+
+mod runs;
+
+use std::pin::Pin;
+
+use crate::harness::{Caller, Place};
+
+type Play<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A course of events, and the daemon that it needs.
+pub(crate) struct Scenario {
+    /// Its name in reports.
+    pub(crate) name: &'static str,
+    /// A fresh folder for it.
+    pub(crate) place: fn() -> Place,
+    /// Plays it. It ends when everything that it asked for has ended.
+    pub(crate) play: for<'a> fn(&'a mut Caller) -> Play<'a>,
+}
+
+/// Every scenario.
+pub(crate) fn all() -> Vec<&'static Scenario> {
+    [runs::SCENARIOS].into_iter().flatten().collect()
+}
