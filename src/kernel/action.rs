@@ -56,6 +56,8 @@ super::text_enum::text_enum! {
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// Something that a person should look at.
+        AlertRaised = "alert.raised",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
     }

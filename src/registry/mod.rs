@@ -3,6 +3,7 @@
 
 mod announce;
 mod compare;
+mod damage;
 mod drive;
 mod lanes;
 mod options;

@@ -98,6 +98,7 @@ impl Service {
                     }
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
+                () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),

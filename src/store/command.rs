@@ -10,6 +10,7 @@ use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
+use crate::store::tx::BadRow;
 
 mod begin_effect;
 mod conclude;
@@ -17,6 +18,7 @@ mod context;
 mod create_session;
 mod deliver;
 mod moves;
+mod quarantine;
 mod record_outcome;
 mod recover;
 mod spawn;
@@ -233,6 +235,10 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The row lies in quarantine, whole; what can be read of it stays where it was.
+    Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
+    /// These open runs, of which rows were lost, have ended.
+    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -332,6 +338,8 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Quarantine { row } => quarantine::quarantine(context, &row),
+        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }
