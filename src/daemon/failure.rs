@@ -82,7 +82,9 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Held { .. } | Failure::AddressTaken(_) => 75,
-            Failure::NotPermitted(..) | Failure::NotOurs { .. } => 77,
+            Failure::NotPermitted(..)
+            | Failure::NotOurs { .. }
+            | Failure::Open(OpenError::ReadOnly { .. }) => 77,
             Failure::Open(_) | Failure::Store(_) => 74,
             Failure::Config(_) => 78,
             Failure::System(..) => 71,

@@ -11,7 +11,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
 use crate::store::command::RunAfter;
-use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, runs};
+use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, read, runs};
 
 /// So many rows are restored in one group of commits.
 const AT_ONCE: usize = 256;
@@ -47,6 +47,7 @@ impl Registry {
                 "the store did not answer how the last life ended",
             ));
         };
+        settle_salvaged(&inner.store).await?;
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = readable(&inner.store).await?;
         let mut restored = Restored {
@@ -113,6 +114,14 @@ impl Registry {
         }
         Ok(refused)
     }
+}
+
+/// Where the rows were saved out of a damaged file, what was lost with the others is settled.
+async fn settle_salvaged(store: &Store) -> Result<(), Fault> {
+    if let Some((broken, untold)) = store.read(read::unsettled).await? {
+        patiently(store, Command::SettleSalvaged { broken, untold }).await?;
+    }
+    Ok(())
 }
 
 /// Every open run, after those were set aside that cannot be read.

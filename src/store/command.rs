@@ -237,8 +237,10 @@ commands! {
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
     /// The row lies in quarantine, whole; what can be read of it stays where it was.
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
-    /// These open runs, of which rows were lost, have ended.
-    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
+    /// The store that was saved out of a damaged file fits together: these open runs, of which
+    /// rows were lost, have ended, and the ends of those are told whose announces were lost.
+    SettleSalvaged({ /** Open runs. */ broken: Vec<RunId>, /** Ended runs. */ untold: Vec<RunId> })
+        = "settle_salvaged",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -339,7 +341,9 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
-        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
+        Command::SettleSalvaged { broken, untold } => {
+            quarantine::settle_salvaged(context, &broken, &untold)
+        }
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

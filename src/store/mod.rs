@@ -17,21 +17,33 @@ pub mod sessions;
 pub mod steps;
 pub mod tx;
 
+mod backup;
 mod blobs;
 mod boots;
+mod check;
 mod checkpoint;
 mod columns;
+mod consistency;
+mod files;
+mod health;
 mod idempotency;
 mod migrate;
 mod noticed;
 mod open;
+mod outline;
+mod salvage;
+mod scan;
 mod sqlite;
 mod tables;
 mod writer;
 
+pub use backup::{Backup, Placed, Unplaced, place};
 pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use health::{Health, examine};
 pub use migrate::SCHEMA;
+pub use noticed::Checked;
 pub use open::{OpenError, OpenOptions, Opened, Store};
+pub use salvage::Report as SalvageReport;
 pub use sqlite::library_version;
 pub use writer::OnFatal;
 

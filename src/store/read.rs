@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::columns::whole;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{blobs, boots, events, messages, outbox, runs, sessions, steps};
+use super::{blobs, boots, consistency, events, messages, outbox, runs, salvage, sessions, steps};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{Run, RunState};
@@ -232,6 +232,25 @@ pub fn session_id(
 /// The highest number that was taken: the head of the event log is not above it.
 pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
     boots::last_seq(tx)
+}
+
+/// In a store whose rows were saved out of a damaged file, and not settled since: open runs of
+/// which rows were lost, and ended ones whose announces were.
+pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<(Vec<RunId>, Vec<RunId>)>, DbError> {
+    if !salvage::is_unsettled(tx)? {
+        return Ok(None);
+    }
+    let broken = consistency::broken_runs(tx)?;
+    // An end without an announce of its own is no loss where no announce was lost.
+    let announces = salvage::report(tx)?.and_then(|report| {
+        let mut tables = report.tables.into_iter();
+        tables.find(|saved| saved.table == "outbox")
+    });
+    let untold = match announces {
+        Some(saved) if saved.lost > 0 || saved.more => consistency::untold_runs(tx)?,
+        _ => Vec::new(),
+    };
+    Ok(Some((broken, untold)))
 }
 
 /// The events after a cursor.

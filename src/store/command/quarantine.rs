@@ -14,7 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
-use crate::store::{db_fault, outbox, runs};
+use crate::store::{boots, db_fault, outbox, runs, salvage};
 
 /// The row lies in quarantine with every byte that it had. What can be read of it stays in its
 /// table, where that is still true; open runs that cannot be carried on without the rest have
@@ -41,13 +41,31 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     Ok(Reply::Done)
 }
 
-/// The open runs have ended `interrupted`: rows of theirs were lost.
-pub fn close_damaged(context: &mut Context<'_>, ids: &[RunId]) -> Result<Reply, Fault> {
+/// The open runs of a salvaged store of which rows were lost have ended `interrupted`, and the
+/// ended runs whose announces were lost are told of. The log of events says what was saved.
+/// A second time nothing changes.
+pub fn settle_salvaged(
+    context: &mut Context<'_>,
+    runs: &[RunId],
+    untold: &[RunId],
+) -> Result<Reply, Fault> {
+    if !salvage::is_unsettled(context.tx).map_err(db_fault)? {
+        return Ok(Reply::Done);
+    }
     let broken = Broken {
-        runs: ids.iter().copied().collect(),
+        runs: runs.iter().copied().collect(),
         children: true,
     };
     end_what_is_broken(context, broken)?;
+    for id in untold {
+        if outbox::of_run(context.tx, *id).map_err(db_fault)?.is_none() {
+            tell_again(context, *id)?;
+        }
+    }
+    if let Some(report) = salvage::report(context.tx).map_err(db_fault)? {
+        context.alert(json!({ "alert": "store_salvaged", "report": report }));
+    }
+    boots::clear_meta(context.tx, salvage::UNSETTLED).map_err(db_fault)?;
     Ok(Reply::Done)
 }
 

@@ -2,6 +2,7 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod damaged_files;
 mod damaged_rows;
 mod recovery;
 mod schema;
@@ -80,6 +81,11 @@ impl Bench {
             self.sequence.undone();
         }
         done
+    }
+
+    /// The database's file.
+    pub fn path(&self) -> std::path::PathBuf {
+        self._folder.path().join("abide.db")
     }
 
     pub fn count(&mut self, sql: &str) -> i64 {
