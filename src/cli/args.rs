@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    backup, demo, doctor, history, inbox, print, ps, restore, run, serve, sessions, spawn, status,
+    stop, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -68,6 +71,9 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Doctor(doctor::Doctor),
     Demo(demo::Demo),
 }
 
@@ -88,6 +94,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
     // The daemon brings a runtime of its own.
     let command = match command {
         Command::Serve(serve) if !serve.detach => return serve.run(common),
+        Command::Restore(restore) => return restore.run(common),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -106,6 +113,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Backup(command) => command.run(common).await,
+            Command::Restore(command) => command.run(common),
+            Command::Doctor(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

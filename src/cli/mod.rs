@@ -2,8 +2,10 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod args;
+mod backup;
 mod demo;
 mod discover;
+mod doctor;
 mod failure;
 mod follow;
 mod history;
@@ -12,6 +14,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod restore;
 mod run;
 mod screen;
 mod serve;

@@ -40,6 +40,12 @@ pub struct Config {
     /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
     /// more of it.
     pub touch_each: Duration,
+    /// `storage.min_free`: with less room on the disk, bytes, no new work is taken and nothing
+    /// is started; what is at work may use it to end.
+    pub min_free: u64,
+    /// `storage.check_after`: from when on, after a start, the whole store is checked beside
+    /// the work; `None` (`0`) = never.
+    pub check_after: Option<Duration>,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -70,6 +76,8 @@ impl Default for Config {
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
+            min_free: 64 << 20,
+            check_after: Some(Duration::from_secs(60)),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -98,6 +106,8 @@ pub const KEYS: &[&str] = &[
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "storage.min_free",
+    "storage.check_after",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -135,6 +145,11 @@ impl Config {
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
+            "storage.min_free" => self.min_free = bytes(value)?,
+            "storage.check_after" => {
+                let after = duration(value)?;
+                self.check_after = (!after.is_zero()).then_some(after);
+            }
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -188,6 +203,34 @@ fn duration(value: &Value) -> Result<Duration, String> {
         }
         _ => Err(expected.to_owned()),
     }
+}
+
+/// A number of bytes, or text such as `"64 MiB"`.
+fn bytes(value: &Value) -> Result<u64, String> {
+    let expected = "a number of bytes, or text such as \"64 MiB\", is expected";
+    let found = match value {
+        Value::Integer(bytes) => u64::try_from(*bytes).ok(),
+        Value::String(text) => {
+            let digits = text
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(text.len());
+            let (number, unit) = text.split_at(digits);
+            let shift = match unit.trim() {
+                "" | "B" => Some(0),
+                "KiB" => Some(10),
+                "MiB" => Some(20),
+                "GiB" => Some(30),
+                _ => None,
+            };
+            number
+                .parse::<u64>()
+                .ok()
+                .zip(shift)
+                .and_then(|(number, shift)| number.checked_mul(1 << shift))
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| expected.to_owned())
 }
 
 /// A duration after which something is done again, so more than none.

@@ -5,9 +5,11 @@ mod endpoint;
 mod failure;
 mod folder;
 mod lock;
+pub mod offline;
 mod parts;
 mod phase;
 mod signals;
+mod surroundings;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -101,7 +103,11 @@ async fn run(options: Options) -> Result<(), Failure> {
     let token = folder::token(&folder)?;
 
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
-    let threads = opened.threads;
+    opened.store.room().keep_free(config.min_free);
+    let mut threads = opened.threads;
+    if let Some(after) = config.check_after {
+        threads.check_after(&opened.store, after)?;
+    }
     let workers = parts::workers(&folder, &clock, &config)?;
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
@@ -115,7 +121,12 @@ async fn run(options: Options) -> Result<(), Failure> {
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.
-    let process = Arc::new(Process::new(registry.clone()));
+    let process = Arc::new(Process::new(
+        registry.clone(),
+        &folder,
+        config.min_free,
+        clock.clone(),
+    ));
     let shutdown = CancellationToken::new();
     let mut doors = tokio::spawn(gateway::serve(
         listener,

@@ -3,6 +3,7 @@
 
 mod agents;
 mod auth;
+mod care;
 mod convert;
 mod envelope;
 mod http;

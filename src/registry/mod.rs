@@ -2,6 +2,7 @@
 //! clone; one service loop does what follows a commit.
 
 mod announce;
+mod care;
 mod compare;
 mod damage;
 mod drive;

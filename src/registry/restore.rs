@@ -118,7 +118,8 @@ impl Registry {
 
 /// Where the rows were saved out of a damaged file, what was lost with the others is settled.
 async fn settle_salvaged(store: &Store) -> Result<(), Fault> {
-    if let Some((broken, untold)) = store.read(read::unsettled).await? {
+    if let Some(unsettled) = store.read(read::unsettled).await? {
+        let read::Unsettled { broken, untold } = unsettled;
         patiently(store, Command::SettleSalvaged { broken, untold }).await?;
     }
     Ok(())

@@ -129,7 +129,12 @@ pub fn lost_of_log(path: &Path) -> Result<Option<String>, DbError> {
         return Ok(None);
     };
     let length = file.metadata()?.len();
-    let used = Sqlite::open(path, Use::Examine)?.frames()?;
+    // A file that cannot be opened is somebody else's finding.
+    let used = match Sqlite::open(path, Use::Examine).and_then(|mut db| db.frames()) {
+        Ok(used) => used,
+        Err(fault) if fault.kind == DbErrorKind::Corrupt => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
     lost_frames(&file, length, u64::try_from(used).unwrap_or(0)).map_err(DbError::from)
 }
 

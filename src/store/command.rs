@@ -249,6 +249,14 @@ commands! {
 pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
 
 impl Command {
+    /// Does it make work that nobody has accepted yet?
+    pub fn makes_work(&self) -> bool {
+        matches!(
+            self,
+            Command::Spawn(_) | Command::RunTurn(_) | Command::CreateSession(_)
+        )
+    }
+
     /// May it wait for another command to ride along with?
     pub fn is_soft(&self) -> bool {
         matches!(self, Command::Touch { .. })

@@ -8,6 +8,7 @@
 
 pub mod command;
 pub mod events;
+pub mod findings;
 pub mod messages;
 pub mod outbox;
 pub mod quarantine;
@@ -31,6 +32,8 @@ mod migrate;
 mod noticed;
 mod open;
 mod outline;
+mod redo;
+mod room;
 mod salvage;
 mod scan;
 mod sqlite;
@@ -39,10 +42,11 @@ mod writer;
 
 pub use backup::{Backup, Placed, Unplaced, place};
 pub use command::{Command, Effect, Reply, Settings, Ticket};
-pub use health::{Health, examine};
+pub use health::{Health, Unexamined, examine};
 pub use migrate::SCHEMA;
 pub use noticed::Checked;
 pub use open::{OpenError, OpenOptions, Opened, Store};
+pub use room::{Room, free};
 pub use salvage::Report as SalvageReport;
 pub use sqlite::library_version;
 pub use writer::OnFatal;

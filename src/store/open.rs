@@ -1,9 +1,8 @@
 //! Opening a store, and the handle to an open one.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,11 +15,12 @@ use super::health::{self, Health};
 use super::migrate::{self, MigrateError};
 use super::noticed::Noticed;
 use super::outline::Outline;
+use super::room::Room;
 use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Interrupt, Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
-use super::{boots, check, db_fault, files};
+use super::{boots, check, db_fault, files, redo};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
@@ -110,7 +110,8 @@ struct Inner {
     noticed: Arc<Noticed>,
     checkpoints: Arc<Checkpoints>,
     clock: Clock,
-    copying: AtomicBool,
+    copying: Mutex<()>,
+    room: Room,
     id: String,
     digest_key: [u8; 32],
 }
@@ -242,7 +243,8 @@ impl Store {
                     noticed,
                     checkpoints: kept,
                     clock,
-                    copying: AtomicBool::new(false),
+                    copying: Mutex::new(()),
+                    room: Room::new(&options.folder),
                     id,
                     digest_key,
                 }),
@@ -263,6 +265,9 @@ impl Store {
     /// Submits a command and waits until it is committed. Dropping the future does not take
     /// the command back.
     pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
+        if command.makes_work() {
+            self.inner.room.check()?;
+        }
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
@@ -341,17 +346,20 @@ impl Store {
         let store = self.clone();
         let copied = tokio::task::spawn_blocking(move || {
             let inner = &store.inner;
-            if inner.copying.swap(true, Ordering::Acquire) {
-                return Err(Fault::new(
-                    Kind::Conflict,
-                    "a backup is being made already; nothing was done",
-                )
-                .hint("wait until it is there, then ask again"));
-            }
+            let _alone = match inner.copying.try_lock() {
+                Ok(alone) => alone,
+                // The one that panicked holds nothing any more.
+                Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Fault::new(
+                        Kind::Conflict,
+                        "a backup is being made already; nothing was done",
+                    )
+                    .hint("wait until it is there, then ask again"));
+                }
+            };
             let _long = inner.checkpoints.long_read();
-            let copied = backup::copy(&inner.readers.path, to, &inner.clock);
-            inner.copying.store(false, Ordering::Release);
-            copied
+            backup::copy(&inner.readers.path, to, &inner.clock)
         });
         copied
             .await
@@ -363,6 +371,11 @@ impl Store {
         let path = self.inner.readers.path.clone();
         let noticed = Arc::clone(&self.inner.noticed);
         self.read(move |tx| health::of(tx, &path, &noticed)).await
+    }
+
+    /// The room on the disk.
+    pub fn room(&self) -> &Room {
+        &self.inner.room
     }
 
     /// What reads and writes have noticed of damage.
@@ -400,21 +413,30 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
         })?;
         return Ok(None);
     }
+    let mut redone = None;
     let damage = match header_version(path) {
         // A newer file is refused before anything touches it.
         Ok(found) => {
             migrate::check_not_newer(found)?;
-            check::at_start(path).map_err(wrap)?
+            // First: what the engine reads beside a damaged log is no state of the store.
+            match check::lost_of_log(path).map_err(wrap)? {
+                Some(lost) => {
+                    redone = Some(redo::redo(path).map_err(io)?);
+                    Some(lost)
+                }
+                None => check::at_start(path).map_err(wrap)?,
+            }
         }
         Err(fault) if fault.kind == DbErrorKind::Corrupt => Some(fault.message),
         Err(fault) => return Err(wrap(fault)),
     };
     let Some(why) = damage else {
         files::clear_suspect(path).map_err(io)?;
-        return keep_damaged_log(path, clock).map(|()| None);
+        return Ok(None);
     };
     tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
-    match salvage::salvage(path, &why, clock) {
+    let source = redone.as_ref().map(redo::Redone::path);
+    match salvage::salvage(path, source, &why, clock) {
         Ok(report) => {
             let summary = report.summary();
             tracing::error!(set_aside = %report.set_aside.display(), summary, "the store was salvaged");
@@ -426,21 +448,6 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
         }),
         Err(Unsaved::Db(source)) => Err(wrap(source)),
     }
-}
-
-/// What the engine silently leaves out of a damaged write-ahead file is kept beside the store,
-/// and said.
-fn keep_damaged_log(path: &Path, clock: &Clock) -> Result<(), OpenError> {
-    let wrap = |source: DbError| OpenError::of(path, source);
-    let Some(lost) = check::lost_of_log(path).map_err(wrap)? else {
-        return Ok(());
-    };
-    let kept = files::aside(path, "damaged-log", clock.now());
-    files::private(&kept)
-        .and_then(|()| std::fs::copy(files::log(path), &kept))
-        .map_err(|fault| wrap(DbError::from(fault)))?;
-    tracing::error!(kept = %kept.display(), "{lost}; a copy of it was kept");
-    Ok(())
 }
 
 /// Makes a new store aside and puts it in its place whole, so that an empty or half file
@@ -556,11 +563,11 @@ impl Readers {
         // seen in one of them, never in neither.
         db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
-        db.execute("COMMIT", &[])?;
         self.noticed.rows(db.take_bad());
         if db.is_corrupt() {
             self.noticed.corrupt("a read met a damaged page");
         }
+        db.execute("COMMIT", &[])?;
         let mut idle = self.lock();
         if idle.len() < self.most_idle {
             idle.push(db);

@@ -234,9 +234,17 @@ pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
     boots::last_seq(tx)
 }
 
+/// Runs of a salvaged store that somebody must see to.
+pub struct Unsettled {
+    /// Open runs of which rows were lost.
+    pub broken: Vec<RunId>,
+    /// Ended runs whose announces were lost.
+    pub untold: Vec<RunId>,
+}
+
 /// In a store whose rows were saved out of a damaged file, and not settled since: open runs of
 /// which rows were lost, and ended ones whose announces were.
-pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<(Vec<RunId>, Vec<RunId>)>, DbError> {
+pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
     if !salvage::is_unsettled(tx)? {
         return Ok(None);
     }
@@ -250,7 +258,7 @@ pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<(Vec<RunId>, Vec<RunId>)>, Db
         Some(saved) if saved.lost > 0 || saved.more => consistency::untold_runs(tx)?,
         _ => Vec::new(),
     };
-    Ok(Some((broken, untold)))
+    Ok(Some(Unsettled { broken, untold }))
 }
 
 /// The events after a cursor.

@@ -93,22 +93,30 @@ impl From<io::Error> for Unsaved {
     }
 }
 
+/// Rows are read from `redone`, if it is there, instead of the damaged file and its log.
+///
 /// Once this returns, the database at `path` holds what could be read of the damaged one, fits
 /// together, has the schema of this program and an id of its own: cursors of the damaged one
 /// would have holes that nobody sees.
-pub fn salvage(path: &Path, why: &str, clock: &Clock) -> Result<Report, Unsaved> {
+pub fn salvage(
+    path: &Path,
+    redone: Option<&Path>,
+    why: &str,
+    clock: &Clock,
+) -> Result<Report, Unsaved> {
+    let source = redone.unwrap_or(path);
     let saved = files::saved(path);
     files::discard(&saved)?;
     files::private(&saved)?;
     let mut target = Sqlite::open(&saved, Use::Write)?;
-    let version = match header_version(path) {
+    let version = match header_version(source) {
         Ok(version) if (1..=migrate::SCHEMA).contains(&version) => version,
         _ => migrate::SCHEMA,
     };
     migrate::make(&mut target, version)?;
-    let patched = Patched::of(path, &mut target)?;
+    let patched = Patched::of(path, source, &mut target)?;
     let copied = match Sqlite::open(
-        patched.as_ref().map_or(path, |copy| copy.0.as_path()),
+        patched.as_ref().map_or(source, |copy| copy.0.as_path()),
         Use::Examine,
     ) {
         Ok(mut source) => copy(&mut source, &mut target)?,
@@ -340,9 +348,9 @@ struct Patched(PathBuf);
 
 impl Patched {
     /// `None`: the file can be read by its own schema, or there is nothing behind it.
-    fn of(path: &Path, fresh: &mut Sqlite) -> Result<Option<Patched>, Unsaved> {
-        let own = match header_version(path) {
-            Ok(_) => Sqlite::open(path, Use::Examine).and_then(|mut db| Outline::of(&mut db)),
+    fn of(path: &Path, source: &Path, fresh: &mut Sqlite) -> Result<Option<Patched>, Unsaved> {
+        let own = match header_version(source) {
+            Ok(_) => Sqlite::open(source, Use::Examine).and_then(|mut db| Outline::of(&mut db)),
             Err(fault) => Err(fault),
         };
         let kept = match Outline::kept(path) {
@@ -350,15 +358,15 @@ impl Patched {
             None => Outline::of(fresh)?,
         };
         let is_whole = own.is_ok_and(|own| own.version > 0 && !kept.differs(&own));
-        if is_whole || path.metadata()?.len() < 2 * files::PAGE as u64 {
+        if is_whole || source.metadata()?.len() < 2 * files::PAGE as u64 {
             return Ok(None);
         }
         let copy = Patched(files::beside(path, ".patched"));
         files::discard(&copy.0)?;
         files::private(&copy.0)?;
-        fs::copy(path, &copy.0)?;
-        if files::log(path).exists() {
-            fs::copy(files::log(path), files::log(&copy.0))?;
+        fs::copy(source, &copy.0)?;
+        if files::log(source).exists() {
+            fs::copy(files::log(source), files::log(&copy.0))?;
         }
         kept.impose(&copy.0)?;
         Ok(Some(copy))

@@ -275,3 +275,128 @@ fn g1_6_an_open_run_whose_rows_were_lost_has_ended_before_anybody_is_served() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn g5_1_a_damaged_write_ahead_file_is_kept_and_used_as_far_as_it_is_whole() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut ended = Vec::new();
+        for number in 0..40 {
+            let spawned = client
+                .spawn(json!({ "task": format!("task {number}") }))
+                .await;
+            client.ended(&spawned.id).await;
+            ended.push(spawned.id);
+        }
+        client.quiet().await;
+        daemon.kill().await;
+        let path = place.database().with_extension("db-wal");
+        let mut log = fs::read(&path).unwrap();
+        let frames = (log.len() - 32) / 4120;
+        assert!(frames > 100, "{frames}");
+        // Its page was copied into the database long ago, or came again in a later frame.
+        let at = 32 + 10 * 4120 + 24 + 300;
+        for byte in &mut log[at..at + 16] {
+            *byte ^= 0xaa;
+        }
+        fs::write(&path, &log).unwrap();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for id in &ended {
+            assert_eq!(client.run(id).await["result"], "done");
+        }
+        assert!(
+            place
+                .log()
+                .contains("a frame of the write-ahead file is damaged"),
+            "{}",
+            place.log()
+        );
+        let aside = set_aside(&place, "damaged");
+        let mut kept = aside[0].clone().into_os_string();
+        kept.push("-wal");
+        assert!(
+            fs::read(kept).unwrap() == log,
+            "the damaged log was not kept as it was"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn damage_that_is_met_at_work_ends_in_a_repair_at_the_next_start() {
+    run(async {
+        let place = place().with("storage.check_after", "0");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut ended = Vec::new();
+        for number in 0..80 {
+            let task = format!("task {number} {}", "x".repeat(500));
+            let spawned = client.spawn(json!({ "task": task })).await;
+            client.ended(&spawned.id).await;
+            ended.push(spawned.id);
+        }
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+        // A page that no start looks at: the middle of the runs.
+        let mut bytes = fs::read(place.database()).unwrap();
+        let marker = b"task 40 ";
+        let found = bytes
+            .windows(marker.len())
+            .rposition(|window| window == marker);
+        let page = found.unwrap() / 4096;
+        bytes[page * 4096..(page + 1) * 4096].fill(0);
+        fs::write(place.database(), &bytes).unwrap();
+
+        let mut daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut failed = 0;
+        for id in &ended {
+            let params = json!({ "runId": id });
+            for (method, params) in [("runs.get", &params), ("runs.steps", &params)] {
+                match client.attempt(method, params).await {
+                    Ok(_) => {}
+                    Err(Some(error)) => {
+                        assert!(error.message.contains("damaged"), "{error:?}");
+                        failed += 1;
+                    }
+                    // A write that meets it ends the process; no read does.
+                    Err(None) => panic!("the daemon ended: {}", place.log()),
+                }
+            }
+            let session = client.attempt("runs.get", &params).await;
+            if let Ok(run) = session {
+                let history = json!({ "sessionKey": run["sessionKey"] });
+                if let Err(error) = client.attempt("sessions.history", &history).await {
+                    let error = error.unwrap();
+                    assert!(error.message.contains("damaged"), "{error:?}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 0, "nothing met the damage");
+        let doctor = client.call("gateway.doctor", json!({})).await;
+        assert_eq!(doctor["ok"], false, "{doctor}");
+        daemon.terminate();
+        daemon.ended().await;
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let saved = ended.len();
+        let mut there = 0;
+        for id in &ended {
+            there += usize::from(
+                client
+                    .attempt("runs.get", &json!({ "runId": id }))
+                    .await
+                    .is_ok(),
+            );
+        }
+        assert!(there >= saved - 30, "{there} of {saved}");
+        let doctor = client.call("gateway.doctor", json!({})).await;
+        assert_eq!(doctor["ok"], true, "{doctor}");
+        assert_eq!(set_aside(&place, "damaged").len(), 1);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

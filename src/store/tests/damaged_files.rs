@@ -85,8 +85,8 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
         }
         2 => {
             let page = 1 + random.below(pages - 1);
-            for at in page * PAGE..(page + 1) * PAGE {
-                bytes[at] = u8::try_from(random.below(256)).unwrap();
+            for byte in &mut bytes[page * PAGE..(page + 1) * PAGE] {
+                *byte = u8::try_from(random.below(256)).unwrap();
             }
             format!("page {} overwritten", page + 1)
         }
