@@ -21,6 +21,7 @@ mod panics;
 mod random_kills;
 mod restart;
 mod scenarios;
+mod sockets;
 mod starts;
 mod storage;
 mod waits;
