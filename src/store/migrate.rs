@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
         destructive: true,
     },
+    Migration {
+        name: "0005_agents_and_trust",
+        sql: include_str!("migrations/sqlite/0005_agents_and_trust.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

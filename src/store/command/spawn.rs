@@ -109,6 +109,7 @@ fn child_session(
         label: spawn.run.label.clone(),
         title: Some(spawn.run.title.clone()),
         model: None,
+        thinking: spawn.thinking,
         cwd: spawn
             .cwd
             .clone()
@@ -278,6 +279,7 @@ pub fn new_run(
         label: new.label,
         title: new.title,
         model: new.agent.model,
+        thinking: new.agent.thinking,
         lane: if session.depth > 0 {
             Lane::Subagent
         } else {
