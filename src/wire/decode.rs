@@ -114,17 +114,14 @@ mod tests {
             let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
         }
-        refused::<Drain>(
-            r#"{"then": "restart"}"#,
-            "then",
-            "this version does not have",
-        );
-        refused::<Drain>(
-            r#"{"then": "stop", "timeout": 1}"#,
-            "timeout",
-            "this version",
-        );
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
+    }
+
+    #[test]
+    fn a_drain_that_makes_no_sense_is_refused_by_name() {
+        refused::<Drain>(r#"{"then": "sleep"}"#, "then", "stop, restart, resume");
+        refused::<Drain>(r#"{"then": "stop", "timeout": "25h"}"#, "timeout", "24 h");
+        refused::<Drain>(r#"{"timeout": 1}"#, "then", "missing");
     }
 
     #[test]
