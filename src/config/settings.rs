@@ -17,8 +17,9 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -61,7 +62,7 @@ impl Default for Config {
             socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -121,7 +122,7 @@ impl Config {
             "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {

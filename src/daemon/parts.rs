@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Failure;
 use super::folder::refused;
@@ -70,7 +71,7 @@ fn end_now(why: &str) {
 }
 
 /// The registry's settings.
-pub fn registry_options(config: &Config) -> registry::Options {
+pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
     let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
@@ -79,7 +80,7 @@ pub fn registry_options(config: &Config) -> registry::Options {
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),
-        drain_timeout: config.drain_timeout,
+        drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
@@ -160,6 +161,6 @@ fn denied(state: &Path) -> Vec<PathBuf> {
     std::iter::once(state.to_owned()).chain(config).collect()
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

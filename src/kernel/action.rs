@@ -58,5 +58,9 @@ super::text_enum::text_enum! {
         ToolCompleted = "tool.completed",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
+        /// The daemon takes no work until it is stopped or resumes.
+        GatewayDraining = "gateway.draining",
+        /// The daemon takes work again after it was away.
+        GatewayResumed = "gateway.resumed",
     }
 }

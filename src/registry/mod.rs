@@ -3,6 +3,7 @@
 
 mod announce;
 mod compare;
+mod drain;
 mod drive;
 mod lanes;
 mod options;
@@ -17,8 +18,7 @@ mod wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
 pub use options::{LaneCaps, Options};
 pub use request::*;
@@ -30,6 +30,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
+use drain::Drains;
 use service::Signal;
 use wait::Waiters;
 
@@ -48,8 +49,7 @@ struct Inner {
     boot: BootId,
     waiters: Waiters,
     signals: mpsc::UnboundedSender<Signal>,
-    draining: watch::Sender<bool>,
-    hurried: CancellationToken,
+    drains: Drains,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -86,8 +86,7 @@ impl Registry {
                 boot: parts.boot,
                 waiters: Waiters::default(),
                 signals,
-                draining: watch::Sender::new(false),
-                hurried: CancellationToken::new(),
+                drains: Drains::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),
@@ -106,33 +105,11 @@ impl Registry {
         self.inner.store.id()
     }
 
-    /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
-    pub fn drain(&self) {
-        self.inner.draining.send_replace(true);
-    }
-
-    /// Ends the drain's patience: steps in flight are cut off and go on at the next start.
-    pub fn hurry(&self) {
-        self.inner.hurried.cancel();
-    }
-
     /// How many open runs were restored at this start, of how many.
     pub fn restore_progress(&self) -> (u64, u64) {
         (
             self.inner.restored.load(Ordering::Relaxed),
             self.inner.to_restore.load(Ordering::Relaxed),
         )
-    }
-}
-
-impl Inner {
-    /// Returns when a drain has begun, at once if it has already.
-    async fn drained(&self) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self
-            .draining
-            .subscribe()
-            .wait_for(|draining| *draining)
-            .await;
     }
 }

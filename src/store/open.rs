@@ -207,6 +207,15 @@ impl Store {
         reply.await.unwrap_or_else(|_| Err(closed()))
     }
 
+    /// Does the writer work? Returns once it has answered; for ever if it is gone.
+    pub async fn ping(&self) {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.inner.queue.send(Message::Ping(answer)).await;
+        if asked.is_err() || answered.await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// What the key's first request was answered, if there was one; `conflict` if that was
     /// another request.
     pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {

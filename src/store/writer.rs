@@ -27,6 +27,8 @@ const BATCH: usize = 512;
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -100,6 +102,8 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
