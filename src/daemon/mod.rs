@@ -1,6 +1,7 @@
 //! The daemon's story from start to stop: the only place where the parts are put together.
 //! The command line calls [`serve`].
 
+mod check;
 mod endpoint;
 mod failure;
 mod folder;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use check::AgentCheck;
 pub use endpoint::Endpoint;
 pub use failure::Failure;
 
@@ -25,7 +27,7 @@ use crate::config::Config;
 use crate::contract::control::Control;
 use crate::gateway;
 use crate::kernel::ids::BootId;
-use crate::registry::{Principal, Registry};
+use crate::registry::{Principal, Registry, ReloadReason};
 use crate::store::Store;
 use phase::Process;
 use signals::Signals;
@@ -102,7 +104,9 @@ async fn run(options: Options) -> Result<(), Failure> {
 
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
-    let workers = parts::workers(&folder, &clock, &config)?;
+    let rows = Arc::new(opened.store.clone());
+    let workers = parts::workers(&folder, &clock, &config, rows)?;
+    let mut agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
@@ -171,6 +175,19 @@ async fn run(options: Options) -> Result<(), Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
+    let watching = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            let mut reason = ReloadReason::Start;
+            loop {
+                if let Err(fault) = registry.reload_agents(reason).await {
+                    tracing::error!(%fault, "the agents could not be read again; the last ones count");
+                }
+                reason = ReloadReason::Watch;
+                agent_files.changed().await;
+            }
+        }
+    });
 
     tokio::select! {
         () = signals.next() => process.drain(),
@@ -182,6 +199,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     }
     tracing::info!("draining");
+    watching.abort();
     registry.drain();
     // A second signal ends the drain's patience.
     let hurry = tokio::spawn({

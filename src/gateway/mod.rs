@@ -16,6 +16,7 @@ mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::io;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,7 @@
 //! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
 //! clone; one service loop does what follows a commit.
 
+mod agents;
 mod announce;
 mod compare;
 mod drive;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use agents::{ReloadReason, TrustView};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -50,6 +52,7 @@ struct Inner {
     signals: mpsc::UnboundedSender<Signal>,
     draining: watch::Sender<bool>,
     hurried: CancellationToken,
+    reloading: tokio::sync::Mutex<()>,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -88,6 +91,7 @@ impl Registry {
                 signals,
                 draining: watch::Sender::new(false),
                 hurried: CancellationToken::new(),
+                reloading: tokio::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),
