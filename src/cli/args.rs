@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    agents, demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, trust, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -69,6 +71,8 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Agents(agents::Agents),
+    Trust(trust::Trust),
     Demo(demo::Demo),
 }
 
@@ -107,6 +111,8 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Agents(command) => command.run(common).await,
+            Command::Trust(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -54,7 +54,7 @@ impl Serve {
             }
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
-        let loaded = self.load()?;
+        let loaded = settings(self.config.clone())?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));
         }
@@ -73,22 +73,6 @@ impl Serve {
             Ending::Restart => Ok(exit::RESTART),
             Ending::StartAgain => Err(start_again()),
         }
-    }
-
-    fn load(&self) -> Result<Loaded, Failure> {
-        let named = self
-            .config
-            .clone()
-            .or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
-        let usual = named.is_none().then(usual_config).flatten();
-        let file = named.as_deref().or(usual.as_deref());
-        // A variable that is not UTF-8 is none of ours.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        config::load(file, named.is_some(), variables).map_err(|error| {
-            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
-        })
     }
 
     /// Starts the daemon in the background and returns once it is ready.
@@ -127,6 +111,19 @@ fn start_again() -> Failure {
         error,
     )
     .hint("what it was told is kept and goes on with the next start: abide serve --detach")
+}
+
+/// The settings in force: those of the file `named`, else of the usual one, below the variables.
+pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
+    let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
+    let usual = named.is_none().then(usual_config).flatten();
+    let file = named.as_deref().or(usual.as_deref());
+    // A variable that is not UTF-8 is none of ours.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    config::load(file, named.is_some(), variables).map_err(|error| {
+        Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+    })
 }
 
 fn usual_config() -> Option<PathBuf> {

@@ -6,6 +6,17 @@ use std::time::Duration;
 
 use toml::Value;
 
+/// How changes of files are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWatch {
+    /// By the system's events.
+    Events,
+    /// By looking again and again.
+    Poll,
+    /// Only at the start and when somebody asks.
+    Off,
+}
+
 /// Every setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -43,6 +54,12 @@ pub struct Config {
     /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
     /// more of it.
     pub touch_each: Duration,
+    /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
+    pub agents_watch: FileWatch,
+    /// `agents.poll_each`: how often they are looked at with `poll`.
+    pub agents_poll_each: Duration,
+    /// `agents.debounce`: how long it must be quiet before changes are taken.
+    pub agents_debounce: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -74,6 +91,9 @@ impl Default for Config {
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
+            agents_watch: FileWatch::Events,
+            agents_poll_each: Duration::from_secs(2),
+            agents_debounce: Duration::from_millis(250),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -103,6 +123,9 @@ pub const KEYS: &[&str] = &[
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "agents.watch",
+    "agents.poll_each",
+    "agents.debounce",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -141,6 +164,9 @@ impl Config {
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
+            "agents.watch" => self.agents_watch = file_watch(value)?,
+            "agents.poll_each" => self.agents_poll_each = period(value)?,
+            "agents.debounce" => self.agents_debounce = duration(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -149,6 +175,15 @@ impl Config {
             _ => return Err("no setting of that name".to_owned()),
         }
         Ok(())
+    }
+}
+
+fn file_watch(value: &Value) -> Result<FileWatch, String> {
+    match text(value)?.as_str() {
+        "events" => Ok(FileWatch::Events),
+        "poll" => Ok(FileWatch::Poll),
+        "off" => Ok(FileWatch::Off),
+        _ => Err("events, poll or off is expected".to_owned()),
     }
 }
 

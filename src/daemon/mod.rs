@@ -1,6 +1,7 @@
 //! The daemon's story from start to stop: the only place where the parts are put together.
 //! The command line calls [`serve`].
 
+mod check;
 mod endpoint;
 mod failure;
 mod folder;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use check::AgentCheck;
 pub use endpoint::Endpoint;
 pub use failure::Failure;
 
@@ -27,7 +29,7 @@ use crate::config::Config;
 use crate::contract::control::{Control, Then};
 use crate::gateway;
 use crate::kernel::ids::BootId;
-use crate::registry::{Principal, Registry};
+use crate::registry::{Principal, Registry, ReloadReason};
 use crate::store::Store;
 use phase::Process;
 use signals::Signals;
@@ -126,7 +128,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     supervisor.opening();
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
-    let workers = parts::workers(&folder, &clock, &config)?;
+    let rows = Arc::new(opened.store.clone());
+    let workers = parts::workers(&folder, &clock, &config, rows)?;
+    let mut agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
@@ -214,6 +218,19 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
+    let watching = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            let mut reason = ReloadReason::Start;
+            loop {
+                if let Err(fault) = registry.reload_agents(reason).await {
+                    tracing::error!(%fault, "the agents could not be read again; the last ones count");
+                }
+                reason = ReloadReason::Watch;
+                agent_files.changed().await;
+            }
+        }
+    });
 
     supervisor.ready(restored.open);
     let life = tokio::spawn({
@@ -230,6 +247,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     };
     life.abort();
+    watching.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

@@ -56,6 +56,8 @@ super::text_enum::text_enum! {
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// Other agents count than before.
+        AgentsChanged = "agents.changed",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
         /// The daemon takes no work until it is stopped or resumes.

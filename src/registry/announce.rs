@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
-use crate::contract::catalog::{Overrides, Place};
+use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::session::Owner;
@@ -77,17 +77,14 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
     let wake = match target {
         Some(target) if target.owner == Owner::Agent => {
-            let place = Place {
-                org: &target.org,
-                cwd: target.cwd.as_deref(),
-            };
             let overrides = Overrides {
                 model: target.model.as_deref(),
                 thinking: target.thinking,
             };
+            let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
             let agent = inner
-                .catalog
-                .resolve(place, target.agent.as_str(), overrides)?;
+                .resolve(&target.org, folder, Some(named), overrides)
+                .await?;
             Some(Box::new(NewRun {
                 id: RunId(inner.clock.new_id()),
                 // The user of the run that is told about takes its place.

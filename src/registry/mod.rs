@@ -1,6 +1,7 @@
 //! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
 //! clone; one service loop does what follows a commit.
 
+mod agents;
 mod announce;
 mod compare;
 mod drain;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
+pub use agents::{ReloadReason, TrustView};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -50,6 +52,7 @@ struct Inner {
     waiters: Waiters,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
+    reloading: tokio::sync::Mutex<()>,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -87,6 +90,7 @@ impl Registry {
                 waiters: Waiters::default(),
                 signals,
                 drains: Drains::default(),
+                reloading: tokio::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),

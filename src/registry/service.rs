@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Inner;
+use super::agents::ReloadReason;
 use super::announce::Announcer;
 use super::compare::Suspects;
 use super::drain::{Order, Patience};
@@ -155,6 +156,15 @@ impl Service {
 
     fn take(&mut self, effect: Effect) {
         match effect {
+            Effect::AgentsChanged => {
+                let inner = Arc::clone(&self.inner);
+                self.tasks.spawn(async move {
+                    let reloaded = super::agents::reload(&inner, ReloadReason::Stored).await;
+                    if let Err(fault) = reloaded {
+                        tracing::error!(%fault, "the agents could not be read again");
+                    }
+                });
+            }
             Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.moment()),
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {

@@ -3,7 +3,7 @@
 
 use super::request::{CreateRequest, IfExists, SessionView, SpawnRequest, TurnRequest};
 use super::{Idempotency, Principal, Registry};
-use crate::contract::catalog::{Overrides, Place, Resolved};
+use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
@@ -33,7 +33,11 @@ impl Registry {
             thinking: request.thinking,
         };
         let folder = request.cwd.as_deref().or(above.as_deref());
-        let agent = self.resolve(who, folder, request.agent.as_deref(), overrides)?;
+        let named = request.agent.as_deref();
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         let run = self.new_run(
             who,
             request.run_id,
@@ -91,7 +95,10 @@ impl Registry {
                 .or_else(|| session.as_ref().and_then(|session| session.thinking)),
         };
         let folder = session.as_ref().and_then(|session| session.cwd.as_deref());
-        let agent = self.resolve(who, folder, named, overrides)?;
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if session.is_none() && !agent.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -130,7 +137,7 @@ impl Registry {
         who: &Principal,
         request: CreateRequest,
     ) -> Result<(SessionView, bool), Fault> {
-        let agent = self.session_agent(who, &request)?;
+        let agent = self.session_agent(who, &request).await?;
         let command = Command::CreateSession(Box::new(NewSession {
             id: SessionId(self.inner.clock.new_id()),
             org: who.org.clone(),
@@ -155,13 +162,21 @@ impl Registry {
         }
     }
 
-    fn session_agent(&self, who: &Principal, request: &CreateRequest) -> Result<AgentId, Fault> {
+    async fn session_agent(
+        &self,
+        who: &Principal,
+        request: &CreateRequest,
+    ) -> Result<AgentId, Fault> {
         let overrides = Overrides {
             model: None,
             thinking: request.thinking,
         };
         let folder = request.cwd.as_deref();
-        let resolved = self.resolve(who, folder, request.agent.as_deref(), overrides)?;
+        let named = request.agent.as_deref();
+        let resolved = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if request.owner == Owner::Agent && !resolved.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -173,25 +188,6 @@ impl Registry {
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
         Ok(resolved.id)
-    }
-
-    /// The agent called `agent`, or the default one, as it counts for work in `folder`.
-    fn resolve(
-        &self,
-        who: &Principal,
-        folder: Option<&str>,
-        agent: Option<&str>,
-        overrides: Overrides<'_>,
-    ) -> Result<Resolved, Fault> {
-        let catalog = &self.inner.catalog;
-        let place = Place {
-            org: &who.org,
-            cwd: folder,
-        };
-        match agent {
-            Some(name) => catalog.resolve(place, name, overrides),
-            None => catalog.resolve(place, catalog.default_agent().as_str(), overrides),
-        }
     }
 
     /// The folder of the session that asks. One that is not there is refused by the command.

@@ -2,7 +2,10 @@
 //! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
 //! and answers as the first time or with `conflict`.
 
+use std::collections::BTreeMap;
+
 use crate::contract::catalog::Resolved;
+use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message};
@@ -12,6 +15,7 @@ use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
 use crate::kernel::thinking::Thinking;
 
+mod agents;
 mod begin_effect;
 mod conclude;
 mod context;
@@ -25,6 +29,7 @@ mod spawn;
 mod start_run;
 mod turn;
 
+pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use context::{Context, Effect, Settings, Ticket};
 pub(crate) use spawn::first_answer;
 
@@ -262,6 +267,23 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The stored agent has this definition; a definition that it has already is no change.
+    PutAgent((Box<PutAgent>)) = "put_agent",
+    /// The stored agent is gone.
+    DeleteAgent({ /** The tenant. */ org: String, /** Its name. */ name: String,
+                  /** It must have this revision. */ if_revision: Option<i64> }) = "delete_agent",
+    /// The event log has told of every change up to these agents.
+    NoteAgents({ /** The tenant. */ org: String,
+                 /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
+                 /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
+                 /** What brought the change about. */ reason: String }) = "note_agents",
+    /// The project is trusted as it is at this hash.
+    TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
+                   /** The project. */ folder: String,
+                   /** Of what the trust covers. */ hash: String }) = "trust_project",
+    /// The project is not trusted.
+    RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
+        = "revoke_trust",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -305,6 +327,12 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// The revision of what was stored.
+    Revision(i64),
+    /// Whether this command took it away.
+    Removed(bool),
+    /// The project that is trusted now.
+    Trusted(TrustedProject),
 }
 
 /// A run that is in the store.
@@ -355,6 +383,25 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::PutAgent(new) => agents::put(context, *new),
+        Command::DeleteAgent {
+            org,
+            name,
+            if_revision,
+        } => agents::delete(context, &org, &name, if_revision),
+        Command::NoteAgents {
+            org,
+            now,
+            built_in,
+            reason,
+        } => agents::note(context, &org, now, built_in, &reason),
+        Command::TrustProject {
+            org,
+            user,
+            folder,
+            hash,
+        } => agents::trust_project(context, org, user, folder, hash),
+        Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

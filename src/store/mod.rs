@@ -6,6 +6,7 @@
 //! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
 //! keys compared bytewise. Migrations are each engine's own.
 
+pub mod agents;
 pub mod command;
 pub mod events;
 pub mod messages;
@@ -14,6 +15,7 @@ pub mod read;
 pub mod runs;
 pub mod sessions;
 pub mod steps;
+pub mod trust;
 pub mod tx;
 
 mod blobs;

@@ -303,6 +303,11 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
     Ok(text)
 }
 
+/// As [`folder`], where it must be given.
+pub(crate) fn needed_folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    folder(from)?.ok_or_else(|| D::Error::custom("an absolute path is expected"))
+}
+
 /// An id, read by its own rule and not by the wider one of the UUID library.
 pub(crate) fn id<'de, D, T>(from: D) -> Result<T, D::Error>
 where

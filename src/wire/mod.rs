@@ -9,6 +9,7 @@ pub mod input;
 pub mod runs;
 pub mod sessions;
 pub mod shapes;
+pub mod trust;
 
 /// The protocol that this version speaks.
 pub const PROTOCOL: u32 = 1;

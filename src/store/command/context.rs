@@ -69,6 +69,8 @@ pub enum Effect {
     Settling(RunId, Option<u64>),
     /// It has ended.
     Ended(RunId),
+    /// Stored agents or trusted projects have changed.
+    AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
 }
@@ -159,6 +161,18 @@ impl<'a> Context<'a> {
             kind,
             org: session.org.clone(),
             session: Some(session.id),
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
+    /// An event about a tenant's own things.
+    pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: org.to_owned(),
+            session: None,
             run: None,
             parent_run: None,
             data,
