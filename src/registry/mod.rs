@@ -4,6 +4,7 @@
 mod agents;
 mod announce;
 mod compare;
+mod damage;
 mod drain;
 mod drive;
 mod lanes;

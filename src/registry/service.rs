@@ -94,6 +94,7 @@ impl Service {
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
+        let inner = Arc::clone(&self.inner);
         loop {
             if !self.inner.drains.is_under_way() {
                 self.admit();
@@ -125,6 +126,7 @@ impl Service {
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
                 () = Patience::runs_out(patience.as_mut()) => self.cut_off(),
+                () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),

@@ -14,6 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
 use crate::kernel::thinking::Thinking;
+use crate::store::tx::BadRow;
 
 mod agents;
 mod begin_effect;
@@ -23,6 +24,7 @@ mod create_session;
 mod deliver;
 mod gateway;
 mod moves;
+mod quarantine;
 mod record_outcome;
 mod recover;
 mod spawn;
@@ -284,6 +286,10 @@ commands! {
     /// The project is not trusted.
     RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
         = "revoke_trust",
+    /// The row lies in quarantine, whole; what can be read of it stays where it was.
+    Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
+    /// These open runs, of which rows were lost, have ended.
+    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -402,6 +408,8 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             hash,
         } => agents::trust_project(context, org, user, folder, hash),
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
+        Command::Quarantine { row } => quarantine::quarantine(context, &row),
+        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::columns::{
     agent, amount, count, json, key, named, opt_json, opt_named, opt_string, opt_time, opt_uuid,
-    time, to_int, to_json, uuid,
+    time, to_int, to_json, uuid, whole,
 };
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{RunId, SessionId};
@@ -28,6 +28,11 @@ pub const WIDTH: usize = 51;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
+    whole(row, "runs", &[("id", 0)], decode)
+}
+
+/// A run out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
     let requester = match opt_uuid(row, 6)? {
         Some(id) => Some(Requester {
             session: SessionId(id),
@@ -215,9 +220,9 @@ pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
         tx,
-        "SELECT input FROM runs WHERE id = ?1",
+        "SELECT input, id FROM runs WHERE id = ?1",
         &[(&id.0).into()],
-        |row| opt_string(row, 0),
+        |row| whole(row, "runs", &[("id", 1)], |row| opt_string(row, 0)),
     )?;
     Ok(found.flatten())
 }

@@ -1,7 +1,8 @@
 //! The table of sessions.
 
 use super::columns::{
-    agent, amount, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int, uuid,
+    agent, amount, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
+    uuid, whole,
 };
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
@@ -9,11 +10,20 @@ use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
 
-const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
      output_tokens, mode, cleanup, archived_at, thinking";
 
+/// The number of [`COLUMNS`]: where a query's further columns begin.
+const WIDTH: usize = 25;
+
 fn read(row: &dyn Row) -> Result<Session, DbError> {
+    whole(row, "sessions", &[("id", 0)], decode)
+}
+
+/// A session out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
         id: SessionId(uuid(row, 0)?),
         org: row.text(1)?.to_owned(),
@@ -162,7 +172,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         clauses.join(" AND "),
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(22)?, read(row)?)))
+    all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))
 }
 
 /// A LIKE pattern for "contains this text".

@@ -10,6 +10,7 @@ mod api;
 mod architecture;
 mod cli;
 mod cli_live;
+mod damage;
 mod drains;
 mod harness;
 mod home;

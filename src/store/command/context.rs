@@ -191,6 +191,18 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// An event that a person should look at.
+    pub fn alert(&mut self, data: Value) {
+        self.events.push(NewEvent {
+            kind: EventKind::AlertRaised,
+            org: String::new(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
     /// Appends messages to a transcript and says so in the event log.
     pub fn append(
         &mut self,

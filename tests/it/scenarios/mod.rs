@@ -2,6 +2,7 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod damage;
 mod drains;
 mod runs;
 
@@ -23,7 +24,7 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, drains::SCENARIOS]
+    [runs::SCENARIOS, damage::SCENARIOS, drains::SCENARIOS]
         .into_iter()
         .flatten()
         .collect()
