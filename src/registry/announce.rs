@@ -10,7 +10,7 @@ use super::Inner;
 use super::service::Signal;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
 use crate::store::{Command, sessions};
 
@@ -74,26 +74,39 @@ impl Announcer {
 /// Submits one delivery, with a wake run at hand where an agent must see it.
 async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
-    let wake = match target {
-        Some(target) if target.owner == Owner::Agent => {
-            let agent = inner
-                .catalog
-                .resolve(target.agent.as_str(), target.model.as_deref())?;
-            Some(Box::new(NewRun {
-                id: RunId(inner.clock.new_id()),
-                // The user of the run that is told about takes its place.
-                user: String::new(),
-                label: None,
-                title: "sees what its runs have brought".to_owned(),
-                limit_ms: inner.options.run_timeout_ms,
-                meta: None,
-                agent,
-                trace_id: inner.clock.new_id().simple().to_string(),
-                key: None,
-            }))
-        }
-        _ => None,
+    let (wake, unable) = match target {
+        Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target) {
+            Ok(wake) => (Some(Box::new(wake)), None),
+            Err(fault) => {
+                tracing::warn!(session = %target.key, %fault, "no wake run can be made");
+                (None, Some(fault.message))
+            }
+        },
+        _ => (None, None),
     };
-    let command = Command::Deliver { session, wake };
+    let command = Command::Deliver {
+        session,
+        wake,
+        unable,
+    };
     inner.store.submit_patiently(command).await.map(|_| ())
+}
+
+/// A run that shows a session's agent what its transcript holds of announces.
+pub(super) fn wake_run(inner: &Inner, target: &Session) -> Result<NewRun, Fault> {
+    let agent = inner
+        .catalog
+        .resolve(target.agent.as_str(), target.model.as_deref())?;
+    Ok(NewRun {
+        id: RunId(inner.clock.new_id()),
+        // The user of the run that is told about takes its place.
+        user: String::new(),
+        label: None,
+        title: "sees what its runs have brought".to_owned(),
+        limit_ms: inner.options.run_timeout_ms,
+        meta: None,
+        agent,
+        trace_id: inner.clock.new_id().simple().to_string(),
+        key: None,
+    })
 }

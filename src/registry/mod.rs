@@ -2,6 +2,7 @@
 //! clone; one service loop does what follows a commit.
 
 mod announce;
+mod cancel;
 mod compare;
 mod drive;
 mod lanes;

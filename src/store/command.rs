@@ -12,6 +12,7 @@ use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
 
 mod begin_effect;
+mod cancel;
 mod conclude;
 mod context;
 mod create_session;
@@ -21,6 +22,8 @@ mod record_outcome;
 mod recover;
 mod spawn;
 mod start_run;
+mod steer;
+mod subtree;
 mod turn;
 
 pub use context::{Context, Effect, Settings, Ticket};
@@ -150,10 +153,52 @@ pub enum Then {
     Wait,
     /// These steps.
     Steps(Vec<Intent>),
-    /// The turn is over, with this final text.
-    EndTurn(Option<String>),
+    /// The turn is over.
+    EndTurn(TurnEnd),
     /// The run cannot go on.
     Fail(RunError),
+}
+
+/// The end of a turn, as its runner sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnEnd {
+    /// The final text.
+    pub text: Option<String>,
+    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    pub more: Vec<Intent>,
+}
+
+/// What is to be cancelled, and what below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A run.
+    Run(RunId),
+    /// Every run of a session.
+    Session(SessionKey),
+}
+
+/// A cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// The tenant.
+    pub org: String,
+    /// What is to end.
+    pub target: CancelTarget,
+    /// Who asks.
+    pub by: String,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// The run that was named had ended before.
+    pub already_ended: Vec<RunId>,
+    /// These end when their executors are gone.
+    pub stopping: Vec<RunId>,
 }
 
 /// Why an open run is to end without an outcome of its own.
@@ -161,8 +206,8 @@ pub enum Then {
 pub enum Conclusion {
     /// Its cancel was asked for and its executor has stopped.
     ExecutorGone,
-    /// Its turn is over, with this final text, and no step's outcome says so.
-    EndTurn(Option<String>),
+    /// Its turn is over, and no step's outcome says so.
+    EndTurn(TurnEnd),
     /// Its limit passed; checked again in the transaction.
     TimedOut,
     /// It cannot go on.
@@ -226,6 +271,7 @@ commands! {
     Deliver({
         /** The session. */ session: SessionId,
         /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
+        /** Why no such run can be made. */ unable: Option<String>,
     }) = "deliver",
     /// These announces are acknowledged, as far as they stand in this session's inbox.
     Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
@@ -233,6 +279,13 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The runs of the target and below it are marked to end; those that nothing holds have
+    /// ended.
+    Cancel((Box<Cancel>)) = "cancel",
+    /// The text waits for the next model call of the run's turn.
+    Steer({ /** The tenant. */ org: String, /** The run. */ run: RunId,
+            /** The id of its message. */ message: MessageId, /** What is said. */ text: String })
+        = "steer",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -276,6 +329,8 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// What a cancel has done.
+    Cancelled(Cancelled),
 }
 
 /// A run that is in the store.
@@ -329,9 +384,20 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => record_outcome::record(context, run, step, attempt, outcome, then),
         Command::Park { run } => conclude::park(context, run),
         Command::Conclude { run, why } => conclude::conclude(context, run, why),
-        Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
+        Command::Deliver {
+            session,
+            wake,
+            unable,
+        } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Cancel(cancel) => cancel::cancel(context, *cancel),
+        Command::Steer {
+            org,
+            run,
+            message,
+            text,
+        } => steer::steer(context, &org, run, message, &text),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
         destructive: true,
     },
+    Migration {
+        name: "0003_lifecycle",
+        sql: include_str!("migrations/sqlite/0003_lifecycle.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

@@ -13,6 +13,7 @@ pub mod outbox;
 pub mod read;
 pub mod runs;
 pub mod sessions;
+pub mod steers;
 pub mod steps;
 pub mod tx;
 

@@ -6,11 +6,14 @@ use super::columns::{
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
-use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 
 const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, mode, cleanup, archived_at";
+     output_tokens, mode, cleanup, archived_at, fork_of, fork_generation, fork_seq";
+
+/// The number of [`COLUMNS`].
+const WIDTH: usize = 27;
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
@@ -40,6 +43,14 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
         mode: named(row, 21, SessionMode::parse)?,
         cleanup: named(row, 22, Cleanup::parse)?,
         archived_at: opt_time(row, 23)?,
+        fork: match opt_uuid(row, 24)? {
+            Some(of) => Some(Fork {
+                of: SessionId(of),
+                generation: row.int(25)?,
+                seq: row.int(26)?,
+            }),
+            None => None,
+        },
     })
 }
 
@@ -48,8 +59,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
     tx.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
          root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
-         cleanup) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+         cleanup, fork_of, fork_generation, fork_seq) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
+         ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
         &[
             seq.into(),
             (&session.id.0).into(),
@@ -72,6 +84,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
             session.ver.into(),
             session.mode.as_str().into(),
             session.cleanup.as_str().into(),
+            session.fork.as_ref().map(|fork| &fork.of.0).into(),
+            session.fork.map(|fork| fork.generation).into(),
+            session.fork.map(|fork| fork.seq).into(),
         ],
     )
     .map(|_| ())
@@ -95,6 +110,17 @@ pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError>
         &[(&id.0).into()],
         read,
     )
+}
+
+/// The session that this one was spawned from.
+pub fn parent_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<SessionId>, DbError> {
+    let found = first(
+        tx,
+        "SELECT parent_id FROM sessions WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| Ok(opt_uuid(row, 0)?.map(SessionId)),
+    )?;
+    Ok(found.flatten())
 }
 
 /// One page of sessions with their places, newest first. `before`: only places below it.
@@ -159,7 +185,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         clauses.join(" AND "),
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(21)?, read(row)?)))
+    all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))
 }
 
 /// A LIKE pattern for "contains this text".

@@ -62,6 +62,7 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         model: None,
         cwd: new.cwd.clone(),
         messages: 0,
+        fork: None,
         mode: SessionMode::Session,
         cleanup: Cleanup::Keep,
         archived_at: None,
