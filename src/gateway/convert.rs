@@ -28,6 +28,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
+        held,
         elapsed_ms,
         deadline_at,
     } = detail;
@@ -66,6 +67,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
+        cancel: run.cancel,
+        retry_of: run.retry_of,
         usage: run.usage,
         warnings: run.warnings,
         meta: run.meta,
@@ -75,6 +78,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
             state: announce.as_str().into(),
+            held,
         },
     }
 }

@@ -9,7 +9,7 @@ use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
 use super::rpc::{error_object, logged};
-use super::{Context, Shared, agents, runs, sessions, status, trust};
+use super::{Context, Shared, agents, lifecycle, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -19,6 +19,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
     let shared = Arc::new(shared);
     let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
     agents::register(&mut table)?;
+    lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;

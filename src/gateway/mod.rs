@@ -6,6 +6,7 @@ mod auth;
 mod convert;
 mod envelope;
 mod http;
+mod lifecycle;
 mod method;
 mod page;
 mod peer;

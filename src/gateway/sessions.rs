@@ -38,6 +38,7 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         announce: params.announce.map(|policy| match policy {
             wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
             wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,
+            wire::AnnouncePolicy::Steer => AnnouncePolicy::Steer,
             wire::AnnouncePolicy::None => AnnouncePolicy::None,
         }),
         meta: params.meta,

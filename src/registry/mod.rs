@@ -3,6 +3,7 @@
 
 mod agents;
 mod announce;
+mod cancel;
 mod compare;
 mod damage;
 mod drain;

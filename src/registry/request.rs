@@ -9,7 +9,7 @@ use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::Step;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
-pub use crate::store::command::Accepted;
+pub use crate::store::command::{Accepted, CancelTarget};
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +195,8 @@ pub enum AnnounceState {
     Acked,
     /// It cannot be delivered; the result stays on the run.
     Undelivered,
+    /// Somebody has decided that it need not be told.
+    Dismissed,
 }
 
 impl AnnounceState {
@@ -207,6 +209,7 @@ impl AnnounceState {
             AnnounceState::Delivered => "delivered",
             AnnounceState::Acked => "acked",
             AnnounceState::Undelivered => "undelivered",
+            AnnounceState::Dismissed => "dismissed",
         }
     }
 }
@@ -220,6 +223,8 @@ pub struct RunDetail {
     pub step: Option<(u32, String)>,
     /// How far the telling of its end has come.
     pub announce: AnnounceState,
+    /// Why that is undelivered.
+    pub held: Option<String>,
     /// Running time used up to now, milliseconds.
     pub elapsed_ms: u64,
     /// When its limit would pass if it ran on from now; for display.
@@ -319,4 +324,15 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CancelAnswer {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// These ended before, or by something else meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// These are marked to end and still have an executor.
+    pub not_ended: Vec<RunId>,
 }

@@ -239,6 +239,7 @@ impl Registry {
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
+            held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
                 Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
@@ -278,6 +279,7 @@ fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
         Some(entry) => match entry.state.as_str() {
             "delivered" => AnnounceState::Delivered,
             "undelivered" => AnnounceState::Undelivered,
+            "dismissed" => AnnounceState::Dismissed,
             _ => AnnounceState::Pending,
         },
     }

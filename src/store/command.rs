@@ -18,6 +18,7 @@ use crate::store::tx::BadRow;
 
 mod agents;
 mod begin_effect;
+mod cancel;
 mod conclude;
 mod context;
 mod create_session;
@@ -29,6 +30,8 @@ mod record_outcome;
 mod recover;
 mod spawn;
 mod start_run;
+mod steer;
+mod subtree;
 mod turn;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
@@ -165,10 +168,52 @@ pub enum Then {
     Wait,
     /// These steps.
     Steps(Vec<Intent>),
-    /// The turn is over, with this final text.
-    EndTurn(Option<String>),
+    /// The turn is over.
+    EndTurn(TurnEnd),
     /// The run cannot go on.
     Fail(RunError),
+}
+
+/// The end of a turn, as its runner sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnEnd {
+    /// The final text.
+    pub text: Option<String>,
+    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    pub more: Vec<Intent>,
+}
+
+/// What is to be cancelled, and what below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A run.
+    Run(RunId),
+    /// Every run of a session.
+    Session(SessionKey),
+}
+
+/// A cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// The tenant.
+    pub org: String,
+    /// What is to end.
+    pub target: CancelTarget,
+    /// Who asks.
+    pub by: String,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// The run that was named had ended before.
+    pub already_ended: Vec<RunId>,
+    /// These end when their executors are gone.
+    pub stopping: Vec<RunId>,
 }
 
 /// Why an open run is to end without an outcome of its own.
@@ -176,8 +221,8 @@ pub enum Then {
 pub enum Conclusion {
     /// Its cancel was asked for and its executor has stopped.
     ExecutorGone,
-    /// Its turn is over, with this final text, and no step's outcome says so.
-    EndTurn(Option<String>),
+    /// Its turn is over, and no step's outcome says so.
+    EndTurn(TurnEnd),
     /// Its limit passed; checked again in the transaction.
     TimedOut,
     /// It cannot go on.
@@ -262,6 +307,7 @@ commands! {
     Deliver({
         /** The session. */ session: SessionId,
         /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
+        /** Why no such run can be made. */ unable: Option<String>,
     }) = "deliver",
     /// These announces are acknowledged, as far as they stand in this session's inbox.
     Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
@@ -290,6 +336,13 @@ commands! {
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
     /// These open runs, of which rows were lost, have ended.
     CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
+    /// The runs of the target and below it are marked to end; those that nothing holds have
+    /// ended.
+    Cancel((Box<Cancel>)) = "cancel",
+    /// The text waits for the next model call of the run's turn.
+    Steer({ /** The tenant. */ org: String, /** The run. */ run: RunId,
+            /** The id of its message. */ message: MessageId, /** What is said. */ text: String })
+        = "steer",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -339,6 +392,8 @@ pub enum Reply {
     Removed(bool),
     /// The project that is trusted now.
     Trusted(TrustedProject),
+    /// What a cancel has done.
+    Cancelled(Cancelled),
 }
 
 /// A run that is in the store.
@@ -386,7 +441,11 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => record_outcome::record(context, run, step, attempt, outcome, then),
         Command::Park { run } => conclude::park(context, run),
         Command::Conclude { run, why } => conclude::conclude(context, run, why),
-        Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
+        Command::Deliver {
+            session,
+            wake,
+            unable,
+        } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
         Command::PutAgent(new) => agents::put(context, *new),
@@ -410,6 +469,13 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
         Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
+        Command::Cancel(cancel) => cancel::cancel(context, *cancel),
+        Command::Steer {
+            org,
+            run,
+            message,
+            text,
+        } => steer::steer(context, &org, run, message, &text),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

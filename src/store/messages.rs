@@ -142,6 +142,23 @@ fn without(tools: bool) -> &'static str {
     }
 }
 
+/// How many bytes the announces have that stand at the end of the transcript, where no turn
+/// has seen them.
+pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
+    let before = number(
+        tx,
+        "SELECT seq FROM messages WHERE session_id = ?1 \
+         AND kind <> 'announce' AND kind <> 'restart_notice' ORDER BY seq DESC LIMIT 1",
+        &[(&session.0).into()],
+    )?;
+    number(
+        tx,
+        "SELECT coalesce(sum(octet_length(content)), 0) FROM messages \
+         WHERE session_id = ?1 AND seq > ?2 AND kind = 'announce'",
+        &[(&session.0).into(), before.into()],
+    )
+}
+
 /// How many announces stand above `seq` that a turn must see; those of an inbox wait for
 /// nobody's turn.
 pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<i64, DbError> {
@@ -149,7 +166,7 @@ pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<
         tx,
         "SELECT count(*) FROM messages JOIN outbox ON outbox.announce_id = messages.announce_id \
          WHERE messages.session_id = ?1 AND messages.seq > ?2 AND messages.kind = 'announce' \
-         AND outbox.policy = 'wake'",
+         AND outbox.policy <> 'inbox'",
         &[(&session.0).into(), seq.into()],
     )
 }

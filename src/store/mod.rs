@@ -15,6 +15,7 @@ pub mod quarantine;
 pub mod read;
 pub mod runs;
 pub mod sessions;
+pub mod steers;
 pub mod steps;
 pub mod trust;
 pub mod tx;

@@ -1,6 +1,6 @@
 //! The table of announces: each run's end, waiting to be told or told.
 
-use super::columns::{named, opt_time, time, uuid, whole};
+use super::columns::{named, opt_string, opt_time, time, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first, number};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
@@ -21,8 +21,12 @@ pub struct Entry {
     pub target_generation: i64,
     /// How.
     pub policy: AnnouncePolicy,
-    /// `pending`, `delivered`, `undelivered`.
+    /// `pending`, `delivered`, `undelivered`, `dismissed`.
     pub state: String,
+    /// Delivered as a tool's outcome (`tool`).
+    pub via: Option<String>,
+    /// Why it is undelivered.
+    pub held: Option<String>,
     /// Its place in the transcript, once delivered.
     pub message_seq: Option<i64>,
     /// When it was delivered.
@@ -33,9 +37,12 @@ pub struct Entry {
     pub created_at: Timestamp,
 }
 
+/// So many announces enter a transcript in one transaction at most.
+pub const AT_ONCE: u32 = 50;
+
 /// The columns that [`read`] reads, in its order.
 pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
-     message_seq, delivered_at, acked_at, created_at";
+     message_seq, delivered_at, acked_at, created_at, via, held";
 
 fn read(row: &dyn Row) -> Result<Entry, DbError> {
     whole(row, "outbox", &[("seq", 0)], decode)
@@ -55,6 +62,8 @@ pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
         delivered_at: opt_time(row, 8)?,
         acked_at: opt_time(row, 9)?,
         created_at: time(row, 10)?,
+        via: opt_string(row, 11)?,
+        held: opt_string(row, 12)?,
     })
 }
 
@@ -100,26 +109,31 @@ pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec
     )
 }
 
-/// Does anything wait to be told to this session, under this policy or any?
-pub fn has_pending(
-    tx: &mut dyn Tx,
-    target: SessionId,
-    policy: Option<AnnouncePolicy>,
-) -> Result<bool, DbError> {
-    let found = match policy {
-        None => number(
-            tx,
-            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending')",
-            &[(&target.0).into()],
-        )?,
-        Some(policy) => number(
-            tx,
-            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending' \
-             AND policy = ?2)",
-            &[(&target.0).into(), policy.as_str().into()],
-        )?,
-    };
-    Ok(found != 0)
+/// Does anything wait to be told to this session?
+pub fn has_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
+               AND state = 'pending')";
+    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+}
+
+/// Does anything wait for this session that a turn there must see?
+pub fn has_waking(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
+               AND state = 'pending' AND policy <> 'inbox')";
+    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+}
+
+/// What waits to enter the turn that goes on in this session, in order.
+pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND state = 'pending' \
+             AND policy = 'steer' ORDER BY seq LIMIT {AT_ONCE}"
+        ),
+        &[(&target.0).into()],
+        read,
+    )
 }
 
 /// Sessions that something waits for.
@@ -179,11 +193,13 @@ pub fn mark_delivered(
     .map(|_| ())
 }
 
-/// The announce has no target any more; the result stays on the run.
-pub fn mark_undelivered(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+/// The announce cannot be told, for this reason; the result stays on the run. One that stood
+/// in a transcript counts as not told any more.
+pub fn hold(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
     tx.execute(
-        "UPDATE outbox SET state = 'undelivered' WHERE seq = ?1 AND state = 'pending'",
-        &[seq.into()],
+        "UPDATE outbox SET state = 'undelivered', held = ?2, message_seq = NULL, \
+         delivered_at = NULL WHERE seq = ?1",
+        &[seq.into(), why.into()],
     )
     .map(|_| ())
 }

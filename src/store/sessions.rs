@@ -7,16 +7,17 @@ use super::columns::{
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
-use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
 
 /// The columns that [`read`] reads, in its order.
 pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, mode, cleanup, archived_at, thinking";
+     output_tokens, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
+     fork_seq";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-const WIDTH: usize = 25;
+const WIDTH: usize = 28;
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
     whole(row, "sessions", &[("id", 0)], decode)
@@ -52,6 +53,14 @@ pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
         cleanup: named(row, 22, Cleanup::parse)?,
         archived_at: opt_time(row, 23)?,
         thinking: opt_named(row, 24, Thinking::parse)?,
+        fork: match opt_uuid(row, 25)? {
+            Some(of) => Some(Fork {
+                of: SessionId(of),
+                generation: row.int(26)?,
+                seq: row.int(27)?,
+            }),
+            None => None,
+        },
     })
 }
 
@@ -60,8 +69,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
     tx.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
          root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
-         cleanup, thinking) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+         cleanup, thinking, fork_of, fork_generation, fork_seq) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
+         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
         &[
             seq.into(),
             (&session.id.0).into(),
@@ -85,6 +95,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
             session.mode.as_str().into(),
             session.cleanup.as_str().into(),
             session.thinking.map(Thinking::as_str).into(),
+            session.fork.as_ref().map(|fork| &fork.of.0).into(),
+            session.fork.map(|fork| fork.generation).into(),
+            session.fork.map(|fork| fork.seq).into(),
         ],
     )
     .map(|_| ())
@@ -108,6 +121,17 @@ pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError>
         &[(&id.0).into()],
         read,
     )
+}
+
+/// The session that this one was spawned from.
+pub fn parent_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<SessionId>, DbError> {
+    let found = first(
+        tx,
+        "SELECT parent_id FROM sessions WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| Ok(opt_uuid(row, 0)?.map(SessionId)),
+    )?;
+    Ok(found.flatten())
 }
 
 /// One page of sessions with their places, newest first. `before`: only places below it.

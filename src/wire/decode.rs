@@ -109,7 +109,6 @@ mod tests {
             ("context", "fork"),
             ("mode", "session"),
             ("cleanup", "delete"),
-            ("announce", "steer"),
         ] {
             let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");

@@ -15,10 +15,11 @@ choice! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there; as `wake` where none is.
+        Steer = "steer",
         /// Not at all.
         None = "none",
     }
-    later ["steer"]
 }
 
 choice! {

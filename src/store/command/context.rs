@@ -213,7 +213,8 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Message>, Fault> {
         let appended =
             messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
-        for message in &appended {
+        // Nobody outside is told of an answer that has nothing to say.
+        for message in appended.iter().filter(|message| !message.silent) {
             self.added(
                 org,
                 session,

@@ -115,6 +115,7 @@ fn child_session(
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        fork: None,
         mode: SessionMode::Run,
         cleanup: Cleanup::Keep,
         archived_at: None,
@@ -141,10 +142,10 @@ fn announce_policy(
         };
     };
     Ok(match (parent.owner, spawn.announce) {
-        (Owner::Client, Some(AnnouncePolicy::Wake)) => (
+        (Owner::Client, Some(policy)) if policy.wakes() => (
             AnnouncePolicy::Inbox,
             Some(format!(
-                "announce wake became inbox: session {} belongs to a client, nothing runs in it",
+                "announce {policy} became inbox: session {} belongs to a client, nothing runs in it",
                 parent.key
             )),
         ),
