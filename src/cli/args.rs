@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    demo, history, inbox, print, ps, rpc, run, serve, sessions, spawn, status, stop, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -69,6 +71,7 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
 
@@ -107,6 +110,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Rpc(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -12,6 +12,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod rpc;
 mod run;
 mod screen;
 mod serve;

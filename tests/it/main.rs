@@ -25,5 +25,6 @@ mod scenarios;
 mod service;
 mod sockets;
 mod starts;
+mod stdio;
 mod storage;
 mod waits;
