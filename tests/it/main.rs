@@ -11,6 +11,7 @@ mod architecture;
 mod cli;
 mod cli_live;
 mod drains;
+mod examples;
 mod harness;
 mod home;
 mod house;
