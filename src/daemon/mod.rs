@@ -161,7 +161,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             clock: clock.clone(),
             token: token.text,
             principal: Principal {
-                org: "default".to_owned(),
+                org: parts::ORG.to_owned(),
                 user: "admin".to_owned(),
             },
             boot,

@@ -6,6 +6,7 @@ use jsonrpsee::core::RegisterMethodError;
 
 use super::Context;
 use super::method::Table;
+use crate::contract::catalog::Place;
 use crate::contract::control::{Drain, Phase, Then};
 use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
@@ -66,7 +67,11 @@ async fn ping(_: Arc<Context>, _: wire::NoParams) -> Result<Empty, Fault> {
 async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status, Fault> {
     let counts = context.registry.counts().await?;
     let catalog = context.registry.catalog();
-    let agent = catalog.get(catalog.default_agent().as_str())?;
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let agent = catalog.get(place, catalog.default_agent().as_str())?;
     Ok(wire::Status {
         version: VERSION.to_owned(),
         protocol: PROTOCOL,
