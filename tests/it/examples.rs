@@ -101,8 +101,8 @@ fn the_shell_examples_do_what_the_readme_says() {
 
 #[test]
 fn a_stock_websocket_client_speaks_over_the_socket() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(python) = python_with_websockets(folder.path()) else {
+    let library = tempfile::tempdir().unwrap();
+    let Some(python) = python_with_websockets(library.path()) else {
         println!("skipped: there is no Python with the websockets library, and none can be had");
         return;
     };
@@ -114,6 +114,7 @@ fn a_stock_websocket_client_speaks_over_the_socket() {
     let run: Value = serde_json::from_str(&said.out).unwrap();
     let example = blocks("From programs", "python").concat();
     let mut command = usual.command(python);
+    command.env("PYTHONPATH", library.path());
     let output = command.args(["-c", &example]).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
@@ -121,34 +122,35 @@ fn a_stock_websocket_client_speaks_over_the_socket() {
     assert!(out.contains(run["runId"].as_str().unwrap()), "{out}");
 }
 
-/// A Python that has the library, or can be given it in `folder` without much ado.
-fn python_with_websockets(folder: &Path) -> Option<PathBuf> {
+/// A Python that has the library, or that finds it in `library`, where it is put if it can be
+/// had without much ado.
+fn python_with_websockets(library: &Path) -> Option<PathBuf> {
     let found = Command::new("python3")
         .args(["-c", "import sys; print(sys.executable)"])
         .output();
     let found = found.ok().filter(|output| output.status.success())?;
     let python = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
-    let knows = |python: &Path| {
-        let mut command = Command::new(python);
-        command.args(["-c", "from websockets.asyncio.client import unix_connect"]);
-        command.stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
+    let works = |command: &mut Command| {
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.status().is_ok_and(|status| status.success())
     };
-    if knows(&python) {
-        return Some(python);
+    let knows = || {
+        let line = "from websockets.asyncio.client import unix_connect";
+        let mut command = Command::new(&python);
+        works(command.args(["-c", line]).env("PYTHONPATH", library))
+    };
+    if !knows() {
+        let mut fetch = Command::new("timeout");
+        fetch.arg("30").arg(&python).args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--retries=0",
+            "--no-compile",
+            "--target",
+        ]);
+        works(fetch.arg(library).arg("websockets"));
     }
-    let own = folder.join("venv");
-    let quietly = |command: &mut Command| {
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let made = quietly(Command::new(python).args(["-m", "venv"]).arg(&own))
-        && quietly(
-            Command::new("timeout")
-                .arg("60")
-                .arg(own.join("bin/pip"))
-                .args(["install", "--quiet", "--retries=0", "websockets"]),
-        );
-    let python = own.join("bin/python");
-    (made && knows(&python)).then_some(python)
+    knows().then_some(python)
 }
