@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, trust, wait,
+    agents, demo, history, inbox, print, ps, rpc, run, serve, sessions, spawn, status, stop, trust,
+    wait,
 };
 use crate::daemon;
 
@@ -73,6 +74,7 @@ enum Command {
     Inbox(inbox::Inbox),
     Agents(agents::Agents),
     Trust(trust::Trust),
+    Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
 
@@ -113,6 +115,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Inbox(command) => command.run(common).await,
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,
+            Command::Rpc(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -13,6 +13,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod rpc;
 mod run;
 mod screen;
 mod serve;
