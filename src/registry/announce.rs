@@ -108,5 +108,6 @@ pub(super) fn wake_run(inner: &Inner, target: &Session) -> Result<NewRun, Fault>
         agent,
         trace_id: inner.clock.new_id().simple().to_string(),
         key: None,
+        retry_of: None,
     })
 }

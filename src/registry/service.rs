@@ -16,6 +16,7 @@ use super::announce::Announcer;
 use super::compare::Suspects;
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
+use super::sweeps::Sweeper;
 use super::timers::Settling;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
@@ -49,6 +50,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    sweeper: Sweeper,
 }
 
 impl Service {
@@ -67,6 +69,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            sweeper: Sweeper::new(),
         }
     }
 
@@ -83,6 +86,8 @@ impl Service {
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options.touch_each);
         let mut compare = every(self.inner.options.compare_each);
+        // The first one at once: a deletion may have been under way.
+        let mut sweep = tokio::time::interval(self.inner.options.retention.sweep_each);
         let inner = Arc::clone(&self.inner);
         let drained = inner.drained();
         tokio::pin!(drained);
@@ -101,6 +106,7 @@ impl Service {
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
+                _ = sweep.tick() => self.sweeper.sweep(&self.inner, &self.tasks),
             }
         }
         self.drain().await;
@@ -148,6 +154,7 @@ impl Service {
                 self.inner.waiters.ended(run);
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
+            Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }
     }
 

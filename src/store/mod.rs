@@ -8,8 +8,10 @@
 
 pub mod command;
 pub mod events;
+pub mod expired;
 pub mod messages;
 pub mod outbox;
+pub mod purges;
 pub mod read;
 pub mod runs;
 pub mod sessions;

@@ -23,7 +23,7 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = blobs::get(tx, &run.pins.agent)?.unwrap_or_default();
     let tools = blobs::get(tx, &run.pins.tools)?.unwrap_or_default();
-    let messages = messages::last(tx, run.session, WINDOW)?;
+    let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),
@@ -165,7 +165,8 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         clauses.push(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
-             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL)"
+             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL \
+             AND state = 'delivered' AND via IS NULL)"
                 .to_owned(),
         );
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::boots::Sequence;
 use super::command::{
-    Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, TurnEnd,
+    Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, TurnEnd,
     execute,
 };
 use super::sqlite::{Sqlite, Use};
@@ -27,7 +27,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind};
 use crate::kernel::time::Timestamp;
 
@@ -182,6 +182,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         agent: agent(name),
         trace_id: "trace".to_owned(),
         key: None,
+        retry_of: None,
     }
 }
 
@@ -195,6 +196,9 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        begins: Begins::Isolated,
     }
 }
 
