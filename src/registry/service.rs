@@ -18,6 +18,7 @@ use super::compare::Suspects;
 use super::drain::{Order, Patience};
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
+use super::sweeps::Sweeper;
 use super::timers::Settling;
 use crate::contract::control::Then;
 use crate::kernel::ids::{RunId, SessionId};
@@ -55,6 +56,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    sweeper: Sweeper,
 }
 
 impl Service {
@@ -73,6 +75,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            sweeper: Sweeper::new(),
         }
     }
 
@@ -94,6 +97,8 @@ impl Service {
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
+        // The first one at once: a deletion may have been under way.
+        let mut sweep = tokio::time::interval(self.inner.options.retention.sweep_each);
         let inner = Arc::clone(&self.inner);
         loop {
             if !self.inner.drains.is_under_way() {
@@ -130,6 +135,7 @@ impl Service {
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
+                _ = sweep.tick() => self.sweeper.sweep(&self.inner, &self.tasks),
             }
         }
     }
@@ -185,6 +191,7 @@ impl Service {
                 self.inner.waiters.ended(run);
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
+            Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }
     }
 

@@ -73,6 +73,8 @@ pub enum Effect {
     AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
+    /// A deleted session has left something that is to be taken away.
+    Purge(SessionId),
 }
 
 /// What a command works in.
