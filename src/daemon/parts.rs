@@ -80,6 +80,7 @@ pub fn registry_options(config: &Config) -> registry::Options {
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
+        events_behind: i64::from(config.max_events_behind),
     }
 }
 

@@ -8,8 +8,8 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
-use super::rpc::{error_object, logged};
-use super::{Context, agents, runs, sessions, status};
+use super::rpc::{Connection, error_object, logged};
+use super::{Context, agents, events, runs, sessions, status};
 use crate::kernel::fault::Fault;
 use crate::registry::Idempotency;
 use crate::wire::decode::{Params, decode};
@@ -19,6 +19,7 @@ pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
     let context = Arc::new(context);
     let mut table = Table(RpcModule::from_arc(Arc::clone(&context)));
     agents::register(&mut table)?;
+    events::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
@@ -50,6 +51,34 @@ impl Table {
                 let params = decode(params.as_str()).map_err(error_object)?;
                 let clock = context.clock.clone();
                 let answer = handler(context, params).await;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, &clock)))?;
+                Ok::<R, ErrorObjectOwned>(answer)
+            })?;
+        Ok(())
+    }
+}
+
+impl Table {
+    /// As [`Table::method`], for methods that belong to the connection that calls them.
+    pub(super) fn connected<P, R, F, Fut>(
+        &mut self,
+        name: &'static str,
+        handler: F,
+    ) -> Result<(), RegisterMethodError>
+    where
+        P: Params + Send + 'static,
+        R: Serialize + Clone + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send,
+    {
+        self.0
+            .register_async_method(name, move |params, context, extensions| async move {
+                let params = decode(params.as_str()).map_err(error_object)?;
+                let clock = context.clock.clone();
+                let answer = match extensions.get::<Arc<Connection>>() {
+                    Some(connection) => handler(context, Arc::clone(connection), params).await,
+                    None => Err(Fault::internal("a call came from no connection")),
+                };
                 let answer = answer.map_err(|fault| error_object(logged(name, fault, &clock)))?;
                 Ok::<R, ErrorObjectOwned>(answer)
             })?;

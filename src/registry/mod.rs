@@ -4,6 +4,7 @@
 mod announce;
 mod compare;
 mod drive;
+mod events;
 mod lanes;
 mod options;
 mod request;
@@ -20,6 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -30,6 +35,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -47,6 +53,8 @@ struct Inner {
     options: Options,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     draining: watch::Sender<bool>,
     hurried: CancellationToken,
@@ -85,6 +93,8 @@ impl Registry {
                 options: parts.options,
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
                 draining: watch::Sender::new(false),
                 hurried: CancellationToken::new(),

@@ -28,4 +28,7 @@ pub struct Options {
     pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
+    /// A subscriber that had caught up and then falls behind the event log by more numbers
+    /// than this must begin anew.
+    pub events_behind: i64,
 }

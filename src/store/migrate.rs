@@ -14,11 +14,18 @@ struct Migration {
 }
 
 /// The database's history. Append only; a released step never changes.
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "0001_sessions_and_runs",
-    sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
-    destructive: false,
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "0001_sessions_and_runs",
+        sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0007_event_log",
+        sql: include_str!("migrations/sqlite/0007_event_log.sql"),
+        destructive: false,
+    },
+];
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;

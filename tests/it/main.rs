@@ -10,6 +10,7 @@ mod api;
 mod architecture;
 mod cli;
 mod cli_live;
+mod events;
 mod harness;
 mod home;
 mod house;
