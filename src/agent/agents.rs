@@ -7,9 +7,12 @@ use serde_json::Value;
 
 use super::AgentDefinition;
 use super::presets::presets;
-use crate::contract::catalog::{AgentSummary, Catalog, Pinned, Resolved};
+use crate::contract::catalog::{
+    AgentSummary, Catalog, Listing, Overrides, Pinned, Place, Resolved,
+};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
+use crate::kernel::thinking::Thinking;
 
 /// What the catalog must know.
 #[derive(Clone, Debug)]
@@ -26,6 +29,7 @@ pub struct Agents {
     default_agent: AgentId,
     default_model: String,
     offered: Vec<String>,
+    thinking: Vec<String>,
 }
 
 /// One agent with what a run pins of it, made ready so that a spawn only copies it.
@@ -39,7 +43,14 @@ impl Agents {
     /// The built-in agents. `offered` are the models there are (`provider/name`, or
     /// `provider/*` for any name), `tools` the schemas of all tools (`{name, description,
     /// parameters}`). The fault says which default is not there.
-    pub fn new(options: Options, offered: Vec<String>, tools: &[Value]) -> Result<Self, Fault> {
+    ///
+    /// `thinking` are those of the models that have thinking levels.
+    pub fn new(
+        options: Options,
+        offered: Vec<String>,
+        thinking: Vec<String>,
+        tools: &[Value],
+    ) -> Result<Self, Fault> {
         let mut agents = BTreeMap::new();
         for definition in presets() {
             let id = AgentId::parse(&definition.name).map_err(Fault::internal)?;
@@ -52,6 +63,7 @@ impl Agents {
             default_agent,
             default_model: options.default_model,
             offered,
+            thinking,
         };
         catalog.entry(catalog.default_agent.as_str())?;
         catalog.check_model("defaults.model", &catalog.default_model)?;
@@ -81,14 +93,7 @@ impl Agents {
     }
 
     fn check_model(&self, path: &str, model: &str) -> Result<(), Fault> {
-        let is_offered = self
-            .offered
-            .iter()
-            .any(|offer| match offer.strip_suffix('*') {
-                Some(start) => model.len() > start.len() && model.starts_with(start),
-                None => offer == model,
-            });
-        if is_offered {
+        if self.offered.iter().any(|offer| offers(offer, model)) {
             return Ok(());
         }
         let list = self.offered.join(", ");
@@ -100,6 +105,14 @@ impl Agents {
         )
     }
 
+    /// What a caller should know who asks a model without levels to think.
+    fn thinking_warning(&self, model: &str, level: Thinking) -> Option<String> {
+        let has_levels = self.thinking.iter().any(|offer| offers(offer, model));
+        (level != Thinking::Off && !has_levels).then(|| {
+            format!("model {model} has no thinking levels: thinking {level} has no effect")
+        })
+    }
+
     fn model<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
         definition.model.as_deref().unwrap_or(&self.default_model)
     }
@@ -107,14 +120,21 @@ impl Agents {
     fn summary(&self, id: &AgentId, entry: &Entry) -> AgentSummary {
         let definition = &entry.definition;
         AgentSummary {
-            id: id.clone(),
+            title: definition.title.clone(),
             description: definition.description.clone(),
             mode: definition.mode,
+            active: !definition.inactive,
             model: self.model(definition).to_owned(),
+            thinking: definition.thinking,
             tools: definition.tools.clone(),
             hidden: definition.hidden,
-            source: "preset".to_owned(),
             max_loops: definition.max_loops,
+            run_timeout_ms: definition.run_timeout_ms,
+            allow: definition.allow(),
+            linked: definition.linked_agents.clone(),
+            max_spawn_depth: definition.max_spawn_depth,
+            system_prompt: definition.system_prompt.clone(),
+            ..AgentSummary::named(id.clone())
         }
     }
 }
@@ -145,17 +165,32 @@ fn pin(body: Result<String, serde_json::Error>) -> Result<Pinned, Fault> {
 }
 
 impl Catalog for Agents {
-    fn resolve(&self, name: &str, model: Option<&str>) -> Result<Resolved, Fault> {
+    fn resolve(
+        &self,
+        _: Place<'_>,
+        name: &str,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
         let (id, entry) = self.entry(name)?;
-        let model = model.unwrap_or_else(|| self.model(&entry.definition));
+        let definition = &entry.definition;
+        let model = overrides.model.unwrap_or_else(|| self.model(definition));
         self.check_model("model", model)?;
+        let thinking = overrides.thinking.or(definition.thinking);
         Ok(Resolved {
             id: id.clone(),
-            mode: entry.definition.mode,
+            mode: definition.mode,
             model: model.to_owned(),
+            warnings: thinking
+                .and_then(|level| self.thinking_warning(model, level))
+                .into_iter()
+                .collect(),
+            thinking,
+            run_timeout_ms: definition.run_timeout_ms,
+            allow: definition.allow(),
+            linked: definition.linked_agents.clone(),
+            max_spawn_depth: definition.max_spawn_depth,
             definition: entry.pinned_definition.clone(),
             tools: entry.pinned_tools.clone(),
-            warnings: Vec::new(),
         })
     }
 
@@ -163,16 +198,28 @@ impl Catalog for Agents {
         self.default_agent.clone()
     }
 
-    fn list(&self) -> Vec<AgentSummary> {
-        self.agents
-            .iter()
-            .map(|(id, entry)| self.summary(id, entry))
-            .collect()
+    fn list(&self, _: Place<'_>) -> Listing {
+        Listing {
+            agents: self
+                .agents
+                .iter()
+                .map(|(id, entry)| self.summary(id, entry))
+                .collect(),
+            rejected: Vec::new(),
+        }
     }
 
-    fn get(&self, name: &str) -> Result<AgentSummary, Fault> {
+    fn get(&self, _: Place<'_>, name: &str) -> Result<AgentSummary, Fault> {
         let (id, entry) = self.entry(name)?;
         Ok(self.summary(id, entry))
+    }
+}
+
+/// Is `model` what `offer` (`provider/name`, or `provider/*` for any name) stands for?
+fn offers(offer: &str, model: &str) -> bool {
+    match offer.strip_suffix('*') {
+        Some(start) => model.len() > start.len() && model.starts_with(start),
+        None => offer == model,
     }
 }
 
@@ -193,6 +240,18 @@ mod tests {
     use crate::contract::catalog::AgentMode;
     use serde_json::json;
 
+    const HERE: Place<'static> = Place {
+        org: "default",
+        cwd: None,
+    };
+
+    fn model_of(model: &str) -> Overrides<'_> {
+        Overrides {
+            model: Some(model),
+            thinking: None,
+        }
+    }
+
     fn agents() -> Agents {
         let tools: Vec<Value> = ["grep", "glob", "list", "read"]
             .iter()
@@ -203,12 +262,14 @@ mod tests {
             default_model: "offline/search".to_owned(),
         };
         let offered = vec!["offline/search".to_owned(), "script/*".to_owned()];
-        Agents::new(options, offered, &tools).unwrap()
+        Agents::new(options, offered, vec!["script/deep".to_owned()], &tools).unwrap()
     }
 
     #[test]
     fn a_run_pins_definition_and_tools_by_hash() {
-        let resolved = agents().resolve("explore", None).unwrap();
+        let resolved = agents()
+            .resolve(HERE, "explore", Overrides::default())
+            .unwrap();
         assert_eq!(resolved.model, "offline/search");
         assert_eq!(resolved.mode, AgentMode::Subagent);
         for pinned in [&resolved.definition, &resolved.tools] {
@@ -223,13 +284,20 @@ mod tests {
             .filter_map(|tool| tool["name"].as_str())
             .collect();
         assert_eq!(names, ["read", "list", "glob", "grep"]);
-        assert_eq!(agents().resolve("explore", None).unwrap(), resolved);
+        assert_eq!(
+            agents()
+                .resolve(HERE, "explore", Overrides::default())
+                .unwrap(),
+            resolved
+        );
     }
 
     #[test]
     fn g4_7_an_unknown_agent_is_refused_with_the_known_names() {
         for name in ["exlpore", "Explore", "", "../x", "*"] {
-            let fault = agents().resolve(name, None).unwrap_err();
+            let fault = agents()
+                .resolve(HERE, name, Overrides::default())
+                .unwrap_err();
             assert_eq!(fault.kind, Kind::NotFound, "{name}");
             assert!(
                 fault.message.contains("build, explore"),
@@ -238,7 +306,7 @@ mod tests {
             );
             assert_eq!(fault.data["allowed"], json!(["build", "explore"]));
         }
-        let fault = agents().get("exlpore").unwrap_err();
+        let fault = agents().get(HERE, "exlpore").unwrap_err();
         assert_eq!(fault.hint.as_deref(), Some("did you mean explore?"));
     }
 
@@ -246,7 +314,7 @@ mod tests {
     fn a_model_that_nobody_offers_is_refused_with_what_is_offered() {
         let agents = agents();
         for model in ["gpt", "script/", "offline/other", "offline/search2", ""] {
-            let fault = agents.resolve("build", Some(model)).unwrap_err();
+            let fault = agents.resolve(HERE, "build", model_of(model)).unwrap_err();
             assert_eq!(fault.kind, Kind::InvalidParams, "{model}");
             assert_eq!(fault.data["path"], "model");
             assert!(
@@ -255,8 +323,28 @@ mod tests {
                 fault.message
             );
         }
-        let resolved = agents.resolve("build", Some("script/any")).unwrap();
+        let resolved = agents
+            .resolve(HERE, "build", model_of("script/any"))
+            .unwrap();
         assert_eq!(resolved.model, "script/any");
+    }
+
+    #[test]
+    fn a_model_without_thinking_levels_brings_a_warning() {
+        let agents = agents();
+        for (model, level, warned) in [
+            ("script/x", Thinking::High, true),
+            ("script/x", Thinking::Off, false),
+            ("script/deep", Thinking::High, false),
+        ] {
+            let overrides = Overrides {
+                model: Some(model),
+                thinking: Some(level),
+            };
+            let resolved = agents.resolve(HERE, "build", overrides).unwrap();
+            assert_eq!(resolved.thinking, Some(level));
+            assert_eq!(resolved.warnings.len(), usize::from(warned), "{model}");
+        }
     }
 
     #[test]
@@ -270,18 +358,29 @@ mod tests {
             .map(|name| json!({"name": name}))
             .collect();
         let offered = vec!["offline/search".to_owned()];
-        let no_agent = Agents::new(options("x", "offline/search"), offered.clone(), &tools);
+        let no_agent = Agents::new(
+            options("x", "offline/search"),
+            offered.clone(),
+            vec![],
+            &tools,
+        );
         assert_eq!(no_agent.err().unwrap().kind, Kind::NotFound);
-        let no_model = Agents::new(options("build", "x/y"), offered.clone(), &tools);
+        let no_model = Agents::new(options("build", "x/y"), offered.clone(), vec![], &tools);
         assert_eq!(no_model.err().unwrap().data["path"], "defaults.model");
-        let no_tool = Agents::new(options("build", "offline/search"), offered, &tools[1..]);
+        let no_tool = Agents::new(
+            options("build", "offline/search"),
+            offered,
+            vec![],
+            &tools[1..],
+        );
         assert!(no_tool.err().unwrap().message.contains("no tool grep"));
     }
 
     #[test]
     fn the_list_is_by_name() {
         let names: Vec<String> = agents()
-            .list()
+            .list(HERE)
+            .agents
             .iter()
             .map(|one| one.id.to_string())
             .collect();

@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    attach, demo, events, history, inbox, logs, print, ps, run, serve, sessions, spawn, status,
+    stop, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -64,10 +67,13 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Attach(attach::Attach),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
+    Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
+    Events(events::Events),
     Demo(demo::Demo),
 }
 
@@ -102,10 +108,13 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Attach(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
+            Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Events(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -2,14 +2,17 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod args;
+mod attach;
 mod demo;
 mod discover;
+mod events;
 mod failure;
 mod follow;
 mod history;
 mod ids;
 mod inbox;
 mod link;
+mod logs;
 mod print;
 mod ps;
 mod run;
@@ -24,5 +27,6 @@ mod text;
 mod tree;
 mod view;
 mod wait;
+mod watch;
 
 pub use args::{Arguments, execute};

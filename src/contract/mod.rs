@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+pub mod allow;
 pub mod catalog;
 pub mod control;
 pub mod journal;

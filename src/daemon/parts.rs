@@ -8,7 +8,7 @@ use super::folder::refused;
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::contract::catalog::Catalog;
+use crate::contract::catalog::{Catalog, Place};
 use crate::contract::runner::Runner;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::recover::RecoveryPolicy;
@@ -22,6 +22,9 @@ use crate::tool::{self, Catalogue};
 const MAX_UNACKED: u32 = 1000;
 /// Announces that may wait to be told to one agent-owned session.
 const MAX_UNTOLD: u32 = 50;
+
+/// The tenant of this machine's own users.
+pub const ORG: &str = "default";
 
 /// Who runs, and how.
 pub struct Workers {
@@ -100,11 +103,16 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
             default_model: config.model.clone(),
         },
         providers.offered(),
+        providers.thinking(),
         &tools.schemas(),
     )
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let names = agents
-        .list()
+        .list(Place {
+            org: ORG,
+            cwd: None,
+        })
+        .agents
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();

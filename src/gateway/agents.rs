@@ -6,7 +6,7 @@ use jsonrpsee::core::RegisterMethodError;
 
 use super::method::Table;
 use super::{Context, convert};
-use crate::contract::catalog::AgentMode;
+use crate::contract::catalog::{AgentMode, Place};
 use crate::kernel::fault::Fault;
 use crate::wire::agents as wire;
 
@@ -16,7 +16,11 @@ pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
 }
 
 async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::Agents, Fault> {
-    let mut agents = context.registry.catalog().list();
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let mut agents = context.registry.catalog().list(place).agents;
     match params.audience {
         None => {}
         Some(wire::Audience::People) => agents.retain(|agent| !agent.hidden),
@@ -28,6 +32,10 @@ async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::A
 }
 
 async fn get(context: Arc<Context>, params: wire::GetAgent) -> Result<wire::Agent, Fault> {
-    let agent = context.registry.catalog().get(&params.agent)?;
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let agent = context.registry.catalog().get(place, &params.agent)?;
     Ok(convert::agent(agent))
 }

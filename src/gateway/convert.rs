@@ -8,7 +8,9 @@ use crate::kernel::message::{Block, Message};
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
+use crate::kernel::thinking::Thinking;
 use crate::registry::{InboxEntry, RunDetail, SessionView, Waited};
+use crate::wire::input::ThinkingLevel;
 use crate::wire::{agents, runs, shapes};
 
 /// The most bytes of a result in a list.
@@ -44,6 +46,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         root_run_id: run.root_run,
         agent: run.agent,
         model: run.model,
+        thinking: run.thinking.map(|level| level.as_str().into()),
         depth: run.depth,
         label: run.label,
         title: run.title,
@@ -100,6 +103,17 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .collect()
 }
 
+/// A thinking level.
+pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
+    match level {
+        ThinkingLevel::Off => Thinking::Off,
+        ThinkingLevel::Minimal => Thinking::Minimal,
+        ThinkingLevel::Low => Thinking::Low,
+        ThinkingLevel::Medium => Thinking::Medium,
+        ThinkingLevel::High => Thinking::High,
+    }
+}
+
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView { session, busy } = view;
@@ -114,6 +128,7 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         depth: session.depth,
         owner: session.owner.as_str().into(),
         model: session.model,
+        thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
         messages: session.messages,
         created_at: session.created_at,

@@ -18,13 +18,14 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::{Ends, Guard};
+use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
 use super::sse::{self, Opened};
 use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Principal;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
@@ -32,7 +33,7 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What every request needs.
 pub(crate) struct Door {
-    pub(crate) guard: Guard,
+    pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -47,7 +48,7 @@ pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
 pub(crate) async fn handle(
     door: Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Infallible> {
@@ -56,11 +57,11 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
-        (_, "/") => match enter(&door, connection, ends, seat, request).await {
+        (_, "/") => match enter(&door, connection, peer, seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
-        (&Method::GET, "/events") => match events(&door, ends, request).await {
+        (&Method::GET, "/events") => match events(&door, &peer, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
@@ -77,15 +78,14 @@ pub(crate) async fn handle(
 async fn enter(
     door: &Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    door.guard.check_names(request.headers(), ends)?;
-    door.guard.check_token(request.headers(), ends)?;
+    let who = door.gate.admit(&peer, request.headers())?;
     match *request.method() {
-        Method::POST => call(door, connection, request).await,
-        Method::GET if wants_websocket(request.headers()) => upgrade(door, seat, request),
+        Method::POST => call(door, connection, &who, request).await,
+        Method::GET if wants_websocket(request.headers()) => upgrade(door, who, seat, request),
         _ => Ok(wrong_method("POST")),
     }
 }
@@ -93,14 +93,13 @@ async fn enter(
 /// What happens, as server-sent events.
 async fn events(
     door: &Arc<Door>,
-    ends: Ends,
+    peer: &Peer,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    door.guard.check_names(request.headers(), ends)?;
-    door.guard.check_token(request.headers(), ends)?;
+    let who = door.gate.admit(peer, request.headers())?;
     let query = request.uri().query().unwrap_or_default();
     let headers = request.headers();
-    match sse::open(&door.dispatcher, &door.shutdown, query, headers).await? {
+    match sse::open(&door.dispatcher, &who, &door.shutdown, query, headers).await? {
         Opened::Stream(stream) => Ok(stream.map(Either::Right)),
         Opened::Refused(code, text) => {
             let status = u16::try_from(code).ok();
@@ -114,6 +113,7 @@ async fn events(
 async fn call(
     door: &Door,
     connection: Arc<Connection>,
+    who: &Arc<Principal>,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
     if !is_json(request.headers()) {
@@ -156,7 +156,7 @@ async fn call(
             return Ok(json(StatusCode::OK, error_text(Id::Null, fault)));
         }
     };
-    let text = match door.dispatcher.answer(&connection, text) {
+    let text = match door.dispatcher.answer(&connection, who, text) {
         Answer::None => String::new(),
         Answer::Now(text) => text,
         Answer::Later(answer) => answer.await,
@@ -167,6 +167,7 @@ async fn call(
 /// From HTTP to a WebSocket, which goes on in a task of its own.
 fn upgrade(
     door: &Arc<Door>,
+    who: Arc<Principal>,
     seat: Seat,
     mut request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
@@ -184,7 +185,7 @@ fn upgrade(
     let shutdown = door.shutdown.clone();
     door.tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, shutdown).await,
+            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, who, shutdown).await,
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
         }
         drop(seat);

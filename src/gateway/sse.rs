@@ -21,6 +21,7 @@ use super::events;
 use super::rpc::{Answer, Connection, Dispatcher};
 use super::subscriptions::{Served, Subscriptions};
 use crate::kernel::fault::Fault;
+use crate::registry::Principal;
 
 /// How often a comment says that the connection lives.
 const COMMENT: Duration = Duration::from_secs(15);
@@ -50,6 +51,7 @@ struct Code {
 /// Subscribes to what the address asks for.
 pub(super) async fn open(
     dispatcher: &Arc<Dispatcher>,
+    who: &Arc<Principal>,
     shutdown: &CancellationToken,
     query: &str,
     headers: &HeaderMap,
@@ -60,7 +62,7 @@ pub(super) async fn open(
     });
     let subscriptions = Subscriptions::new(1);
     let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
-    let answer = match dispatcher.answer(&connection, &message.to_string()) {
+    let answer = match dispatcher.answer(&connection, who, &message.to_string()) {
         Answer::Later(answer) => answer.await,
         Answer::Now(text) => text,
         Answer::None => String::new(),

@@ -6,6 +6,7 @@ use jsonrpsee::core::RegisterMethodError;
 
 use super::Context;
 use super::method::Table;
+use crate::contract::catalog::Place;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway as wire;
@@ -67,7 +68,11 @@ async fn ping(_: Arc<Context>, _: wire::NoParams) -> Result<Empty, Fault> {
 async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status, Fault> {
     let counts = context.registry.counts().await?;
     let catalog = context.registry.catalog();
-    let agent = catalog.get(catalog.default_agent().as_str())?;
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let agent = catalog.get(place, catalog.default_agent().as_str())?;
     Ok(wire::Status {
         version: VERSION.to_owned(),
         protocol: PROTOCOL,
@@ -78,6 +83,7 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
         phase: phase_name(context.control.phase()).to_owned(),
         store_id: context.registry.store_id().to_owned(),
         url: context.url.clone(),
+        socket: context.socket.clone(),
         default_agent: agent.id.into(),
         model: agent.model,
         counts: wire::Counts {

@@ -3,6 +3,7 @@
 use super::ids::{AgentId, SessionId, SessionKey};
 use super::run::Usage;
 use super::text_enum::text_enum;
+use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
@@ -12,6 +13,26 @@ text_enum! {
         Agent = "agent",
         /// A client program: nothing runs, announces wait for `sessions.ack`.
         Client = "client",
+    }
+}
+
+text_enum! {
+    /// How long a session stays open for messages.
+    SessionMode {
+        /// For the one task that it was spawned for.
+        Run = "run",
+        /// Until it is deleted.
+        Session = "session",
+    }
+}
+
+text_enum! {
+    /// What becomes of a spawned session once its runs have ended and all is told.
+    Cleanup {
+        /// It stays, and is archived after a while.
+        Keep = "keep",
+        /// It is deleted, with the sessions below it.
+        Delete = "delete",
     }
 }
 
@@ -44,8 +65,16 @@ pub struct Session {
     pub title: Option<String>,
     /// The model of its turns, if not the agent's.
     pub model: Option<String>,
+    /// How much the model of its turns thinks, if not the agent's.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
+    /// How long it stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of it once all is told.
+    pub cleanup: Cleanup,
+    /// When the sweep put it aside.
+    pub archived_at: Option<Timestamp>,
     /// How many messages it holds; the last one's seq.
     pub messages: i64,
     /// Model use of all its runs.

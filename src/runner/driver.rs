@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Options, TurnRunner};
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::contract::catalog::Catalog;
+use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
@@ -50,8 +50,22 @@ impl Driver {
             default_agent: "build".to_owned(),
             default_model: "offline/search".to_owned(),
         };
-        let agents = Agents::new(defaults, providers.offered(), &tools.schemas()).unwrap();
-        let resolved = agents.resolve("explore", Some(model)).unwrap();
+        let agents = Agents::new(
+            defaults,
+            providers.offered(),
+            providers.thinking(),
+            &tools.schemas(),
+        )
+        .unwrap();
+        let place = Place {
+            org: "default",
+            cwd: None,
+        };
+        let overrides = Overrides {
+            model: Some(model),
+            thinking: None,
+        };
+        let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(
             options,
             Arc::new(providers),
@@ -244,11 +258,13 @@ fn run(folder: &Path, model: &str) -> Run {
         parent_run: None,
         root_run: run_id(1),
         root_session: session,
+        retry_of: None,
         origin: RunOrigin::Spawn,
         agent,
         label: None,
         title: String::new(),
         model: model.to_owned(),
+        thinking: None,
         lane: Lane::Subagent,
         depth: 1,
         cwd: Some(folder.to_str().unwrap().to_owned()),

@@ -10,6 +10,7 @@ use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
+use crate::kernel::thinking::Thinking;
 
 mod begin_effect;
 mod conclude;
@@ -44,6 +45,8 @@ pub struct NewSession {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks; the agent's habit if unset.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
     /// Give the session that is there (agent and owner being the same) instead of refusing.
@@ -103,6 +106,8 @@ pub struct Spawn {
     pub announce: Option<AnnouncePolicy>,
     /// The folder that its tools see; the parent session's if unset.
     pub cwd: Option<String>,
+    /// The thinking level that was asked for, kept for later turns of its session.
+    pub thinking: Option<Thinking>,
 }
 
 /// A turn in a session.
@@ -120,6 +125,8 @@ pub struct RunTurn {
     pub message: String,
     /// The model was named by the caller, for this turn.
     pub model_named: bool,
+    /// The thinking level was named by the caller, for this turn.
+    pub thinking_named: bool,
 }
 
 /// What is the outcome of a step.

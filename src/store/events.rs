@@ -173,11 +173,7 @@ fn read(row: &dyn Row) -> Result<Event, DbError> {
 
 /// Events up to this cursor may be gone; those after it are all there.
 pub fn expired(tx: &mut dyn Tx) -> Result<i64, DbError> {
-    number(
-        tx,
-        "SELECT value FROM counters WHERE name = 'events_expired'",
-        &[],
-    )
+    number(tx, "SELECT up_to FROM events_expired", &[])
 }
 
 /// The cursor of the last event; 0 before the first.

@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn parameters_of_later_versions_are_refused_by_name() {
-        for name in ["env", "attachments", "thinking", "budget"] {
+        for name in ["env", "attachments", "budget"] {
             let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
@@ -134,6 +134,14 @@ mod tests {
             "this version",
         );
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
+    }
+
+    #[test]
+    fn a_thinking_level_is_a_word_of_the_list() {
+        let spawn = r#"{"task": "t", "thinking": "deep"}"#;
+        refused::<Spawn>(spawn, "thinking", "off, minimal, low, medium, high");
+        let turn = r#"{"sessionKey": "a", "message": "m", "thinking": "deep"}"#;
+        refused::<Turn>(turn, "thinking", "off, minimal, low, medium, high");
     }
 
     #[test]

@@ -75,6 +75,22 @@ pub(crate) fn refuse_word(word: &str, known: &[&str], later: &[&str]) -> String 
     }
 }
 
+choice! {
+    /// How much a model may think before it answers.
+    ThinkingLevel {
+        /// Not at all.
+        Off = "off",
+        /// As little as the model can.
+        Minimal = "minimal",
+        /// A little.
+        Low = "low",
+        /// Some.
+        Medium = "medium",
+        /// A lot.
+        High = "high",
+    }
+}
+
 /// A length of time as clients give it: humantime text (`"90s"`, `"1h 30m"`) or a plain
 /// number of seconds. Exact to the millisecond.
 struct Span(Duration);

@@ -22,6 +22,7 @@ mod panics;
 mod random_kills;
 mod restart;
 mod scenarios;
+mod sockets;
 mod starts;
 mod storage;
 mod waits;

@@ -140,13 +140,16 @@ impl Registry {
             ));
         }
         let head = *inner.store.head().borrow();
-        if since > head {
+        let (last, oldest) = inner
+            .store
+            .read_now(|tx| Ok((events::last(tx)?, events::expired(tx)?)))?;
+        // A commit that somebody has seen already may not be known here yet.
+        if since > head.max(last) {
             return Err(Fault::new(
                 Kind::CursorUnknown,
                 format!("the log has not come to cursor {since} yet; it is another store's"),
             ));
         }
-        let oldest = inner.store.read_now(events::expired)?;
         if since < oldest {
             return Err(Fault::new(
                 Kind::CursorExpired,

@@ -7,16 +7,19 @@ ALTER TABLE events ADD COLUMN trace_id TEXT;
 
 UPDATE events SET
     session_key = (SELECT key FROM sessions WHERE id = events.session_id),
-    parent_run = coalesce(parent_run, (SELECT parent_run FROM runs WHERE id = events.run_id)),
     root_run = (SELECT root_run FROM runs WHERE id = events.run_id),
     trace_id = (SELECT trace_id FROM runs WHERE id = events.run_id);
 
--- Whoever deletes events: up to where the log is not whole any more stays known.
-INSERT INTO counters (name, value) VALUES ('events_expired', 0);
+-- Up to where the log is not whole any more; one row. Whoever deletes events need not think
+-- of it.
+CREATE TABLE events_expired (
+    up_to INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO events_expired (up_to) VALUES (0);
 
 CREATE TRIGGER events_expire
 AFTER DELETE ON events
 BEGIN
-    UPDATE counters SET value = OLD.cursor
-    WHERE name = 'events_expired' AND value < OLD.cursor;
+    UPDATE events_expired SET up_to = OLD.cursor WHERE up_to < OLD.cursor;
 END;
