@@ -8,6 +8,7 @@ mod compare;
 mod damage;
 mod drain;
 mod drive;
+mod events;
 mod lanes;
 mod lifecycle;
 mod options;
@@ -26,6 +27,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 pub use agents::{ReloadReason, TrustView};
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -38,6 +43,7 @@ use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -55,6 +61,8 @@ struct Inner {
     options: Options,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
@@ -93,6 +101,8 @@ impl Registry {
                 options: parts.options,
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
                 drains: Drains::default(),
                 reloading: tokio::sync::Mutex::default(),
