@@ -159,6 +159,17 @@ impl Catalog for Agents {
         })
     }
 
+    fn allowed(&self, name: &str) -> Vec<AgentId> {
+        let Ok((_, entry)) = self.entry(name) else {
+            return Vec::new();
+        };
+        let listed = |id: &&AgentId| {
+            let names = entry.definition.allow_agents.iter().flatten();
+            names.clone().any(|name| name == id.as_str())
+        };
+        self.agents.keys().filter(listed).cloned().collect()
+    }
+
     fn default_agent(&self) -> AgentId {
         self.default_agent.clone()
     }
@@ -193,8 +204,23 @@ mod tests {
     use crate::contract::catalog::AgentMode;
     use serde_json::json;
 
+    const TOOLS: [&str; 12] = [
+        "grep",
+        "glob",
+        "list",
+        "read",
+        "agents_list",
+        "sessions_spawn",
+        "sessions_wait",
+        "sessions_send",
+        "sessions_list",
+        "sessions_history",
+        "session_status",
+        "ask",
+    ];
+
     fn agents() -> Agents {
-        let tools: Vec<Value> = ["grep", "glob", "list", "read"]
+        let tools: Vec<Value> = TOOLS
             .iter()
             .map(|name| json!({"name": name, "description": "", "parameters": {}}))
             .collect();
@@ -265,10 +291,7 @@ mod tests {
             default_agent: agent.to_owned(),
             default_model: model.to_owned(),
         };
-        let tools: Vec<Value> = ["grep", "glob", "list", "read"]
-            .iter()
-            .map(|name| json!({"name": name}))
-            .collect();
+        let tools: Vec<Value> = TOOLS.iter().map(|name| json!({"name": name})).collect();
         let offered = vec!["offline/search".to_owned()];
         let no_agent = Agents::new(options("x", "offline/search"), offered.clone(), &tools);
         assert_eq!(no_agent.err().unwrap().kind, Kind::NotFound);

@@ -21,6 +21,9 @@ pub struct AgentDefinition {
     pub model: Option<String>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// The agents that its runs may spawn; none if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_agents: Option<Vec<String>>,
     /// The most model calls of one run.
     pub max_loops: u32,
     /// Left out of lists for people.

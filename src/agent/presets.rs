@@ -27,6 +27,16 @@ as file:line with what stands there.";
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
+    let dealing = [
+        "agents_list",
+        "sessions_spawn",
+        "sessions_wait",
+        "sessions_send",
+        "sessions_list",
+        "sessions_history",
+        "session_status",
+        "ask",
+    ];
     vec![
         AgentDefinition {
             name: "build".to_owned(),
@@ -35,7 +45,12 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
             mode: AgentMode::Primary,
             system_prompt: BUILD_PROMPT.to_owned(),
             model: None,
-            tools: tools.clone(),
+            tools: tools
+                .iter()
+                .cloned()
+                .chain(dealing.map(str::to_owned))
+                .collect(),
+            allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
             max_loops: 50,
             hidden: false,
         },
@@ -48,6 +63,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
             system_prompt: EXPLORE_PROMPT.to_owned(),
             model: None,
             tools,
+            allow_agents: None,
             max_loops: 20,
             hidden: false,
         },

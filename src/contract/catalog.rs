@@ -88,6 +88,10 @@ pub trait Catalog: Send + Sync + 'static {
     /// `not_found` with the known names, or `invalid_params` for a model nobody offers.
     fn resolve(&self, name: &str, model: Option<&str>) -> Result<Resolved, Fault>;
 
+    /// The agents that runs of the agent called `name` may spawn, by name: one value for
+    /// refusals and listings alike.
+    fn allowed(&self, name: &str) -> Vec<AgentId>;
+
     /// The agent used where none is named.
     fn default_agent(&self) -> AgentId;
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 pub mod catalog;
 pub mod control;
+pub mod delegate;
 pub mod journal;
 pub mod runner;
 

@@ -23,6 +23,7 @@ pub use failure::Failure;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::control::Control;
+use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
@@ -102,7 +103,8 @@ async fn run(options: Options) -> Result<(), Failure> {
 
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
-    let workers = parts::workers(&folder, &clock, &config)?;
+    let delegate = DelegateSlot::default();
+    let workers = parts::workers(&folder, &clock, &config, Arc::clone(&delegate))?;
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
@@ -112,6 +114,9 @@ async fn run(options: Options) -> Result<(), Failure> {
         options: parts::registry_options(&config),
         boot,
     });
+
+    // Runs start later than this, so no tool finds the place empty.
+    delegate.get_or_init(|| Arc::new(registry.clone()));
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.

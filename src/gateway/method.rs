@@ -9,7 +9,7 @@ use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
 use super::rpc::{error_object, logged};
-use super::{Context, agents, runs, sessions, status};
+use super::{Context, agents, questions, runs, sessions, status};
 use crate::kernel::fault::Fault;
 use crate::registry::Idempotency;
 use crate::wire::decode::{Params, decode};
@@ -19,6 +19,7 @@ pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
     let context = Arc::new(context);
     let mut table = Table(RpcModule::from_arc(Arc::clone(&context)));
     agents::register(&mut table)?;
+    questions::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;

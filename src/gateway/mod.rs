@@ -8,6 +8,7 @@ mod envelope;
 mod http;
 mod method;
 mod page;
+mod questions;
 mod rpc;
 mod runs;
 mod server;

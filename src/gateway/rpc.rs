@@ -24,10 +24,15 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
 use crate::wire::error::WireError;
 
-/// The method that waits, which has a limit of its own.
-const WAIT: &str = "agent.wait";
+/// The methods that wait, which have a limit of their own.
+const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 3] = ["agent.run", "sessions.create", "sessions.spawn"];
+const MAKES_WORK: [&str; 4] = [
+    "agent.run",
+    "sessions.create",
+    "sessions.send",
+    "sessions.spawn",
+];
 /// Methods that answer also while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
 /// When a refused call may be tried again, milliseconds.
@@ -176,11 +181,11 @@ impl Dispatcher {
             return Err(self.unknown(&message.method));
         };
         self.check_phase(name)?;
-        let waits = name == WAIT;
+        let waits = WAITS.contains(&name);
         if waits && matches!(place, Place::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                "agent.wait cannot stand in a batch: a batch answers when all of it is done",
+                format!("{name} cannot stand in a batch: a batch answers when all of it is done"),
             )
             .hint("send it as a message of its own"));
         }

@@ -3,11 +3,15 @@
 
 mod announce;
 mod compare;
+mod delegate;
 mod drive;
+mod exchange;
 mod lanes;
 mod options;
+mod questions;
 mod request;
 mod restore;
+mod send;
 mod service;
 mod spawn;
 mod timers;

@@ -16,7 +16,7 @@ use super::announce::Announcer;
 use super::compare::Suspects;
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
-use super::timers::Settling;
+use super::timers::{Settling, Windows};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
 use crate::store::{Command, Effect};
@@ -49,6 +49,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    windows: Windows,
 }
 
 impl Service {
@@ -67,6 +68,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            windows: Windows::default(),
         }
     }
 
@@ -142,8 +144,16 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
-            Effect::Ended(run) => {
-                self.lanes.forget(run);
+            Effect::Paused(run, session) => self.lanes.keep(run, session),
+            Effect::Window(window, until) => {
+                let left = until.since(self.inner.clock.now());
+                self.windows
+                    .insert(window, left, self.inner.clock.monotonic());
+            }
+            Effect::WindowClosed(window) => self.windows.remove(window),
+            Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
+            Effect::Ended(run, session) => {
+                self.lanes.forget(run, session);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
             }
@@ -195,6 +205,9 @@ impl Service {
         for run in self.settling.due(self.inner.clock.monotonic()) {
             super::timers::time_out(&self.inner, &self.tasks, run);
         }
+        for window in self.windows.due(self.inner.clock.monotonic()) {
+            super::timers::window_over(&self.inner, &self.tasks, window);
+        }
     }
 
     fn touch(&self) {
@@ -236,6 +249,22 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
+        }
+        for (run, session) in suspects.paused {
+            if !self.lanes.keeps(run) {
+                tracing::error!(%run, "defect: a run that holds still did not keep its session's turn");
+                self.lanes.keep(run, session);
+            }
+        }
+        for (window, until) in suspects.windows {
+            if !self.windows.knows(window) {
+                tracing::error!(?window, "defect: nobody watched a window");
+                self.take(Effect::Window(window, until));
+            }
+        }
+        // A repeat does nothing where the first is under way.
+        for run in suspects.due {
+            self.take(Effect::Exchange(run));
         }
         for session in suspects.untold {
             self.announcer.deliver(session);

@@ -12,7 +12,7 @@ use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::{Command, Reply, read};
 
 /// A run's title has so many characters at most.
-const TITLE: usize = 80;
+pub(super) const TITLE: usize = 80;
 
 impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
@@ -43,6 +43,7 @@ impl Registry {
             parent: request.parent,
             announce: request.announce,
             cwd: request.cwd,
+            by: None,
         }));
         self.accepted(command).await
     }
@@ -164,14 +165,14 @@ impl Registry {
 
     /// The first answer to this request: a repeat gets it whatever has changed since, also
     /// when its agent or model is gone. The command looks again.
-    fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+    pub(super) fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
         match key {
             Some(key) => self.inner.store.first_answer(key),
             None => Ok(None),
         }
     }
 
-    fn key(
+    pub(super) fn key(
         &self,
         who: &Principal,
         method: &str,
@@ -194,7 +195,7 @@ impl Registry {
         clippy::too_many_arguments,
         reason = "the fields of one struct, named at both ends"
     )]
-    fn new_run(
+    pub(super) fn new_run(
         &self,
         who: &Principal,
         id: Option<RunId>,
@@ -219,7 +220,7 @@ impl Registry {
         }
     }
 
-    async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
+    pub(super) async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
         match self.inner.store.submit(command).await? {
             Reply::Accepted(accepted) => Ok(accepted),
             other => Err(unexpected(&other)),

@@ -236,9 +236,12 @@ impl Registry {
         let run = shown.run;
         let left = run.left_at(moment.steady);
         let waits = run.state == crate::kernel::run::RunState::Queued;
+        let closed = self.inner.options.lanes.closed(run.lane);
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
+            held_up: closed.filter(|_| waits),
+            questions: shown.questions,
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
                 Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
@@ -269,10 +272,8 @@ fn view((session, busy): read::ShownSession) -> SessionView {
 }
 
 fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
-    if !run.owes_announce() {
-        return AnnounceState::None;
-    }
     match entry {
+        None if !run.owes_announce() => AnnounceState::None,
         None => AnnounceState::Open,
         Some(entry) if entry.acked_at.is_some() => AnnounceState::Acked,
         Some(entry) => match entry.state.as_str() {
@@ -317,7 +318,7 @@ fn inbox_entry(
 }
 
 /// Reads a cursor: the place where the page before ended.
-fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
+pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
     cursor
         .map(|text| {
             text.parse::<i64>()
@@ -327,7 +328,7 @@ fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
 }
 
 /// Cuts a page to `limit`; the cursor of the next one if there is more.
-fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
+pub(super) fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
     if found.len() <= limit as usize {
         return None;
     }

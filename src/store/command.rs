@@ -4,26 +4,35 @@
 
 use crate::contract::catalog::Resolved;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+};
 use crate::kernel::message::{Block, Message};
+use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
+use crate::kernel::time::Timestamp;
 
+mod ask;
 mod begin_effect;
 mod conclude;
 mod context;
 mod create_session;
 mod deliver;
+mod exchange;
 mod moves;
 mod record_outcome;
 mod recover;
+mod send;
 mod spawn;
 mod start_run;
 mod turn;
+mod waiting;
 
-pub use context::{Context, Effect, Settings, Ticket};
+pub use context::{Context, Effect, Settings, Ticket, Window};
+pub(crate) use send::kinship;
 pub(crate) use spawn::first_answer;
 
 /// A new session or run needs its ids minted before the command, so that a repeat of the
@@ -103,6 +112,82 @@ pub struct Spawn {
     pub announce: Option<AnnouncePolicy>,
     /// The folder that its tools see; the parent session's if unset.
     pub cwd: Option<String>,
+    /// A run asks for it; then its session is the parent.
+    pub by: Option<SpawnedBy>,
+}
+
+/// The step of a run by which something is done. It must be open and in this try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRef {
+    /// The run.
+    pub run: RunId,
+    /// The step's place in it.
+    pub step: u32,
+    /// Its try.
+    pub attempt: u32,
+}
+
+/// A run that spawns another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnedBy {
+    /// By which step.
+    pub step: StepRef,
+    /// The agents that its agent may spawn.
+    pub allowed: Vec<AgentId>,
+}
+
+/// Who says something in another session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sender {
+    /// A client, for nobody else: it is told of the reply by its call alone.
+    Client,
+    /// A client for a session that it owns, which gets a late reply.
+    Session(SessionKey),
+    /// A run for its session, which gets a late reply.
+    Step(StepRef),
+}
+
+/// A message to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// The tenant.
+    pub org: String,
+    /// The run of the turn that answers.
+    pub run: NewRun,
+    /// The session.
+    pub target: SessionId,
+    /// What is said.
+    pub message: String,
+    /// Who says it.
+    pub from: Sender,
+    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    pub window_ms: u64,
+}
+
+/// A question of a run to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The step that asks.
+    pub by: StepRef,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A run waits for runs that its session has asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitFor {
+    /// The step that waits.
+    pub by: StepRef,
+    /// For these.
+    pub runs: Vec<RunId>,
+    /// One is enough.
+    pub any: bool,
+    /// Until then.
+    pub until: Timestamp,
 }
 
 /// A turn in a session.
@@ -233,6 +318,22 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The message waits for its turn in the target's session, or stands in a client's; a step
+    /// that wants the reply waits for it.
+    Send((Box<SendMessage>)) = "send",
+    /// What follows the end of a turn that answers another session is there: the next turn of
+    /// their exchange, or the outbox row that tells its end.
+    Exchange({ /** The turn's run. */ run: RunId,
+               /** The run of a next turn. */ next: Option<Box<NewRun>> }) = "exchange",
+    /// The step waits for the ends of these runs, or has them as its outcome.
+    WaitFor((WaitFor)) = "wait_for",
+    /// The question is open, and its step waits for the answer.
+    Ask((Box<Ask>)) = "ask",
+    /// The question is answered, and its step has the answer as its outcome.
+    Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
+             /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
+    /// The window is over: who waits is told how far things are.
+    WindowOver({ /** Which. */ window: Window }) = "window_over",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -276,6 +377,8 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// The question as it is now.
+    Question(Box<Question>),
 }
 
 /// A run that is in the store.
@@ -295,6 +398,9 @@ pub struct Accepted {
     pub created: bool,
     /// What the caller should know.
     pub warnings: Vec<String>,
+    /// There is no run: a client owns the session, and this message stands in its transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
 }
 
 /// Carries out one command.
@@ -332,6 +438,17 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Send(message) => send::send(context, *message),
+        Command::Exchange { run, next } => exchange::exchange(context, run, next),
+        Command::WaitFor(wait) => waiting::wait_for(context, wait),
+        Command::Ask(ask) => ask::ask(context, *ask),
+        Command::Answer {
+            org,
+            id,
+            answer,
+            by,
+        } => ask::answer(context, &org, id, &answer, &by),
+        Command::WindowOver { window } => waiting::window_over(context, window),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
         destructive: true,
     },
+    Migration {
+        name: "0008_delegation",
+        sql: include_str!("migrations/sqlite/0008_delegation.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

@@ -10,11 +10,14 @@ pub mod command;
 pub mod events;
 pub mod messages;
 pub mod outbox;
+pub mod questions;
 pub mod read;
 pub mod runs;
+pub mod sends;
 pub mod sessions;
 pub mod steps;
 pub mod tx;
+pub mod waits;
 
 mod blobs;
 mod boots;
@@ -26,7 +29,7 @@ mod open;
 mod sqlite;
 mod writer;
 
-pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use migrate::SCHEMA;
 pub use open::{OpenError, OpenOptions, Opened, Store};
 pub use sqlite::library_version;

@@ -64,6 +64,19 @@ pub fn insert(
     let Some(requester) = &run.requester else {
         return Ok(());
     };
+    let target = (requester.session, requester.generation);
+    insert_for(tx, seq, run, target, policy, now)
+}
+
+/// The end of `run` waits to be told to this session, of this generation.
+pub fn insert_for(
+    tx: &mut dyn Tx,
+    seq: i64,
+    run: &Run,
+    (target, generation): (SessionId, i64),
+    policy: AnnouncePolicy,
+    now: Timestamp,
+) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO outbox (seq, run_id, announce_id, org, target_session, target_generation, \
          policy, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8)",
@@ -72,8 +85,8 @@ pub fn insert(
             (&run.id.0).into(),
             (&AnnounceId::of(run.id).0).into(),
             (&run.org).into(),
-            (&requester.session.0).into(),
-            requester.generation.into(),
+            (&target.0).into(),
+            generation.into(),
             policy.as_str().into(),
             now.0.into(),
         ],
@@ -167,6 +180,31 @@ pub fn mark_delivered(
         &[seq.into(), message_seq.into(), now.0.into()],
     )
     .map(|_| ())
+}
+
+/// The end of `run` that waits to be told to `target` was told there as the outcome of a tool,
+/// at `message_seq`: it is not told again. The entry, if this call changed it.
+pub fn mark_told_by_tool(
+    tx: &mut dyn Tx,
+    run: RunId,
+    target: SessionId,
+    message_seq: i64,
+    now: Timestamp,
+) -> Result<Option<Entry>, DbError> {
+    let changed = tx.execute(
+        "UPDATE outbox SET state = 'delivered', via = 'tool', message_seq = ?3, delivered_at = ?4 \
+         WHERE run_id = ?1 AND target_session = ?2 AND state = 'pending'",
+        &[
+            (&run.0).into(),
+            (&target.0).into(),
+            message_seq.into(),
+            now.0.into(),
+        ],
+    )?;
+    if changed == 0 {
+        return Ok(None);
+    }
+    of_run(tx, run)
 }
 
 /// The announce has no target any more; the result stays on the run.

@@ -159,7 +159,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         clauses.join(" AND "),
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(21)?, read(row)?)))
+    all(tx, &sql, &params, |row| Ok((row.int(24)?, read(row)?)))
 }
 
 /// A LIKE pattern for "contains this text".

@@ -6,6 +6,7 @@ pub mod decode;
 pub mod error;
 pub mod gateway;
 pub mod input;
+pub mod questions;
 pub mod runs;
 pub mod sessions;
 pub mod shapes;

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
+use super::waiting;
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -12,7 +13,7 @@ use crate::kernel::machine;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
 use crate::kernel::text::storable;
-use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
+use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steps};
 
 /// What a cancel names when a parent's end took its children along.
 pub const PARENT_ENDED: &str = "parent_ended";
@@ -45,13 +46,27 @@ pub fn move_run_quietly(
     if next.state == RunState::Settling && run.state != RunState::Settling {
         context.effect(Effect::Settling(next.id, next.left_at(context.now.steady)));
     }
+    if next.state != run.state && matches!(next.state, RunState::Paused(_)) {
+        holds_still(context, &next);
+    }
     if next.state.is_terminal() {
         close_steps(context, &next)?;
     }
     for action in applied.actions {
         perform(context, &next, action, quietly)?;
     }
+    if next.state.is_terminal() {
+        waiting::run_ended(context, &next)?;
+    }
     Ok(next)
+}
+
+/// A run that holds still keeps its session's turn, and its limit is watched while it counts.
+pub fn holds_still(context: &mut Context<'_>, run: &Run) {
+    context.effect(Effect::Paused(run.id, run.session));
+    if run.counting_since.is_some() {
+        context.effect(Effect::Settling(run.id, run.left_at(context.now.steady)));
+    }
 }
 
 /// Gives the steps that were cut off by the end of their run an outcome.
@@ -68,6 +83,9 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
         step.ended_at = Some(context.now.wall);
         steps::update(context.tx, &step).map_err(db_fault)?;
         emit_step(context, run, &step);
+        if step.waits.is_some() {
+            waiting::give_up(context, run, &step)?;
+        }
     }
     Ok(())
 }
@@ -86,10 +104,7 @@ fn perform(
             emit(context, run, kind);
             Ok(())
         }
-        Action::Enqueue => {
-            context.enqueue(run);
-            Ok(())
-        }
+        Action::Enqueue => context.enqueue(run),
         Action::Release => {
             // Whatever waited for the end of this turn can be told now.
             if outbox::has_pending(context.tx, run.session, None).map_err(db_fault)? {
@@ -102,7 +117,7 @@ fn perform(
             Ok(())
         }
         Action::WakeWaiters => {
-            context.effect(Effect::Ended(run.id));
+            context.effect(Effect::Ended(run.id, run.session));
             Ok(())
         }
     }
@@ -191,8 +206,9 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
         outbox::has_pending(tx, run.session, Some(AnnouncePolicy::Wake)).map_err(db_fault)?;
     let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
     let unseen = messages::announces_above(tx, run.session, seen).map_err(db_fault)?;
+    let replies = sends::is_unfinished(tx, run.session).map_err(db_fault)?;
     Ok(Owed {
-        open_children: children > 0,
+        open_children: children > 0 || replies,
         unseen_announces: waiting || unseen > 0,
     })
 }
@@ -247,6 +263,7 @@ pub fn intend(
             attempts: 1,
             started_at: context.now.wall,
             ended_at: None,
+            waits: None,
         };
         steps::insert(context.tx, &step).map_err(db_fault)?;
         emit_step(context, &next, &step);
