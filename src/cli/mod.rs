@@ -1,7 +1,9 @@
 //! What a person types: one file a command. Commands talk to a daemon only through the
 //! client; `main.rs` parses and calls [`execute`].
 
+mod answer;
 mod args;
+mod chat;
 mod demo;
 mod discover;
 mod failure;
@@ -14,6 +16,7 @@ mod print;
 mod ps;
 mod run;
 mod screen;
+mod send;
 mod serve;
 mod sessions;
 mod spawn;

@@ -10,7 +10,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, messages, outbox, read, runs, sessions, steps};
+use crate::store::{Command, Reply, messages, outbox, read, runs, sends, sessions, steps};
 
 impl Registry {
     /// One session.
@@ -219,7 +219,8 @@ impl Registry {
             .store
             .read(|tx| {
                 let [queued, running, paused, settling] = runs::count_live(tx)?;
-                let pending = outbox::count_pending(tx)?;
+                // What follows an answer to another session is still to be told, too.
+                let pending = outbox::count_pending(tx)? + sends::count_due(tx)?;
                 Ok(Counts {
                     queued,
                     running,

@@ -144,6 +144,11 @@ pub fn due(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
     )
 }
 
+/// How many there are of them.
+pub fn count_due(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT count(*) FROM sends WHERE state = 'due'", &[])
+}
+
 /// Turns that a client's call waits for, with the end of its window.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, Timestamp)>, DbError> {
     all(

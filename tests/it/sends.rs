@@ -343,7 +343,7 @@ fn a_spawned_run_that_sends_waits_for_the_late_reply_before_it_reports() {
 }
 
 #[test]
-fn a_cancelled_window_is_no_lost_reply_a_kill_while_paused_neither() {
+fn a_kill_while_a_run_waits_for_a_reply_changes_nothing() {
     let place = with_reach(
         Script::new()
             .on(
@@ -366,7 +366,7 @@ fn a_cancelled_window_is_no_lost_reply_a_kill_while_paused_neither() {
         // Its session is busy, and another turn waits behind it.
         let behind = caller.turn("agent:build:a", "[ask]").await;
         assert_eq!(caller.run(&behind.id).await["state"], "queued");
-        assert_eq!(daemon_stop_and_start(&mut caller).await, ());
+        caller.kill_once().await;
         assert_eq!(caller.run(&run.id).await["state"], "paused");
         assert_eq!(caller.run(&behind.id).await["state"], "queued");
         caller.place().let_go("go");
@@ -375,11 +375,6 @@ fn a_cancelled_window_is_no_lost_reply_a_kill_while_paused_neither() {
         let book = caller.finish().await;
         assert_eq!(book.sends.len(), 2);
     });
-}
-
-/// A clean restart.
-async fn daemon_stop_and_start(caller: &mut Caller) {
-    caller.restart_once("nothing").await;
 }
 
 #[test]
