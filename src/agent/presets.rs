@@ -37,35 +37,24 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
         "session_status",
         "ask",
     ];
+    let build = "The main agent: answers questions and does work in a workspace.";
+    let explore = "Searches a source tree without changing it and reports places as file:line.";
     vec![
         AgentDefinition {
-            name: "build".to_owned(),
-            description: "The main agent: answers questions and does work in a workspace."
-                .to_owned(),
             mode: AgentMode::Primary,
-            system_prompt: BUILD_PROMPT.to_owned(),
-            model: None,
             tools: tools
                 .iter()
                 .cloned()
                 .chain(dealing.map(str::to_owned))
                 .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
-            max_loops: 50,
-            hidden: false,
+            ..AgentDefinition::named("build", build, BUILD_PROMPT)
         },
         AgentDefinition {
-            name: "explore".to_owned(),
-            description: "Searches a source tree without changing it and reports places as \
-                          file:line."
-                .to_owned(),
             mode: AgentMode::Subagent,
-            system_prompt: EXPLORE_PROMPT.to_owned(),
-            model: None,
             tools,
-            allow_agents: None,
             max_loops: 20,
-            hidden: false,
+            ..AgentDefinition::named("explore", explore, EXPLORE_PROMPT)
         },
     ]
 }

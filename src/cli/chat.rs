@@ -183,6 +183,7 @@ impl Talk<'_> {
             agent: None,
             run_id: None,
             model: None,
+            thinking: None,
             run_timeout: None,
             idempotency_key: Some(Clock::system().new_id().to_string()),
             meta: None,

@@ -1,6 +1,7 @@
 //! What a person types: one file a command. Commands talk to a daemon only through the
 //! client; `main.rs` parses and calls [`execute`].
 
+mod agents;
 mod answer;
 mod args;
 mod chat;
@@ -14,6 +15,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod rpc;
 mod run;
 mod screen;
 mod send;
@@ -25,6 +27,7 @@ mod status;
 mod stop;
 mod text;
 mod tree;
+mod trust;
 mod view;
 mod wait;
 

@@ -22,13 +22,16 @@ use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
+use crate::registry::Principal;
 use crate::wire::error::WireError;
 
 /// The methods that wait, which have a limit of their own.
 const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 4] = [
+const MAKES_WORK: [&str; 6] = [
     "agent.run",
+    "runs.retry",
+    "runs.retry_announce",
     "sessions.create",
     "sessions.send",
     "sessions.spawn",
@@ -134,19 +137,30 @@ impl Dispatcher {
     }
 
     /// Begins to answer one message.
-    pub(crate) fn answer(self: &Arc<Self>, connection: &Arc<Connection>, text: &str) -> Answer {
+    pub(crate) fn answer(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+    ) -> Answer {
         let held = match self.hold_bytes(text.len()) {
             Ok(held) => held,
             Err(fault) => return Answer::Now(self.refusal(text, fault)),
         };
         if text.trim_start().starts_with('[') {
-            self.batch(connection, text, held)
+            self.batch(connection, who, text, held)
         } else {
-            self.single(connection, text, Place::Alone(held))
+            self.single(connection, who, text, Place::Alone(held))
         }
     }
 
-    fn single(&self, connection: &Arc<Connection>, text: &str, place: Place) -> Answer {
+    fn single(
+        &self,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+        place: Place,
+    ) -> Answer {
         let message = match serde_json::from_str::<Envelope>(text) {
             Ok(message) if message.jsonrpc == "2.0" => message,
             Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
@@ -164,7 +178,7 @@ impl Dispatcher {
                 "an id is a string, a whole number from 0 to 2^64-1, or null",
             ));
         };
-        match self.call(connection, id.clone(), &message, place) {
+        match self.call(connection, who, id.clone(), &message, place) {
             Ok(call) => Answer::Later(call),
             Err(fault) => Answer::Now(error_text(id, fault)),
         }
@@ -173,6 +187,7 @@ impl Dispatcher {
     fn call(
         &self,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         id: Id,
         message: &Envelope,
         place: Place,
@@ -198,12 +213,14 @@ impl Dispatcher {
         };
         let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
+        let mut extensions = Extensions::new();
+        extensions.insert(Arc::clone(who));
         let answer = method(
             id.clone(),
             params,
             ConnectionId(0),
             self.limits.reply,
-            Extensions::new(),
+            extensions,
         );
         let most = self.limits.reply;
         let clock = self.clock.clone();
@@ -231,6 +248,7 @@ impl Dispatcher {
     fn batch(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         text: &str,
         bytes: HeldBytes,
     ) -> Answer {
@@ -260,10 +278,11 @@ impl Dispatcher {
         let list: Vec<Box<RawValue>> = list.into_iter().map(RawValue::to_owned).collect();
         let dispatcher = Arc::clone(self);
         let connection = Arc::clone(connection);
+        let who = Arc::clone(who);
         Answer::Later(Box::pin(async move {
             let mut out = String::from("[");
             for entry in &list {
-                let answer = match dispatcher.single(&connection, entry.get(), Place::Batch) {
+                let answer = match dispatcher.single(&connection, &who, entry.get(), Place::Batch) {
                     Answer::None => continue,
                     Answer::Now(text) => text,
                     Answer::Later(answer) => answer.await,
@@ -313,7 +332,7 @@ impl Dispatcher {
                 "the daemon is starting; nothing was done"
             }
             Phase::Draining if MAKES_WORK.contains(&name) => {
-                "the daemon is stopping and takes no new work; nothing was done"
+                "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),
         };

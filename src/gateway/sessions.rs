@@ -9,7 +9,7 @@ use super::{Context, convert, page};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::AnnouncePolicy;
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::text::prefix;
 use crate::registry::{
     CreateRequest, Idempotency, IfExists, SendRequest, SessionFilter, SessionKind, SpawnRequest,
@@ -38,13 +38,24 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         agent: params.agent,
         label: params.label,
         model: params.model,
+        thinking: params.thinking.map(convert::thinking),
         cwd: params.cwd,
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
         announce: params.announce.map(|policy| match policy {
             wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
             wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,
+            wire::AnnouncePolicy::Steer => AnnouncePolicy::Steer,
             wire::AnnouncePolicy::None => AnnouncePolicy::None,
         }),
+        mode: match params.mode {
+            None | Some(wire::Mode::Run) => SessionMode::Run,
+            Some(wire::Mode::Session) => SessionMode::Session,
+        },
+        cleanup: match params.cleanup {
+            None | Some(wire::Cleanup::Keep) => Cleanup::Keep,
+            Some(wire::Cleanup::Delete) => Cleanup::Delete,
+        },
+        fork: params.context == Some(wire::Context::Fork),
         meta: params.meta,
     };
     let accepted = context.registry.spawn(&context.principal, request).await?;
@@ -101,6 +112,7 @@ async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Cre
         key: params.key,
         label: params.label,
         title: params.title,
+        thinking: params.thinking.map(convert::thinking),
         cwd: params.cwd,
         owner: match params.owner {
             None | Some(wire::Owner::Agent) => Owner::Agent,
@@ -138,6 +150,7 @@ async fn list(context: Arc<Context>, params: wire::ListSessions) -> Result<wire:
         agent: params.agent,
         label: params.label,
         search: params.search,
+        archived: params.archived,
     };
     let fetch = async |limit| {
         let registry = &context.registry;

@@ -18,5 +18,6 @@ pub mod session;
 pub mod step;
 pub mod text;
 pub mod text_enum;
+pub mod thinking;
 pub mod time;
 pub mod waiting;

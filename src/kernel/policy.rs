@@ -1,5 +1,4 @@
-//! Who may do what with which session, and which agent may be spawned by whom. One function
-//! for every way in: tools, lists, histories and messages ask it, with what they know as
+//! Who may do what with which session. One function for every way in: tools, lists, histories and messages ask it, with what they know as
 //! values.
 
 use super::fault::{Fault, Kind};
@@ -186,27 +185,6 @@ fn fits(pattern: &str, text: &str) -> bool {
     rest.ends_with(end)
 }
 
-/// Refuses a spawn by a run of `own` that names an agent outside `allowed`; the fault lists
-/// those within.
-pub fn check_spawned(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Result<(), Fault> {
-    if allowed.contains(target) {
-        return Ok(());
-    }
-    let names: Vec<&str> = allowed.iter().map(AgentId::as_str).collect();
-    let list = if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    };
-    Err(Fault::new(
-        Kind::Forbidden,
-        format!("agent {own} may not spawn {target}; it may spawn: {list}. Nothing was created"),
-    )
-    .hint("name one of these, or do the work yourself")
-    .with("agent", target.as_str())
-    .with("allowed", names))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,16 +289,6 @@ mod tests {
             assert_eq!(fault.data["right"], right.as_str());
             assert!(policy.may(right, Who::Client, target).is_ok());
         }
-    }
-
-    #[test]
-    fn g4_7_a_refused_spawn_lists_who_may_be_spawned() {
-        let allowed = [agent("build"), agent("explore")];
-        assert!(check_spawned(&allowed[0], &allowed[1], &allowed).is_ok());
-        let fault = check_spawned(&allowed[0], &agent("other"), &allowed).unwrap_err();
-        assert!(fault.message.contains("build, explore"), "{fault}");
-        let fault = check_spawned(&allowed[1], &allowed[0], &[]).unwrap_err();
-        assert!(fault.message.contains("may spawn: none"), "{fault}");
     }
 
     proptest! {

@@ -86,6 +86,16 @@ pub fn reply(run: &Run) -> (String, bool) {
     (told.to_string(), failed)
 }
 
+/// What a send is told when the row of the turn that was to answer is not there any more.
+pub fn lost() -> String {
+    json!({
+        "status": "not_found",
+        "replied": false,
+        "note": "what the store knew of the turn that was to answer was lost; ask again",
+    })
+    .to_string()
+}
+
 /// What a wait for runs is told; `done`: what it waited for is there.
 pub fn children(runs: &[Run], done: bool) -> String {
     let entries: Vec<Value> = runs.iter().map(child).collect();

@@ -6,18 +6,19 @@ use serde_json::{Value, json};
 use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
+use crate::contract::catalog::{AgentSummary, Overrides};
 use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{MessageId, SessionId};
+use crate::kernel::ids::{AgentId, MessageId, SessionId};
 use crate::kernel::message::{Block, Message};
 use crate::kernel::policy::{Right, Target, Visibility, Who};
 use crate::kernel::run::Run;
-use crate::kernel::session::Session;
+use crate::kernel::session::{Cleanup, Session, SessionMode};
 use crate::kernel::text;
 use crate::kernel::waiting;
-use crate::store::command::{Ask, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship};
+use crate::store::command::{Ask, Begins, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, messages, runs, sessions};
 
@@ -31,6 +32,13 @@ struct Caller {
     run: Run,
     session: Session,
     who: Principal,
+}
+
+/// What an agent's runs may spawn.
+struct Bounds {
+    allowed: Vec<AgentId>,
+    max_depth: Option<u32>,
+    configured: Vec<AgentSummary>,
 }
 
 impl Registry {
@@ -61,8 +69,13 @@ impl Registry {
         let accepted = match self.known(Some(&key))? {
             Some(accepted) => accepted,
             None => {
-                let agent = self.resolve(Some(ask.agent.as_deref().unwrap_or(own)), None)?;
-                let allowed = self.inner.catalog.allowed(own);
+                let named = Some(ask.agent.as_deref().unwrap_or(own));
+                let folder = caller.run.cwd.as_deref();
+                let agent = self
+                    .inner
+                    .resolve(&caller.who.org, folder, named, Overrides::default())
+                    .await?;
+                let bounds = self.bounds(&caller).await?;
                 let run = self.new_run(
                     &caller.who,
                     None,
@@ -85,8 +98,13 @@ impl Registry {
                     cwd: caller.run.cwd,
                     by: Some(SpawnedBy {
                         step: step_ref(site),
-                        allowed,
+                        allowed: bounds.allowed,
+                        max_depth: bounds.max_depth,
                     }),
+                    thinking: None,
+                    mode: SessionMode::Run,
+                    cleanup: Cleanup::Keep,
+                    begins: Begins::Isolated,
                 })))
                 .await?
             }
@@ -260,18 +278,34 @@ impl Registry {
         Ok(Told::Now(told))
     }
 
-    fn agents_of(&self, site: Site) -> Result<Told, Fault> {
+    async fn agents_of(&self, site: Site) -> Result<Told, Fault> {
         let caller = self.caller(site)?;
-        let allowed = self.inner.catalog.allowed(caller.run.agent.as_str());
-        let agents: Vec<Value> = self
-            .inner
-            .catalog
-            .list()
+        let bounds = self.bounds(&caller).await?;
+        let agents: Vec<Value> = bounds
+            .configured
             .into_iter()
-            .filter(|agent| allowed.contains(&agent.id))
+            .filter(|agent| bounds.allowed.contains(&agent.id))
             .map(|agent| json!({ "agent": agent.id, "description": agent.description }))
             .collect();
         Ok(Told::Now(json!({ "agents": agents })))
+    }
+
+    /// Whom the caller's agent may spawn, and how deep: one value for refusals and listings.
+    async fn bounds(&self, caller: &Caller) -> Result<Bounds, Fault> {
+        let own = caller.run.agent.clone();
+        let (org, folder) = (caller.who.org.clone(), caller.run.cwd.clone());
+        let asked = self.inner.in_catalog(&org, folder, move |inner, place| {
+            let configured = inner.catalog.list(place).agents;
+            let own = inner
+                .catalog
+                .resolve(place, own.as_str(), Overrides::default())?;
+            Ok(Bounds {
+                allowed: own.allowed(&configured),
+                max_depth: own.max_spawn_depth,
+                configured,
+            })
+        });
+        asked.await
     }
 
     /// May the caller do this with `session`?
@@ -394,7 +428,7 @@ impl Delegate for Registry {
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
         let registry = self.clone();
-        Box::pin(async move { registry.agents_of(site) })
+        Box::pin(async move { registry.agents_of(site).await })
     }
 }
 

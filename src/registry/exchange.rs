@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use super::Inner;
+use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Owner, Session};
 use crate::kernel::text::preview;
 use crate::store::command::NewRun;
 use crate::store::tx::{DbError, Tx};
@@ -34,32 +35,41 @@ pub(super) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
 
 async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
     let next = inner.store.read_now(|tx| other_side(tx, run))?;
-    let next = next.and_then(|(session, said)| {
-        let model = session.model.as_deref();
-        // An agent that is not there any more cannot go on; the exchange ends.
-        let agent = inner.catalog.resolve(session.agent.as_str(), model).ok()?;
-        Some(Box::new(NewRun {
-            id: RunId(inner.clock.new_id()),
-            // The user of the turn before takes its place.
-            user: String::new(),
-            label: None,
-            title: preview(&said, super::spawn::TITLE),
-            limit_ms: inner.options.run_timeout_ms,
-            meta: None,
-            agent,
-            trace_id: String::new(),
-            key: None,
-        }))
-    });
+    let next = match next {
+        Some((session, said)) => next_run(inner, &session, &said).await,
+        None => None,
+    };
     let command = Command::Exchange { run, next };
     inner.store.submit_patiently(command).await.map(|_| ())
 }
 
+/// The run of a next turn. An agent that is not there any more cannot go on: the exchange
+/// ends.
+async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<Box<NewRun>> {
+    let overrides = Overrides {
+        model: session.model.as_deref(),
+        thinking: session.thinking,
+    };
+    let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
+    let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
+    let agent = resolved.await.ok()?;
+    Some(Box::new(NewRun {
+        id: RunId(inner.clock.new_id()),
+        // The user of the turn before takes its place.
+        user: String::new(),
+        label: None,
+        title: preview(said, super::spawn::TITLE),
+        limit_ms: agent.run_timeout_ms.or(inner.options.run_timeout_ms),
+        meta: None,
+        agent,
+        trace_id: String::new(),
+        key: None,
+        retry_of: None,
+    }))
+}
+
 /// The session in which a next turn would be, and what is said there.
-fn other_side(
-    tx: &mut dyn Tx,
-    run: RunId,
-) -> Result<Option<(crate::kernel::session::Session, String)>, DbError> {
+fn other_side(tx: &mut dyn Tx, run: RunId) -> Result<Option<(Session, String)>, DbError> {
     let (Some(send), Some(ended)) = (sends::get(tx, run)?, runs::get(tx, run)?) else {
         return Ok(None);
     };

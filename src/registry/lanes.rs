@@ -17,7 +17,7 @@ pub struct Lanes {
     /// The lane that is looked at first: each in turn, so that none starves another.
     next_lane: usize,
     /// Waiting runs, and those that must not start before a point in time.
-    known: HashMap<RunId, Place>,
+    known: HashMap<RunId, (SessionId, Place)>,
     /// Each with the steady reading at which it may start: a wall clock that is set back
     /// holds nobody up.
     delayed: Vec<(Timestamp, Ticket)>,
@@ -73,7 +73,7 @@ impl Lanes {
         }
         self.arrivals += 1;
         let place = (!ticket.first, self.arrivals);
-        self.known.insert(ticket.run, place);
+        self.known.insert(ticket.run, (ticket.session, place));
         let delay = ticket.not_before.map_or(0, |at| at.since(now.wall));
         // A run that must wait a while is in the middle of its session's turn.
         if ticket.in_turn || delay > 0 {
@@ -147,7 +147,7 @@ impl Lanes {
                 continue;
             };
             self.next_lane = (at + 1) % Lane::ALL.len();
-            self.leave_queue(ticket.run, ticket.session);
+            self.leave_queue(ticket.run);
             self.kept.remove(&ticket.run);
             self.holders.insert(ticket.run, (lane, ticket.session));
             self.turns.insert(ticket.session, ticket.run);
@@ -166,22 +166,22 @@ impl Lanes {
     }
 
     /// The run has ended: it waits for nothing, and keeps nothing.
-    pub fn forget(&mut self, run: RunId, session: SessionId) {
+    pub fn forget(&mut self, run: RunId) {
         if self.kept.remove(&run) && !self.holders.contains_key(&run) {
             self.turns.retain(|_, owner| *owner != run);
         }
         if !self.known.contains_key(&run) {
             return;
         }
-        self.leave_queue(run, session);
+        self.leave_queue(run);
         self.delayed.retain(|(_, ticket)| ticket.run != run);
         for waiting in self.waiting.values_mut() {
             waiting.forget(run);
         }
     }
 
-    fn leave_queue(&mut self, run: RunId, session: SessionId) {
-        let Some(place) = self.known.remove(&run) else {
+    fn leave_queue(&mut self, run: RunId) {
+        let Some((session, place)) = self.known.remove(&run) else {
             return;
         };
         if let Some(queue) = self.queues.get_mut(&session) {

@@ -132,7 +132,7 @@ fn a_forgotten_run_frees_the_place_of_the_next() {
     let mut lanes = lanes(8, 8);
     lanes.enqueue(ticket(1, 7, 7), NOW);
     lanes.enqueue(ticket(2, 7, 7), NOW);
-    lanes.forget(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
+    lanes.forget(RunId(Uuid::from_u128(1)));
     assert!(!lanes.knows(RunId(Uuid::from_u128(1))));
     assert_eq!(admitted(&mut lanes), [2]);
 }
@@ -177,7 +177,7 @@ fn the_end_of_a_run_that_holds_still_frees_its_session() {
     lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
     lanes.enqueue(ticket(2, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [] as [u128; 0]);
-    lanes.forget(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
+    lanes.forget(RunId(Uuid::from_u128(1)));
     assert_eq!(admitted(&mut lanes), [2]);
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::sweeps::Retention;
 use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
 
@@ -56,4 +57,6 @@ pub struct Options {
     pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
+    /// How long things are kept.
+    pub retention: Retention,
 }

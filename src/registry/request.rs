@@ -8,10 +8,11 @@ use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, Sessi
 use crate::kernel::message::Message;
 use crate::kernel::question::{Asker, Question, QuestionState};
 use crate::kernel::run::{AnnouncePolicy, Outcome, Run, RunError, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
-pub use crate::store::command::Accepted;
+pub use crate::store::command::{Accepted, CancelTarget};
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +47,20 @@ pub struct SpawnRequest {
     pub label: Option<String>,
     /// In place of the agent's model.
     pub model: Option<String>,
+    /// In place of the agent's thinking level.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// Its transcript begins with the parent's.
+    pub fork: bool,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
@@ -71,6 +80,8 @@ pub struct TurnRequest {
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
     pub model: Option<String>,
+    /// In place of the session's thinking level, for this turn.
+    pub thinking: Option<Thinking>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
     /// For a safe repeat.
@@ -169,6 +180,8 @@ pub struct CreateRequest {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// Who answers in it.
@@ -211,6 +224,8 @@ pub struct SessionFilter {
     pub label: Option<String>,
     /// Only those whose key, label or title contains this text.
     pub search: Option<String>,
+    /// The archived ones, too.
+    pub archived: bool,
 }
 
 /// `runs.list`.
@@ -260,6 +275,8 @@ pub enum AnnounceState {
     Acked,
     /// It cannot be delivered; the result stays on the run.
     Undelivered,
+    /// Somebody has decided that it need not be told.
+    Dismissed,
 }
 
 impl AnnounceState {
@@ -272,6 +289,7 @@ impl AnnounceState {
             AnnounceState::Delivered => "delivered",
             AnnounceState::Acked => "acked",
             AnnounceState::Undelivered => "undelivered",
+            AnnounceState::Dismissed => "dismissed",
         }
     }
 }
@@ -289,6 +307,8 @@ pub struct RunDetail {
     pub held_up: Option<String>,
     /// What it asks people, and nobody has answered yet.
     pub questions: Vec<Question>,
+    /// Why that is undelivered.
+    pub held: Option<String>,
     /// Running time used up to now, milliseconds.
     pub elapsed_ms: u64,
     /// When its limit would pass if it ran on from now; for display.
@@ -302,6 +322,8 @@ pub enum Waited {
     Run(Box<RunDetail>),
     /// No run has that id.
     NotFound(RunId),
+    /// The run was there, and retention has removed it.
+    Expired(RunId),
 }
 
 /// Why `agent.wait` answered.
@@ -388,4 +410,30 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CancelAnswer {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// These ended before, or by something else meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// These are marked to end and still have an executor.
+    pub not_ended: Vec<RunId>,
+}
+
+/// `sessions.patch`: `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchRequest {
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see, absolute.
+    pub cwd: Option<Option<String>>,
+    /// Only if its revision is this one.
+    pub if_revision: Option<i64>,
 }

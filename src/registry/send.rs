@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::request::{SendAnswer, SendRequest};
 use super::{Principal, Registry};
+use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::run::RunState;
@@ -80,7 +81,15 @@ impl Registry {
         target: &Session,
         outgoing: Outgoing,
     ) -> Result<Accepted, Fault> {
-        let agent = self.resolve(Some(target.agent.as_str()), target.model.as_deref())?;
+        let overrides = Overrides {
+            model: target.model.as_deref(),
+            thinking: target.thinking,
+        };
+        let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&target.org, folder, Some(named), overrides)
+            .await?;
         let run = self.new_run(
             &outgoing.who,
             None,
@@ -121,7 +130,7 @@ impl Registry {
             return Ok(answer);
         }
         let waited = self.wait(who, vec![id], true, window).await?;
-        if !waited.done && has_sender && !*self.inner.draining.borrow() {
+        if !waited.done && has_sender && !self.is_draining() {
             // From here on a reply is told to the sender's session, and only there: whether
             // it came before, the rows say afterwards.
             let window = Window::Call(id);

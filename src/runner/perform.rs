@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::prompt::{conversation, system};
 use super::turn::{TurnRunner, empty_answers, pinned_agent};
+use crate::agent::AgentDefinition;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
 use crate::contract::runner::StepOutcome;
@@ -51,27 +52,33 @@ impl TurnRunner {
                 &definition,
                 view,
                 self.workspace(view),
-                self.levels_left(view),
+                self.levels_left(&definition, view),
             ),
             messages: conversation(view, step.seen_up_to),
-            tools: self.offered_tools(view)?,
+            tools: self.offered_tools(&definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
         })
     }
 
     /// The tools that the model is told of: those of the agent, without the ones that could
     /// only be refused.
-    fn offered_tools(&self, view: &RunView) -> Result<Vec<ToolSchema>, RunError> {
+    fn offered_tools(
+        &self,
+        definition: &AgentDefinition,
+        view: &RunView,
+    ) -> Result<Vec<ToolSchema>, RunError> {
         let mut tools = pinned_tools(view)?;
-        if self.levels_left(view) == 0 {
+        if self.levels_left(definition, view) == 0 {
             tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
         }
         Ok(tools)
     }
 
     /// Levels of spawning that are left below this run.
-    fn levels_left(&self, view: &RunView) -> u32 {
-        self.options.max_spawn_depth.saturating_sub(view.run.depth)
+    fn levels_left(&self, definition: &AgentDefinition, view: &RunView) -> u32 {
+        let most = definition.max_spawn_depth;
+        let most = most.unwrap_or(self.options.max_spawn_depth);
+        most.saturating_sub(view.run.depth)
     }
 
     fn workspace<'a>(&'a self, view: &'a RunView) -> &'a Path {

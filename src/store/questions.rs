@@ -1,15 +1,21 @@
 //! The table of questions.
 
-use super::columns::{count, json, named, opt_string, opt_time, time, to_json, uuid};
+use super::columns::{count, json, named, opt_string, opt_time, time, to_json, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{QuestionId, RunId, SessionId};
 use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::time::Timestamp;
 
-const COLUMNS: &str = "id, org, run_id, step, session_id, root_session, text, choices, asked_at, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, org, run_id, step, session_id, root_session, text, choices, asked_at, \
      expires_at, state, answer, answered_by, ended_at";
 
 fn read(row: &dyn Row) -> Result<Question, DbError> {
+    whole(row, "questions", &[("id", 0)], decode)
+}
+
+/// A row out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Question, DbError> {
     Ok(Question {
         id: QuestionId(uuid(row, 0)?),
         org: row.text(1)?.to_owned(),
@@ -93,6 +99,15 @@ pub fn open_of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Question>, DbError
         &[(&run.0).into()],
         read,
     )
+}
+
+/// The questions of a run that has ended are gone.
+pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM questions WHERE run_id = ?1",
+        &[(&run.0).into()],
+    )
+    .map(|_| ())
 }
 
 /// Which questions a list gives.

@@ -1,6 +1,6 @@
 //! The table of sends: what belongs to a turn that answers another session, beside its run.
 
-use super::columns::{count, json, named, opt_time, opt_uuid, time, to_json, uuid};
+use super::columns::{count, json, named, opt_time, opt_uuid, time, to_json, uuid, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::text_enum::text_enum;
@@ -39,10 +39,16 @@ pub struct Send {
     pub state: State,
 }
 
-const COLUMNS: &str = "run_id, first_run, turn, from_id, from_key, asker_id, asker_generation, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "run_id, first_run, turn, from_id, from_key, asker_id, asker_generation, \
      chain, window_until, state";
 
 fn read(row: &dyn Row) -> Result<Send, DbError> {
+    whole(row, "sends", &[("run_id", 0)], decode)
+}
+
+/// A row out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Send, DbError> {
     Ok(Send {
         run: RunId(uuid(row, 0)?),
         first: RunId(uuid(row, 1)?),
@@ -94,6 +100,12 @@ pub fn get(tx: &mut dyn Tx, run: RunId) -> Result<Option<Send>, DbError> {
         &[(&run.0).into()],
         read,
     )
+}
+
+/// The row of a run that is removed is gone.
+pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM sends WHERE run_id = ?1", &[(&run.0).into()])
+        .map(|_| ())
 }
 
 /// The turn has come so far; nobody waits for it in a call any more.

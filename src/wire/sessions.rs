@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, WaitTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
 use crate::kernel::run::RunError;
@@ -16,19 +16,21 @@ choice! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there; as `wake` where none is.
+        Steer = "steer",
         /// Not at all.
         None = "none",
     }
-    later ["steer"]
 }
 
 choice! {
     /// What becomes of the child session.
     Cleanup {
-        /// It stays.
+        /// It stays, and is archived after a while.
         Keep = "keep",
+        /// It is deleted once all is told.
+        Delete = "delete",
     }
-    later ["delete"]
 }
 
 choice! {
@@ -36,8 +38,9 @@ choice! {
     Mode {
         /// For one task.
         Run = "run",
+        /// Until it is deleted.
+        Session = "session",
     }
-    later ["session"]
 }
 
 choice! {
@@ -45,8 +48,9 @@ choice! {
     Context {
         /// Nothing.
         Isolated = "isolated",
+        /// All of it, as it is now.
+        Fork = "fork",
     }
-    later ["fork"]
 }
 
 /// `sessions.spawn`.
@@ -79,6 +83,9 @@ pub struct Spawn {
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -117,7 +124,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
@@ -246,6 +253,9 @@ pub struct Create {
         skip_serializing_if = "Option::is_none"
     )]
     pub title: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -311,6 +321,9 @@ pub struct ListSessions {
     /// Only those whose key, label or title contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// The archived ones, too.
+    #[serde(default)]
+    pub archived: bool,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,

@@ -12,7 +12,7 @@ use super::{Reply, StepRef, WaitFor, ask, exchange};
 use crate::kernel::action::EventKind;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{QuestionId, RunId, SessionId};
+use crate::kernel::ids::{AnnounceId, QuestionId, RunId, SessionId};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepState, Wait, WaitKind};
@@ -141,7 +141,8 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     }
     let mut ends = Vec::with_capacity(awaited.len());
     for run in awaited {
-        ends.push(load(context, RunId(run))?);
+        // A run whose row was lost is waited for no longer than the window.
+        ends.extend(runs::get(context.tx, RunId(run)).map_err(db_fault)?);
     }
     let there = waiting::is_there(wait.kind, &ends);
     if !there && !over {
@@ -149,6 +150,7 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     }
     let (text, failed) = match (wait.kind, &ends[..]) {
         (WaitKind::Reply, [run]) => waiting::reply(run),
+        (WaitKind::Reply, _) => (waiting::lost(), true),
         _ => (waiting::children(&ends, there), false),
     };
     let Some(message) = finish(context, id, seq, (&text, failed))? else {
@@ -170,15 +172,16 @@ fn told_by_tool(
     let target = load(context, waiter)?.session;
     let now = context.now.wall;
     for run in ends.iter().filter(|run| run.state.is_terminal()) {
-        let told = outbox::mark_told_by_tool(context.tx, run.id, target, message, now)
-            .map_err(db_fault)?;
-        let Some(entry) = told else { continue };
+        let told = outbox::mark_told_by_tool(context.tx, run.id, message, now);
+        if !told.map_err(db_fault)? {
+            continue;
+        }
         if let Some(session) = sessions::by_id(context.tx, target).map_err(db_fault)? {
             context.emit_session(
                 EventKind::AnnounceDelivered,
                 &session,
                 json!({
-                    "announceId": entry.announce,
+                    "announceId": AnnounceId::of(run.id),
                     "runId": run.id,
                     "seq": message,
                     "via": "tool",

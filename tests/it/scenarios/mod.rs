@@ -2,7 +2,9 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod damage;
 mod delegate;
+mod drains;
 mod runs;
 
 use std::pin::Pin;
@@ -23,8 +25,13 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, delegate::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        runs::SCENARIOS,
+        damage::SCENARIOS,
+        drains::SCENARIOS,
+        delegate::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
