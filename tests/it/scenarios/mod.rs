@@ -3,6 +3,7 @@
 //! area.
 
 mod damage;
+mod delegate;
 mod drains;
 mod runs;
 
@@ -24,8 +25,13 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, damage::SCENARIOS, drains::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        runs::SCENARIOS,
+        damage::SCENARIOS,
+        drains::SCENARIOS,
+        delegate::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
