@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::contract::control::Control;
 use crate::gateway;
 use crate::kernel::ids::BootId;
-use crate::registry::{Principal, Registry, ReloadReason};
+use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use phase::Process;
 use signals::Signals;
@@ -106,7 +106,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let threads = opened.threads;
     let rows = Arc::new(opened.store.clone());
     let workers = parts::workers(&folder, &clock, &config, rows)?;
-    let mut agent_files = parts::watcher(&clock, &config);
+    let agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
@@ -175,19 +175,12 @@ async fn run(options: Options) -> Result<(), Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
-    let watching = tokio::spawn({
-        let registry = registry.clone();
-        async move {
-            let mut reason = ReloadReason::Start;
-            loop {
-                if let Err(fault) = registry.reload_agents(reason).await {
-                    tracing::error!(%fault, "the agents could not be read again; the last ones count");
-                }
-                reason = ReloadReason::Watch;
-                agent_files.changed().await;
-            }
-        }
-    });
+    let stop_watching = CancellationToken::new();
+    let watching = tokio::spawn(parts::keep_agents(
+        registry.clone(),
+        agent_files,
+        stop_watching.clone(),
+    ));
 
     tokio::select! {
         () = signals.next() => process.drain(),
@@ -199,8 +192,12 @@ async fn run(options: Options) -> Result<(), Failure> {
         _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     }
     tracing::info!("draining");
-    watching.abort();
     registry.drain();
+    // A reading under way is told of before the last commit; it waits for nobody.
+    stop_watching.cancel();
+    if watching.await.is_err() {
+        tracing::error!("the agent files were not watched any more; the next start reads them");
+    }
     // A second signal ends the drain's patience.
     let hurry = tokio::spawn({
         let registry = registry.clone();
