@@ -67,7 +67,9 @@ impl ToolChoice {
 
 /// Is `tool` what `name` stands for? A pattern that makes no sense stands for itself.
 fn fits(name: &str, tool: &str) -> bool {
-    name == tool || Glob::new(name).is_ok_and(|pattern| pattern.compile_matcher().is_match(tool))
+    let is_pattern = name.contains(['*', '?', '[', '{']);
+    let matches = || Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(tool));
+    name == tool || (is_pattern && matches())
 }
 
 #[cfg(test)]

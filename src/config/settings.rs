@@ -22,12 +22,15 @@ pub enum FileWatch {
 pub struct Config {
     /// `gateway.listen`: where the daemon listens.
     pub listen: SocketAddr,
+    /// `gateway.socket`: where the Unix socket is; in the state folder if unset.
+    pub socket: Option<PathBuf>,
     /// `gateway.allowed_hosts`: further names that a `Host` header may give.
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -73,9 +76,10 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -102,6 +106,7 @@ impl Default for Config {
 /// The keys that exist, as `section.key`.
 pub const KEYS: &[&str] = &[
     "gateway.listen",
+    "gateway.socket",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
@@ -137,9 +142,10 @@ impl Config {
                     .parse()
                     .map_err(|_| "an address such as 127.0.0.1:7777 is expected".to_owned())?;
             }
+            "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {

@@ -75,7 +75,7 @@ fn end_now(why: &str) {
 }
 
 /// The registry's settings.
-pub fn registry_options(config: &Config) -> registry::Options {
+pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
     let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
@@ -84,7 +84,7 @@ pub fn registry_options(config: &Config) -> registry::Options {
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),
-        drain_timeout: config.drain_timeout,
+        drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
@@ -225,6 +225,6 @@ fn config_folder() -> Option<PathBuf> {
         .map(|path| path.join("abide"))
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

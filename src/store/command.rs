@@ -14,6 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
 use crate::kernel::thinking::Thinking;
+use crate::store::tx::BadRow;
 
 mod agents;
 mod begin_effect;
@@ -21,7 +22,9 @@ mod conclude;
 mod context;
 mod create_session;
 mod deliver;
+mod gateway;
 mod moves;
+mod quarantine;
 mod record_outcome;
 mod recover;
 mod spawn;
@@ -181,6 +184,25 @@ pub enum Conclusion {
     Failed(RunError),
 }
 
+/// What the daemon itself does, for the event log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    /// It takes no work.
+    Draining {
+        /// What follows: `stop`, `restart` or `resume`.
+        then: &'static str,
+        /// How long steps in flight may go on.
+        timeout_ms: u64,
+    },
+    /// It takes work again.
+    Resumed {
+        /// What it comes back from: `drain` or `sleep`.
+        after: &'static str,
+        /// How long that was.
+        away_ms: u64,
+    },
+}
+
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
         /// The closed list of what can be written.
@@ -206,6 +228,8 @@ commands! {
     BeginBoot({ /** Its id. */ boot: BootId, /** The process. */ pid: u32 }) = "begin_boot",
     /// This life of the daemon has ended cleanly.
     EndBoot({ /** Its id. */ boot: BootId }) = "end_boot",
+    /// The event log says what the daemon itself does; a repeat says it again.
+    NoteGateway({ /** This life. */ boot: BootId, /** What. */ note: GatewayNote }) = "note_gateway",
     /// The session is there, new or as it was.
     CreateSession((Box<NewSession>)) = "create_session",
     /// The child session, its first message and the queued run are there, or nothing is.
@@ -262,6 +286,10 @@ commands! {
     /// The project is not trusted.
     RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
         = "revoke_trust",
+    /// The row lies in quarantine, whole; what can be read of it stays where it was.
+    Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
+    /// These open runs, of which rows were lost, have ended.
+    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -335,19 +363,13 @@ pub struct Accepted {
 /// Carries out one command.
 pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fault> {
     match command {
-        Command::BeginBoot { boot, pid } => {
-            let seq = context.take_seq()?;
-            let now = context.now.wall;
-            let unclean =
-                super::boots::begin(context.tx, seq, boot, pid, now).map_err(super::db_fault)?;
-            context.emit_gateway(crate::kernel::action::EventKind::GatewayStarted, boot);
-            Ok(Reply::Boot { unclean })
-        }
+        Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),
         Command::EndBoot { boot } => {
             let now = context.now.wall;
             super::boots::end(context.tx, boot, now).map_err(super::db_fault)?;
             Ok(Reply::Done)
         }
+        Command::NoteGateway { boot, note } => gateway::note(context, boot, note),
         Command::CreateSession(new) => create_session::create(context, *new),
         Command::Spawn(spawn) => spawn::spawn(context, *spawn),
         Command::RunTurn(turn) => turn::run_turn(context, *turn),
@@ -386,6 +408,8 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             hash,
         } => agents::trust_project(context, org, user, folder, hash),
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
+        Command::Quarantine { row } => quarantine::quarantine(context, &row),
+        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

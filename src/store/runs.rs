@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::columns::{
     agent, amount, count, json, key, named, opt_json, opt_named, opt_string, opt_time, opt_uuid,
-    time, to_int, to_json, uuid,
+    time, to_int, to_json, uuid, whole,
 };
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{RunId, SessionId};
@@ -20,14 +20,19 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, \
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 50;
+pub const WIDTH: usize = 51;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
+    whole(row, "runs", &[("id", 0)], decode)
+}
+
+/// A run out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
     let requester = match opt_uuid(row, 6)? {
         Some(id) => Some(Requester {
             session: SessionId(id),
@@ -95,7 +100,8 @@ pub fn read(row: &dyn Row) -> Result<Run, DbError> {
         last_activity_at: time(row, 46)?,
         ver: row.int(47)?,
         title: row.text(48)?.to_owned(),
-        thinking: opt_named(row, 49, Thinking::parse)?,
+        retry_of: opt_uuid(row, 49)?.map(RunId),
+        thinking: opt_named(row, 50, Thinking::parse)?,
     })
 }
 
@@ -108,9 +114,10 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
          requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, \
          label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
          tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-         warnings, trace_id, input, created_at, last_activity_at, ver, title, thinking) VALUES \
+         warnings, trace_id, input, created_at, last_activity_at, ver, title, \
+         retry_of, thinking) VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
         &[
             seq.into(),
             (&run.id.0).into(),
@@ -145,6 +152,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             run.last_activity_at.0.into(),
             run.ver.into(),
             (&run.title).into(),
+            run.retry_of.as_ref().map(|id| &id.0).into(),
             run.thinking.map(Thinking::as_str).into(),
         ],
     )
@@ -212,9 +220,9 @@ pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
         tx,
-        "SELECT input FROM runs WHERE id = ?1",
+        "SELECT input, id FROM runs WHERE id = ?1",
         &[(&id.0).into()],
-        |row| opt_string(row, 0),
+        |row| whole(row, "runs", &[("id", 1)], |row| opt_string(row, 0)),
     )?;
     Ok(found.flatten())
 }
@@ -269,6 +277,12 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
         &[(&session.0).into()],
         read,
     )
+}
+
+/// The run that was made last in this session.
+pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
+    first(tx, &sql, &[(&session.0).into()], read)
 }
 
 /// How many open runs are in each state: queued, running, paused, settling.

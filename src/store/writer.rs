@@ -12,6 +12,7 @@ use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
+use super::noticed::Noticed;
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
@@ -27,6 +28,8 @@ const BATCH: usize = 512;
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -50,6 +53,7 @@ pub struct Writer {
     sequence: Sequence,
     effects: mpsc::UnboundedSender<Vec<Effect>>,
     checkpoints: Arc<Checkpoints>,
+    noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
     on_fatal: OnFatal,
 }
@@ -74,6 +78,7 @@ impl Writer {
         settings: Settings,
         effects: mpsc::UnboundedSender<Vec<Effect>>,
         checkpoints: Arc<Checkpoints>,
+        noticed: Arc<Noticed>,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -84,6 +89,7 @@ impl Writer {
             effects,
             commits: checkpoints.commits(),
             checkpoints,
+            noticed,
             on_fatal,
         }
     }
@@ -100,6 +106,8 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
@@ -201,6 +209,7 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
+        self.noticed.rows(self.db.take_bad());
         reach_edge(name, "applied");
         if self.db.in_transaction() {
             return Ok(done);

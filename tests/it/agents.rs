@@ -13,6 +13,7 @@ fn place() -> Place {
         Script::new()
             .on("[a]", [says("a is done")])
             .on("[held]", [says("held is done").held_by("go")])
+            .on_announce("*", [says("heard")])
             .on(
                 "[two]",
                 [
@@ -172,6 +173,44 @@ fn a_run_goes_on_with_its_pins_when_its_file_is_gone_at_the_restart() {
         assert_eq!(told[0].data["added"], json!(["reviewer"]));
         assert_eq!(told[1].data["reason"], "start");
         assert_eq!(told[1].data["removed"], json!(["reviewer"]));
+    });
+}
+
+#[test]
+fn a_session_whose_agent_is_gone_is_told_and_answers_as_it_did() {
+    run(async {
+        let place = place();
+        let folder = config(&place);
+        write(&folder, "host.md", "", "host");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let params = json!({ "agent": "host", "key": "agent:host:main" });
+        client.call("sessions.create", params).await;
+        let turn = client.turn("agent:host:main", "[a]").await;
+        let before = client.ended(&turn.id).await;
+        let params = json!({ "task": "[held]", "parent": "agent:host:main" });
+        let child = client.spawn(params).await;
+        fs::remove_file(folder.join("host.md")).unwrap();
+        until_gone(&client, "host").await;
+        place.let_go("go");
+        client.ended(&child.id).await;
+        client.quiet().await;
+        let params = json!({ "sessionKey": "agent:host:main" });
+        let wake = client.call("runs.list", params).await["runs"][0].clone();
+        assert_eq!(
+            (&wake["state"], &wake["result"]),
+            (&json!("ok"), &json!("heard"))
+        );
+        assert_eq!(wake["pins"], before["pins"]);
+        assert!(
+            wake["warnings"].to_string().contains("as it is now"),
+            "{wake}"
+        );
+        // Somebody's new turn is refused.
+        let params = json!({ "sessionKey": "agent:host:main", "message": "[a]" });
+        let error = client.refused("agent.run", params).await;
+        assert_eq!(kind_of(&error), "not_found");
+        assert_eq!(daemon.stop().await, 0);
     });
 }
 

@@ -12,9 +12,9 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::columns::to_json;
-use crate::store::tx::Tx;
+use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
 
 /// The child session, its first message and the queued run are there, or nothing is.
@@ -115,6 +115,9 @@ fn child_session(
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        archived_at: None,
         usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
@@ -162,7 +165,20 @@ pub fn repeated(context: &mut Context<'_>, key: Option<&Key>) -> Result<Option<A
 /// What the key's first request was answered, if there was one; `conflict` if that was
 /// another request.
 pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Fault> {
-    let Some(used) = idempotency::get(tx, &key.scope, &key.key).map_err(db_fault)? else {
+    let used = idempotency::get(tx, &key.scope, &key.key).map_err(|fault| match fault.kind {
+        // Taken for a new request it would do its work twice.
+        DbErrorKind::Unreadable(_) => Fault::new(
+            Kind::Conflict,
+            format!(
+                "idempotency key {:?} was used before, and what it made cannot be read any \
+                 more; nothing was created",
+                key.key
+            ),
+        )
+        .hint("look for it with runs.list; for a fresh request use a fresh key"),
+        _ => db_fault(fault),
+    })?;
+    let Some(used) = used else {
         return Ok(None);
     };
     if used.digest != key.digest {
@@ -270,6 +286,7 @@ pub fn new_run(
         parent_run: None,
         root_run: new.id,
         root_session: session.root,
+        retry_of: None,
         origin,
         agent: new.agent.id,
         label: new.label,

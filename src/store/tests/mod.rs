@@ -2,6 +2,7 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod damaged_rows;
 mod recovery;
 mod schema;
 mod spawning;

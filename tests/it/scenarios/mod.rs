@@ -3,6 +3,8 @@
 //! area.
 
 mod agents;
+mod damage;
+mod drains;
 mod runs;
 
 use std::pin::Pin;
@@ -23,8 +25,11 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, agents::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    let areas = [
+        runs::SCENARIOS,
+        agents::SCENARIOS,
+        damage::SCENARIOS,
+        drains::SCENARIOS,
+    ];
+    areas.into_iter().flatten().collect()
 }
