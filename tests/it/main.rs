@@ -5,6 +5,7 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod agents;
 mod announces;
 mod api;
 mod architecture;

@@ -41,6 +41,20 @@ pub(super) fn each_move_is_told_once(book: &Book) {
     }
 }
 
+/// Each change of what counts as agents is told once, in its order, and says something.
+pub(super) fn agents_are_told_of_in_order(book: &Book) {
+    let told = book
+        .events
+        .values()
+        .filter(|event| event.kind == "agents.changed");
+    for (index, event) in told.enumerate() {
+        assert_eq!(event.data["version"], index + 1, "{event:?}");
+        let names = ["added", "changed", "removed"].map(|what| event.data[what].as_array());
+        let count: usize = names.iter().flatten().map(|names| names.len()).sum();
+        assert!(count > 0, "{event:?}");
+    }
+}
+
 fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
     let at = |kind: &str| -> Vec<i64> {
         let events = events.iter().filter(|event| event.kind == kind);

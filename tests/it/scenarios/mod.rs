@@ -2,6 +2,7 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod agents;
 mod damage;
 mod delegate;
 mod drains;
@@ -25,13 +26,12 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [
+    let areas = [
         runs::SCENARIOS,
+        agents::SCENARIOS,
         damage::SCENARIOS,
-        drains::SCENARIOS,
         delegate::SCENARIOS,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+        drains::SCENARIOS,
+    ];
+    areas.into_iter().flatten().collect()
 }
