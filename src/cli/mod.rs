@@ -3,14 +3,17 @@
 
 mod agents;
 mod args;
+mod attach;
 mod demo;
 mod discover;
+mod events;
 mod failure;
 mod follow;
 mod history;
 mod ids;
 mod inbox;
 mod link;
+mod logs;
 mod print;
 mod ps;
 mod rpc;
@@ -27,5 +30,6 @@ mod tree;
 mod trust;
 mod view;
 mod wait;
+mod watch;
 
 pub use args::{Arguments, execute};

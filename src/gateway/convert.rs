@@ -93,6 +93,10 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
                 status: "not_found".into(),
                 run_id,
             },
+            Waited::Expired(run_id) => runs::WaitedRun::Unknown {
+                status: "expired".into(),
+                run_id,
+            },
             Waited::Run(detail) => {
                 let status = match detail.run.state {
                     RunState::Ended(outcome) => outcome.as_str(),
@@ -136,6 +140,11 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         model: session.model,
         thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
+        mode: session.mode.as_str().into(),
+        cleanup: session.cleanup.as_str().into(),
+        generation: session.generation,
+        archived_at: session.archived_at,
+        fork_of: session.fork.map(|fork| fork.of),
         messages: session.messages,
         created_at: session.created_at,
         updated_at: session.updated_at,
@@ -152,6 +161,7 @@ pub(super) fn message(message: Message) -> shapes::Message {
     shapes::Message {
         id: message.id,
         seq: message.seq,
+        generation: message.generation,
         at: message.at,
         role: message.role.as_str().into(),
         kind: message.kind.as_str().into(),

@@ -114,5 +114,6 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         agent,
         trace_id: inner.clock.new_id().simple().to_string(),
         key: None,
+        retry_of: None,
     })
 }

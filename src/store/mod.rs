@@ -9,8 +9,10 @@
 pub mod agents;
 pub mod command;
 pub mod events;
+pub mod expired;
 pub mod messages;
 pub mod outbox;
+pub mod purges;
 pub mod quarantine;
 pub mod read;
 pub mod runs;

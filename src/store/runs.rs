@@ -323,6 +323,92 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
     )
 }
 
+/// Does any open run work in this session?
+pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
+    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+}
+
+/// When the latest run of this session ended; `None` if it has none, or that one is open.
+pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timestamp>, DbError> {
+    let found = first(
+        tx,
+        "SELECT ended_at FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1",
+        &[(&session.0).into()],
+        |row| opt_time(row, 0),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The runs of this session after place `after`, oldest first, each with its place.
+pub fn ids_in(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, RunId)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id FROM runs WHERE session_id = ?1 AND seq > ?2 \
+             ORDER BY seq LIMIT {limit}"
+        ),
+        &[(&session.0).into(), after.into()],
+        |row| Ok((row.int(0)?, RunId(uuid(row, 1)?))),
+    )
+}
+
+/// What retention looks at in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Its place.
+    pub seq: i64,
+    /// The run.
+    pub id: RunId,
+    /// The tenant.
+    pub org: String,
+    /// The session it worked in.
+    pub session: SessionId,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// What it pins.
+    pub pins: Pins,
+}
+
+/// Runs after place `after`, oldest first.
+pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id, org, session_id, created_at, ended_at, pin_agent, pin_tools \
+             FROM runs WHERE seq > ?1 ORDER BY seq LIMIT {limit}"
+        ),
+        &[after.into()],
+        |row| {
+            Ok(Age {
+                seq: row.int(0)?,
+                id: RunId(uuid(row, 1)?),
+                org: row.text(2)?.to_owned(),
+                session: SessionId(uuid(row, 3)?),
+                created_at: time(row, 4)?,
+                ended_at: opt_time(row, 5)?,
+                pins: Pins {
+                    agent: row.text(6)?.to_owned(),
+                    tools: row.text(7)?.to_owned(),
+                },
+            })
+        },
+    )
+}
+
+/// The row of an ended run is gone; whatever refers to it must be gone before.
+pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id.0).into()])
+        .map(|_| ())
+}
+
 /// The open runs that work in this session, oldest first.
 pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError> {
     all(

@@ -160,7 +160,19 @@ pub struct Session {
     /// The folder that its tools see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How many messages it holds; the last one's seq.
+    /// `run`: for one task; `session`: until it is deleted.
+    pub mode: Word,
+    /// `keep` or `delete`: what becomes of it once all is told.
+    pub cleanup: Word,
+    /// Raised by each reset; no model sees messages of an earlier one.
+    pub generation: i64,
+    /// When it was put aside; lists leave it out since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
+    /// The session whose transcript its own begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<SessionId>,
+    /// The last message's seq.
     pub messages: i64,
     /// When it was made.
     pub created_at: Timestamp,
@@ -182,6 +194,8 @@ pub struct Message {
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 …
     pub seq: i64,
+    /// The session's generation then.
+    pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
     /// `user`, `assistant`, `tool` or `system`.

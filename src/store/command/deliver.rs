@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::Context;
 use super::moves::move_run;
 use super::spawn::{accept, new_run};
-use super::{NewRun, Reply};
+use super::{NewRun, Reply, cleanup};
 use crate::kernel::action::EventKind;
 use crate::kernel::announce::{ANNOUNCES_LIMIT, Note};
 use crate::kernel::event::RunEvent;
@@ -69,6 +69,9 @@ pub fn deliver(
     again(context, target, waiting.len());
     if waiting.iter().any(wakes) {
         wake_up(context, &session, &live, waiting.first(), wake)?;
+    }
+    for entry in &waiting {
+        cleanup::after(context, entry.run)?;
     }
     Ok(Reply::Done)
 }
@@ -169,7 +172,9 @@ pub fn tell(
     let appended = context.append(&session.org, session.id, session.generation, vec![message])?;
     let seq = appended.first().map_or(0, |message| message.seq);
     let now = context.now.wall;
-    outbox::mark_delivered(context.tx, entry.seq, seq, now).map_err(db_fault)?;
+    // What was asked for before a reset is an old matter.
+    let quietly = entry.target_generation != session.generation;
+    outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now).map_err(db_fault)?;
     context.emit_session(
         EventKind::AnnounceDelivered,
         session,
@@ -256,6 +261,7 @@ pub fn ack(
                 json!({ "announceId": id, "runId": entry.run }),
             );
         }
+        cleanup::after(context, entry.run)?;
         acked.push(id);
     }
     Ok(Reply::Acked(acked))

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::TurnEnd;
 use super::cancel;
+use super::cleanup;
 use super::context::{Context, Effect};
 use super::steer;
 use crate::kernel::action::{Action, EventKind};
@@ -86,6 +87,10 @@ fn move_with(
     }
     for action in applied.actions {
         perform(context, &next, action, manner)?;
+    }
+    // With an announce to come it is too early: the telling looks again.
+    if next.state.is_terminal() && !next.owes_announce() {
+        cleanup::after_run(context, &next)?;
     }
     Ok(next)
 }

@@ -5,10 +5,10 @@
 
 use serde_json::json;
 
-use super::Reply;
 use super::context::Context;
 use super::deliver::{Budget, tell};
 use super::moves::load;
+use super::{Reply, cleanup};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
@@ -102,6 +102,7 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
     };
     let mut budget = Budget::of(context, &session, announces.len())?;
     let mut entered = Vec::with_capacity(texts.len() + announces.len());
+    let told: Vec<RunId> = announces.iter().map(|entry| entry.run).collect();
     let mut announces = announces.into_iter().peekable();
     for steer in texts {
         while let Some(entry) = announces.next_if(|entry| entry.seq < steer.seq) {
@@ -117,6 +118,9 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
     }
     for entry in announces {
         entered.extend(tell(context, &session, &entry, &mut budget)?);
+    }
+    for run in told {
+        cleanup::after(context, run)?;
     }
     Ok(entered)
 }

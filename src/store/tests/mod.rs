@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use super::boots::Sequence;
 use super::command::{
-    Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, TurnEnd,
-    execute,
+    Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then,
+    TurnEnd, execute,
 };
 use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
@@ -29,7 +29,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind};
 use crate::kernel::time::Timestamp;
 
@@ -190,6 +190,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         agent: agent(name),
         trace_id: "trace".to_owned(),
         key: None,
+        retry_of: None,
     }
 }
 
@@ -204,6 +205,9 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         announce: None,
         cwd: None,
         thinking: None,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        begins: Begins::Isolated,
     }
 }
 
@@ -318,6 +322,8 @@ contract! { sqlite:
     schema::one_turn_for_each_session,
     schema::a_step_has_one_outcome,
     schema::the_event_log_is_in_order,
+    schema::an_event_says_where_it_belongs,
+    schema::what_was_deleted_of_the_log_is_remembered,
     spawning::g5_9_a_spawn_is_whole_or_absent,
     spawning::a_refused_spawn_leaves_nothing,
     spawning::g9_13_a_key_gives_the_first_answer_for_ever,
