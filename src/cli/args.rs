@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    cancel, demo, history, inbox, print, ps, retry, run, serve, sessions, spawn, status, steer,
+    stop, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -64,6 +67,9 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Steer(steer::Steer),
+    Cancel(cancel::Cancel),
+    Retry(retry::Retry),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
     History(history::History),
@@ -102,6 +108,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Steer(command) => command.run(common).await,
+            Command::Cancel(command) => command.run(common).await,
+            Command::Retry(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,

@@ -2,6 +2,8 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod args;
+mod cancel;
+mod change;
 mod demo;
 mod discover;
 mod failure;
@@ -12,6 +14,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod retry;
 mod run;
 mod screen;
 mod serve;
@@ -19,9 +22,11 @@ mod sessions;
 mod spawn;
 mod start;
 mod status;
+mod steer;
 mod stop;
 mod text;
 mod tree;
+mod untold;
 mod view;
 mod wait;
 

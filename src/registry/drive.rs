@@ -251,7 +251,11 @@ impl Drive<'_> {
         let mut asked = view.clone();
         let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
         said.run = Some(view.run.id);
-        let said = said.at(view.last_seq() + 1, view.run.generation, self.inner.clock.now());
+        let said = said.at(
+            view.last_seq() + 1,
+            view.run.generation,
+            self.inner.clock.now(),
+        );
         asked.messages.push(Arc::new(said));
         let more = match self.inner.runner.next(&asked) {
             Next::Steps(intents) => intents,
@@ -318,7 +322,11 @@ impl Drive<'_> {
     /// A message at the place that the store will most likely give it.
     fn placed(&self, mut new: NewMessage) -> Message {
         new.run = Some(self.view.run.id);
-        new.at(self.view.last_seq() + 1, self.view.run.generation, self.inner.clock.now())
+        new.at(
+            self.view.last_seq() + 1,
+            self.view.run.generation,
+            self.inner.clock.now(),
+        )
     }
 
     fn time_left(&self) -> Option<Duration> {

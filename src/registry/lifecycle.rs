@@ -208,11 +208,7 @@ impl Registry {
 
     /// Shows an announce once more to the agent that it is for, or offers a held one again. The
     /// wake run that was made, if there had to be one.
-    pub async fn retry_announce(
-        &self,
-        who: &Principal,
-        id: RunId,
-    ) -> Result<Option<RunId>, Fault> {
+    pub async fn retry_announce(&self, who: &Principal, id: RunId) -> Result<Option<RunId>, Fault> {
         let target = self.inner.store.read_now(|tx| {
             let Some(entry) = outbox::of_run(tx, id)? else {
                 return Ok(None);

@@ -62,9 +62,12 @@ pub fn insert(
 
 /// When the oldest event happened.
 pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
-    first(tx, "SELECT at FROM events ORDER BY cursor LIMIT 1", &[], |row| {
-        time(row, 0)
-    })
+    first(
+        tx,
+        "SELECT at FROM events ORDER BY cursor LIMIT 1",
+        &[],
+        |row| time(row, 0),
+    )
 }
 
 /// Some of the oldest events are gone, if they are from before this point; how many.

@@ -16,11 +16,7 @@ pub fn insert(tx: &mut dyn Tx, run: RunId, org: &str, now: Timestamp) -> Result<
 }
 
 /// When the run was removed, if it was.
-pub fn removed_at(
-    tx: &mut dyn Tx,
-    org: &str,
-    run: RunId,
-) -> Result<Option<Timestamp>, DbError> {
+pub fn removed_at(tx: &mut dyn Tx, org: &str, run: RunId) -> Result<Option<Timestamp>, DbError> {
     first(
         tx,
         "SELECT removed_at FROM expired WHERE run_id = ?1 AND org = ?2",

@@ -168,7 +168,11 @@ fn last_of(
                  AND (?3 IS NULL OR generation = ?3) {} ORDER BY seq DESC LIMIT {left}",
                 without(tools)
             ),
-            &[(&part.session.0).into(), below.into(), part.generation.into()],
+            &[
+                (&part.session.0).into(),
+                below.into(),
+                part.generation.into(),
+            ],
             read,
         )?);
     }
@@ -215,7 +219,11 @@ pub fn after(
 
 /// What the run's own input says: the task of a spawned run, the message of a turn. `None`
 /// once the transcript is gone.
-pub fn said_to(tx: &mut dyn Tx, session: SessionId, run: RunId) -> Result<Option<Message>, DbError> {
+pub fn said_to(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    run: RunId,
+) -> Result<Option<Message>, DbError> {
     first(
         tx,
         &format!(

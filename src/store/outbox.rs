@@ -188,12 +188,7 @@ pub fn mark_delivered(
         "UPDATE outbox SET state = 'delivered', message_seq = ?2, delivered_at = ?3, \
          policy = CASE WHEN ?4 = 1 THEN 'inbox' ELSE policy END \
          WHERE seq = ?1 AND state = 'pending'",
-        &[
-            seq.into(),
-            message_seq.into(),
-            now.0.into(),
-            quietly.into(),
-        ],
+        &[seq.into(), message_seq.into(), now.0.into(), quietly.into()],
     )
     .map(|_| ())
 }

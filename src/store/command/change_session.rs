@@ -92,11 +92,7 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
     Ok(Reply::Session(Box::new(session), false))
 }
 
-fn find(
-    context: &mut Context<'_>,
-    org: &str,
-    key: &SessionKey,
-) -> Result<Session, Fault> {
+fn find(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
     sessions::by_key(context.tx, org, key)
         .map_err(db_fault)?
         .ok_or_else(|| Fault::not_found("session", key))

@@ -47,7 +47,10 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
         return Ok(Reply::Stopping(stopping));
     }
     // The end of its runs may have taken it along (`cleanup: delete`).
-    if sessions::by_id(context.tx, session.id).map_err(db_fault)?.is_some() {
+    if sessions::by_id(context.tx, session.id)
+        .map_err(db_fault)?
+        .is_some()
+    {
         remove_tree(context, &session)?;
     }
     Ok(Reply::Done)
@@ -81,8 +84,7 @@ pub fn remove_tree(context: &mut Context<'_>, top: &Session) -> Result<(), Fault
         && let Some(session) = tree.get(next)
     {
         let left = TREE_AT_ONCE - tree.len();
-        let children =
-            sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
+        let children = sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
         tree.extend(children);
         next += 1;
     }

@@ -76,8 +76,15 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let accepted = accept(context, row, None, true)?;
     let now = context.now.wall;
     let first = session.messages;
-    messages::insert(context.tx, session.id, session.generation, first, &task, now)
-        .map_err(db_fault)?;
+    messages::insert(
+        context.tx,
+        session.id,
+        session.generation,
+        first,
+        &task,
+        now,
+    )
+    .map_err(db_fault)?;
     context.added(
         &spawn.org,
         session.id,

@@ -5,10 +5,10 @@
 
 use serde_json::json;
 
-use super::{Reply, cleanup};
 use super::context::Context;
 use super::deliver::{Budget, tell};
 use super::moves::load;
+use super::{Reply, cleanup};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};

@@ -204,7 +204,8 @@ fn leftovers(
                 .iter()
                 .take_while(could_name)
                 .any(|run| run.pins.agent == hash || run.pins.tools == hash);
-            let all_seen = oldest.len() < OLD_RUNS as usize || oldest.iter().any(|run| !could_name(&run));
+            let all_seen =
+                oldest.len() < OLD_RUNS as usize || oldest.iter().any(|run| !could_name(&run));
             if !named && all_seen {
                 blobs::remove(context.tx, &hash).map_err(db_fault)?;
             }

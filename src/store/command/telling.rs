@@ -86,12 +86,14 @@ fn find(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry),
     }
     match outbox::of_run(context.tx, id).map_err(db_fault)? {
         Some(entry) => Ok((run, entry)),
-        None if run.owes_announce() => Err(refused(
+        None if run.owes_announce() => {
+            Err(refused(id, "it has not ended", "wait for it: agent.wait"))
+        }
+        None => Err(refused(
             id,
-            "it has not ended",
-            "wait for it: agent.wait",
+            "nobody is told of its end",
+            "its result: runs.get",
         )),
-        None => Err(refused(id, "nobody is told of its end", "its result: runs.get")),
     }
 }
 
