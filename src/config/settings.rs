@@ -6,17 +6,34 @@ use std::time::Duration;
 
 use toml::Value;
 
+/// How changes of files are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWatch {
+    /// By the system's events.
+    Events,
+    /// By looking again and again.
+    Poll,
+    /// Only at the start and when somebody asks.
+    Off,
+}
+
 /// Every setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `gateway.listen`: where the daemon listens.
     pub listen: SocketAddr,
+    /// `gateway.socket`: where the Unix socket is; in the state folder if unset.
+    pub socket: Option<PathBuf>,
     /// `gateway.allowed_hosts`: further names that a `Host` header may give.
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
+    /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
+    /// behind the event log.
+    pub max_events_behind: u32,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -40,6 +57,12 @@ pub struct Config {
     /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
     /// more of it.
     pub touch_each: Duration,
+    /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
+    pub agents_watch: FileWatch,
+    /// `agents.poll_each`: how often they are looked at with `poll`.
+    pub agents_poll_each: Duration,
+    /// `agents.debounce`: how long it must be quiet before changes are taken.
+    pub agents_debounce: Duration,
     /// `retention.archive_after`: a spawned session leaves the lists so long after its last run
     /// ended; `None` (`0`) = never.
     pub archive_after: Option<Duration>,
@@ -68,9 +91,11 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
+            max_events_behind: 50_000,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -82,6 +107,9 @@ impl Default for Config {
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
+            agents_watch: FileWatch::Events,
+            agents_poll_each: Duration::from_secs(2),
+            agents_debounce: Duration::from_millis(250),
             archive_after: Some(Duration::from_secs(3600)),
             retain_runs: Some(Duration::from_secs(30 * 24 * 3600)),
             retain_events: Some(Duration::from_secs(7 * 24 * 3600)),
@@ -99,9 +127,11 @@ impl Default for Config {
 /// The keys that exist, as `section.key`.
 pub const KEYS: &[&str] = &[
     "gateway.listen",
+    "gateway.socket",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
+    "gateway.max_events_behind",
     "defaults.agent",
     "defaults.model",
     "defaults.run_timeout",
@@ -115,6 +145,9 @@ pub const KEYS: &[&str] = &[
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "agents.watch",
+    "agents.poll_each",
+    "agents.debounce",
     "retention.archive_after",
     "retention.runs",
     "retention.events",
@@ -136,9 +169,13 @@ impl Config {
                     .parse()
                     .map_err(|_| "an address such as 127.0.0.1:7777 is expected".to_owned())?;
             }
+            "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
+            "gateway.max_events_behind" => {
+                self.max_events_behind = count(value, 1, 10_000_000)?;
+            }
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {
@@ -157,6 +194,9 @@ impl Config {
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
+            "agents.watch" => self.agents_watch = file_watch(value)?,
+            "agents.poll_each" => self.agents_poll_each = period(value)?,
+            "agents.debounce" => self.agents_debounce = duration(value)?,
             "retention.archive_after" => self.archive_after = some(duration(value)?),
             "retention.runs" => self.retain_runs = some(duration(value)?),
             "retention.events" => self.retain_events = some(duration(value)?),
@@ -170,6 +210,15 @@ impl Config {
             _ => return Err("no setting of that name".to_owned()),
         }
         Ok(())
+    }
+}
+
+fn file_watch(value: &Value) -> Result<FileWatch, String> {
+    match text(value)?.as_str() {
+        "events" => Ok(FileWatch::Events),
+        "poll" => Ok(FileWatch::Poll),
+        "off" => Ok(FileWatch::Off),
+        _ => Err("events, poll or off is expected".to_owned()),
     }
 }
 

@@ -10,21 +10,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, StepOutcome};
+use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read};
 
 /// How a drive task ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Its run's row has moved on, or the daemon stops.
+    /// Its run's row has moved on.
     Moved,
+    /// The row still says running, because a drain did not wait any longer.
+    CutOff,
     /// The row still says running: recovery must look at it.
     Lost(&'static str),
     /// The task panicked.
@@ -62,15 +64,22 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToke
     }
 }
 
-/// A conflict says that the row has moved on without this task; anything else leaves the run
-/// to recovery.
+/// A conflict says that the row has moved on without this task, a store that takes nothing
+/// that a drain has ended the waiting for it; anything else leaves the run to recovery.
 fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
-    if matches!(fault.kind, Kind::Conflict | Kind::Unavailable) {
-        tracing::info!(%run, %fault, "a drive task stops: {what}");
-        Ended::Moved
-    } else {
-        tracing::error!(%run, %fault, "a drive task stops: {what}");
-        Ended::Lost(what)
+    match fault.kind {
+        Kind::Conflict => {
+            tracing::info!(%run, %fault, "a drive task stops: {what}");
+            Ended::Moved
+        }
+        Kind::Unavailable | Kind::Busy => {
+            tracing::warn!(%run, %fault, "a drive task stops: {what}");
+            Ended::CutOff
+        }
+        _ => {
+            tracing::error!(%run, %fault, "a drive task stops: {what}");
+            Ended::Lost(what)
+        }
     }
 }
 
@@ -199,7 +208,13 @@ impl Drive<'_> {
                     }
                 }
                 reach("drive.performing");
-                let outcome = inner.runner.perform(view, Arc::clone(&step)).await;
+                let coming =
+                    (step.kind == StepKind::Model).then(|| inner.partials.begin(&view.run, &step));
+                let sink = match &coming {
+                    Some(coming) => coming.sink(),
+                    None => Arc::new(Nobody),
+                };
+                let outcome = inner.runner.perform(view, Arc::clone(&step), sink).await;
                 (step, Ok(outcome))
             }));
         }
@@ -300,7 +315,9 @@ impl Drive<'_> {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
         let new = match outcome {
-            Recorded::Answer { blocks, .. } => NewMessage::answer(id, step.run, blocks.clone()),
+            Recorded::Answer { blocks, .. } => {
+                NewMessage::answer(MessageId::answer_of(step.id), step.run, blocks.clone())
+            }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 NewMessage::tool_result(id, step.run, call, text, *is_error)
@@ -334,11 +351,11 @@ impl Drive<'_> {
         self.view.run.left_at(steady).map(Duration::from_millis)
     }
 
-    /// The executor was told to stop, and has: the run ends, or goes on at the next start
-    /// when the daemon's drain was what ran out.
+    /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
+    /// what ran out.
     async fn stopped(&self) -> Ended {
-        if self.view.run.cancel.is_none() && *self.inner.draining.borrow() {
-            return Ended::Moved;
+        if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
+            return Ended::CutOff;
         }
         if self.conclude(Conclusion::ExecutorGone).await {
             Ended::Moved

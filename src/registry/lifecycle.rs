@@ -5,6 +5,7 @@ use super::cancel::PATIENCE;
 use super::request::{PatchRequest, SessionView};
 use super::spawn::unexpected;
 use super::{Idempotency, Principal, Registry};
+use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::{Run, RunOrigin};
@@ -28,7 +29,14 @@ impl Registry {
         if let Some(Some(model)) = &patch.model {
             let session = self.session(who, key).await?.session;
             // A model that nobody offers is refused now and not at the next turn.
-            self.resolve(Some(session.agent.as_str()), Some(model))?;
+            let overrides = Overrides {
+                model: Some(model),
+                thinking: None,
+            };
+            let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
+            self.inner
+                .resolve(&who.org, folder, Some(named), overrides)
+                .await?;
         }
         let command = Command::PatchSession(Box::new(PatchSession {
             org: who.org.clone(),
@@ -152,7 +160,15 @@ impl Registry {
             )
             .hint("ask anew: sessions.spawn, agent.run"));
         };
-        let agent = self.resolve(Some(old.agent.as_str()), Some(&old.model))?;
+        let overrides = Overrides {
+            model: Some(&old.model),
+            thinking: old.thinking,
+        };
+        let (folder, named) = (old.cwd.as_deref(), old.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, Some(named), overrides)
+            .await?;
         let mut run = self.new_run(
             who,
             None,
@@ -174,6 +190,7 @@ impl Registry {
                 new_session: SessionId(self.inner.clock.new_id()),
                 message: said,
                 model_named: true,
+                thinking_named: old.thinking.is_some(),
             }))
         };
         self.accepted(command).await
@@ -196,6 +213,7 @@ impl Registry {
             announce: old.requester.is_some().then_some(old.announce),
             parent: old.requester.map(|requester| requester.key),
             cwd: old.cwd,
+            thinking: session.as_ref().and_then(|session| session.thinking),
             mode: session
                 .as_ref()
                 .map_or(SessionMode::Run, |session| session.mode),
@@ -217,7 +235,7 @@ impl Registry {
         })?;
         let wake = match target {
             Some(target) if target.owner == Owner::Agent => {
-                Some(Box::new(wake_run(&self.inner, &target)?))
+                Some(Box::new(wake_run(&self.inner, &target).await?))
             }
             _ => None,
         };

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::checkpoint::{self, Checkpoints};
 use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
 use super::migrate::{self, MigrateError};
+use super::noticed::Noticed;
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
@@ -69,8 +70,10 @@ pub struct Store {
 struct Inner {
     queue: mpsc::Sender<Message>,
     readers: Readers,
+    noticed: Arc<Noticed>,
     id: String,
     digest_key: [u8; 32],
+    head: watch::Receiver<i64>,
 }
 
 /// What opening gives.
@@ -134,18 +137,22 @@ impl Store {
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(unusable)?;
         let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
-        let readers = Readers::open(&path).map_err(&wrap)?;
+        let noticed = Arc::new(Noticed::default());
+        let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
         let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
 
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (effects_in, effects) = mpsc::unbounded_channel();
+        let (head_in, head) = watch::channel(boots::last_seq(&mut db).map_err(&wrap)?);
         let writer = Writer::new(
             db,
             options.clock,
             options.settings,
             effects_in,
+            head_in,
             Arc::clone(&shared),
+            Arc::clone(&noticed),
             options.on_fatal,
         );
         let (alive, writer_ended) = oneshot::channel();
@@ -166,8 +173,10 @@ impl Store {
                 inner: Arc::new(Inner {
                     queue: queue.clone(),
                     readers,
+                    noticed,
                     id,
                     digest_key,
+                    head,
                 }),
             },
             effects,
@@ -205,6 +214,15 @@ impl Store {
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Does the writer work? Returns once it has answered; for ever if it is gone.
+    pub async fn ping(&self) {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.inner.queue.send(Message::Ping(answer)).await;
+        if asked.is_err() || answered.await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// What the key's first request was answered, if there was one; `conflict` if that was
@@ -254,6 +272,17 @@ impl Store {
         })
         .await
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
+    }
+
+    /// What reads and writes have noticed of damage.
+    pub fn noticed(&self) -> &Noticed {
+        &self.inner.noticed
+    }
+
+    /// The highest number of the log: it rises after each commit that may have added events,
+    /// and none of those still to come has a lower cursor.
+    pub fn head(&self) -> watch::Receiver<i64> {
+        self.inner.head.clone()
     }
 
     /// The store's own id, the same for ever.
@@ -366,12 +395,13 @@ struct Readers {
     idle: Mutex<Vec<Sqlite>>,
     most_idle: usize,
     path: PathBuf,
+    noticed: Arc<Noticed>,
     for_lists: Arc<Semaphore>,
     for_work: Arc<Semaphore>,
 }
 
 impl Readers {
-    fn open(path: &Path) -> Result<Self, DbError> {
+    fn open(path: &Path, noticed: Arc<Noticed>) -> Result<Self, DbError> {
         // One for each longer read, and one for each worker thread that may be at a short one.
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let most_idle = LONG_READS + workers;
@@ -381,6 +411,7 @@ impl Readers {
             idle: Mutex::new(vec![first]),
             most_idle,
             path: path.to_owned(),
+            noticed,
             for_lists: Arc::new(Semaphore::new(LONG_READS)),
             // They are short and keep a core busy: more of them than cores would only fill
             // more caches.
@@ -399,6 +430,7 @@ impl Readers {
         db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
         db.execute("COMMIT", &[])?;
+        self.noticed.rows(db.take_bad());
         let mut idle = self.lock();
         if idle.len() < self.most_idle {
             idle.push(db);

@@ -1,22 +1,31 @@
 //! The table of sessions.
 
 use super::columns::{
-    agent, amount, count, key, named, opt_string, opt_time, opt_uuid, time, to_int, uuid,
+    agent, amount, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
+    uuid, whole,
 };
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, mode, cleanup, archived_at, fork_of, fork_generation, fork_seq";
+     output_tokens, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
+     fork_seq";
 
-/// The number of [`COLUMNS`].
-const WIDTH: usize = 27;
+/// The number of [`COLUMNS`]: where a query's further columns begin.
+const WIDTH: usize = 28;
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
+    whole(row, "sessions", &[("id", 0)], decode)
+}
+
+/// A session out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
         id: SessionId(uuid(row, 0)?),
         org: row.text(1)?.to_owned(),
@@ -44,11 +53,12 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
         mode: named(row, 21, SessionMode::parse)?,
         cleanup: named(row, 22, Cleanup::parse)?,
         archived_at: opt_time(row, 23)?,
-        fork: match opt_uuid(row, 24)? {
+        thinking: opt_named(row, 24, Thinking::parse)?,
+        fork: match opt_uuid(row, 25)? {
             Some(of) => Some(Fork {
                 of: SessionId(of),
-                generation: row.int(25)?,
-                seq: row.int(26)?,
+                generation: row.int(26)?,
+                seq: row.int(27)?,
             }),
             None => None,
         },
@@ -60,9 +70,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
     tx.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
          root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
-         cleanup, fork_of, fork_generation, fork_seq) \
+         cleanup, thinking, fork_of, fork_generation, fork_seq) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
-         ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
         &[
             seq.into(),
             (&session.id.0).into(),
@@ -85,6 +95,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
             session.ver.into(),
             session.mode.as_str().into(),
             session.cleanup.as_str().into(),
+            session.thinking.map(Thinking::as_str).into(),
             session.fork.as_ref().map(|fork| &fork.of.0).into(),
             session.fork.map(|fork| fork.generation).into(),
             session.fork.map(|fork| fork.seq).into(),

@@ -6,12 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
+use super::noticed::Noticed;
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
@@ -27,6 +28,8 @@ const BATCH: usize = 512;
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -49,7 +52,9 @@ pub struct Writer {
     settings: Settings,
     sequence: Sequence,
     effects: mpsc::UnboundedSender<Vec<Effect>>,
+    head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
+    noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
     on_fatal: OnFatal,
 }
@@ -73,7 +78,9 @@ impl Writer {
         clock: Clock,
         settings: Settings,
         effects: mpsc::UnboundedSender<Vec<Effect>>,
+        head: watch::Sender<i64>,
         checkpoints: Arc<Checkpoints>,
+        noticed: Arc<Noticed>,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -82,8 +89,10 @@ impl Writer {
             settings,
             sequence: Sequence::default(),
             effects,
+            head,
             commits: checkpoints.commits(),
             checkpoints,
+            noticed,
             on_fatal,
         }
     }
@@ -100,6 +109,8 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
@@ -201,6 +212,7 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
+        self.noticed.rows(self.db.take_bad());
         reach_edge(name, "applied");
         if self.db.in_transaction() {
             return Ok(done);
@@ -239,6 +251,13 @@ impl Writer {
         self.commits.fetch_add(1, Ordering::Relaxed);
         for job in &batch {
             reach_edge(job.command.name(), "committed");
+        }
+        if let Some(last) = self.sequence.last() {
+            self.head.send_if_modified(|head| {
+                let rises = last > *head;
+                *head = last.max(*head);
+                rises
+            });
         }
         let mut effects = Vec::new();
         let mut held = Vec::with_capacity(batch.len());

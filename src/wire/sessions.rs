@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, choice};
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
 
@@ -82,6 +82,9 @@ pub struct Spawn {
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -120,7 +123,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
@@ -187,6 +190,9 @@ pub struct Create {
         skip_serializing_if = "Option::is_none"
     )]
     pub title: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,

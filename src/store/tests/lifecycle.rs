@@ -464,6 +464,20 @@ pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
     assert!(!is_known(&mut bench));
 }
 
+pub fn a_session_whose_runs_went_before_it_was_put_aside_goes_too(mut bench: Bench) {
+    let top = accepted(bench.run(spawn(None)));
+    bench.started(top.run);
+    let below = accepted(bench.run(policy(spawn(Some(&top.session)), AnnouncePolicy::None)));
+    bench.started(below.run);
+    bench.ended(below.run, "found");
+    bench.ended(top.run, "found");
+    sweep(&mut bench, old_runs());
+    assert_eq!(bench.count("SELECT count(*) FROM runs"), 0);
+    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 2);
+    sweep(&mut bench, archive());
+    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 0);
+}
+
 pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
     let top = bench.client_session("client:a");
     done(&mut bench, &top);

@@ -3,6 +3,7 @@
 
 mod announces;
 mod cancels;
+mod damaged_rows;
 mod lifecycle;
 mod recovery;
 mod schema;
@@ -21,6 +22,7 @@ use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
+use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
@@ -125,6 +127,7 @@ impl Bench {
             agent: AgentId::parse("build").unwrap(),
             label: None,
             title: None,
+            thinking: None,
             cwd: None,
             get_existing: true,
         };
@@ -166,6 +169,11 @@ pub(super) fn agent(name: &str) -> Resolved {
         id: AgentId::parse(name).unwrap(),
         mode: AgentMode::All,
         model: "script/x".to_owned(),
+        thinking: None,
+        run_timeout_ms: None,
+        allow: AllowList::Unset,
+        linked: Vec::new(),
+        max_spawn_depth: None,
         definition: pinned(name),
         tools: pinned("[]"),
         warnings: Vec::new(),
@@ -197,6 +205,7 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        thinking: None,
         mode: SessionMode::Run,
         cleanup: Cleanup::Keep,
         begins: Begins::Isolated,
@@ -215,6 +224,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         new_session: SessionId(id()),
         message: message.to_owned(),
         model_named: false,
+        thinking_named: false,
     }))
 }
 
@@ -313,6 +323,8 @@ contract! { sqlite:
     schema::one_turn_for_each_session,
     schema::a_step_has_one_outcome,
     schema::the_event_log_is_in_order,
+    schema::an_event_says_where_it_belongs,
+    schema::what_was_deleted_of_the_log_is_remembered,
     spawning::g5_9_a_spawn_is_whole_or_absent,
     spawning::a_refused_spawn_leaves_nothing,
     spawning::g9_13_a_key_gives_the_first_answer_for_ever,
@@ -355,6 +367,7 @@ contract! { sqlite:
     lifecycle::announces_of_one_wake_turn_share_100_kilobytes,
     lifecycle::cleanup_waits_for_the_acknowledgement_and_for_what_is_below,
     lifecycle::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
+    lifecycle::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
     lifecycle::a_body_that_an_old_run_names_stays,
     lifecycle::events_go_by_age_and_young_ones_stay,
     lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,

@@ -2,6 +2,8 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod damage;
+mod drains;
 mod lifecycle;
 mod runs;
 
@@ -23,8 +25,13 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, lifecycle::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        runs::SCENARIOS,
+        damage::SCENARIOS,
+        drains::SCENARIOS,
+        lifecycle::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
