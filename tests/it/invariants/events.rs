@@ -15,6 +15,10 @@ pub(super) fn log_is_in_order(book: &Book) {
 
 /// Each session, run, step, message and announce is told of exactly as far as its rows are.
 pub(super) fn each_move_is_told_once(book: &Book) {
+    // What age has taken away cannot be counted.
+    if book.is_trimmed() {
+        return;
+    }
     let mut by_session: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in book.events.values() {
         if let Some(session) = &event.session {
@@ -30,13 +34,18 @@ pub(super) fn each_move_is_told_once(book: &Book) {
         let seqs: Vec<i64> = told("message.added")
             .map(|event| event.data["seq"].as_i64().unwrap())
             .collect();
-        let expected: Vec<i64> = (1..=session.messages).collect();
+        let told_of = book.transcript(&session.id).filter(|entry| !entry.silent);
+        let expected: Vec<i64> = told_of.map(|entry| entry.seq).collect();
         assert_eq!(seqs, expected, "messages told of in {}", session.key);
     }
     let by_run = book.events_by_run();
     for run in book.runs.values() {
         let events = by_run.get(run.id.as_str()).map_or(&[][..], Vec::as_slice);
-        run_is_told_once(book, run, events);
+        // What retention has removed and what is held in the end was told of otherwise.
+        let held = book.outbox.get(&run.id);
+        if held.is_none_or(|notice| notice.state != "undelivered") {
+            run_is_told_once(book, run, events);
+        }
         steps_are_told_once(book, run, events);
     }
 }

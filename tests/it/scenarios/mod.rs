@@ -6,6 +6,7 @@ mod agents;
 mod damage;
 mod delegate;
 mod drains;
+mod lifecycle;
 mod runs;
 
 use std::pin::Pin;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         damage::SCENARIOS,
         delegate::SCENARIOS,
         drains::SCENARIOS,
+        lifecycle::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
 }
