@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, trust, wait,
+    agents, attach, demo, events, history, inbox, logs, print, ps, rpc, run, serve, sessions,
+    spawn, status, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -67,12 +68,16 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Attach(attach::Attach),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
+    Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
+    Events(events::Events),
     Agents(agents::Agents),
     Trust(trust::Trust),
+    Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
 
@@ -107,12 +112,16 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Attach(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
+            Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Events(command) => command.run(common).await,
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,
+            Command::Rpc(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

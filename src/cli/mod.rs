@@ -3,16 +3,20 @@
 
 mod agents;
 mod args;
+mod attach;
 mod demo;
 mod discover;
+mod events;
 mod failure;
 mod follow;
 mod history;
 mod ids;
 mod inbox;
 mod link;
+mod logs;
 mod print;
 mod ps;
+mod rpc;
 mod run;
 mod screen;
 mod serve;
@@ -26,5 +30,6 @@ mod tree;
 mod trust;
 mod view;
 mod wait;
+mod watch;
 
 pub use args::{Arguments, execute};

@@ -61,7 +61,7 @@ impl Serve {
         let warned = loaded.file.clone();
         let json = common.json;
         let ending = daemon::serve(Options {
-            state_dir: common.place.state_dir()?,
+            state_dir: common.place.state_dir_to_serve()?,
             listen: self.listen,
             socket: common.place.socket_to_listen()?,
             config: loaded.config,

@@ -31,6 +31,9 @@ pub struct Config {
     /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
     /// if unset as long as the supervisor allows, 20 s where nobody says.
     pub drain_timeout: Option<Duration>,
+    /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
+    /// behind the event log.
+    pub max_events_behind: u32,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -60,6 +63,18 @@ pub struct Config {
     pub agents_poll_each: Duration,
     /// `agents.debounce`: how long it must be quiet before changes are taken.
     pub agents_debounce: Duration,
+    /// `retention.archive_after`: a spawned session leaves the lists so long after its last run
+    /// ended; `None` (`0`) = never.
+    pub archive_after: Option<Duration>,
+    /// `retention.runs`: ended runs are removed after this long, with their journals; `None`
+    /// (`0`) = never.
+    pub retain_runs: Option<Duration>,
+    /// `retention.events`: events are removed after this long; `None` (`0`) = never.
+    pub retain_events: Option<Duration>,
+    /// `retention.keys`: an idempotency key is known for so long at least.
+    pub retain_keys: Duration,
+    /// `retention.sweep_each`: how often is looked for what is old enough.
+    pub sweep_each: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -80,6 +95,7 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             drain_timeout: None,
+            max_events_behind: 50_000,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -94,6 +110,11 @@ impl Default for Config {
             agents_watch: FileWatch::Events,
             agents_poll_each: Duration::from_secs(2),
             agents_debounce: Duration::from_millis(250),
+            archive_after: Some(Duration::from_secs(3600)),
+            retain_runs: Some(Duration::from_secs(30 * 24 * 3600)),
+            retain_events: Some(Duration::from_secs(7 * 24 * 3600)),
+            retain_keys: Duration::from_secs(24 * 3600),
+            sweep_each: Duration::from_secs(60),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -110,6 +131,7 @@ pub const KEYS: &[&str] = &[
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
+    "gateway.max_events_behind",
     "defaults.agent",
     "defaults.model",
     "defaults.run_timeout",
@@ -126,6 +148,11 @@ pub const KEYS: &[&str] = &[
     "agents.watch",
     "agents.poll_each",
     "agents.debounce",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -146,6 +173,9 @@ impl Config {
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
             "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
+            "gateway.max_events_behind" => {
+                self.max_events_behind = count(value, 1, 10_000_000)?;
+            }
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {
@@ -167,6 +197,11 @@ impl Config {
             "agents.watch" => self.agents_watch = file_watch(value)?,
             "agents.poll_each" => self.agents_poll_each = period(value)?,
             "agents.debounce" => self.agents_debounce = duration(value)?,
+            "retention.archive_after" => self.archive_after = some(duration(value)?),
+            "retention.runs" => self.retain_runs = some(duration(value)?),
+            "retention.events" => self.retain_events = some(duration(value)?),
+            "retention.keys" => self.retain_keys = duration(value)?,
+            "retention.sweep_each" => self.sweep_each = period(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -229,6 +264,11 @@ fn duration(value: &Value) -> Result<Duration, String> {
         }
         _ => Err(expected.to_owned()),
     }
+}
+
+/// No time at all stands for "never".
+fn some(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
 }
 
 /// A duration after which something is done again, so more than none.

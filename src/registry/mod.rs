@@ -3,16 +3,20 @@
 
 mod agents;
 mod announce;
+mod cancel;
 mod compare;
 mod damage;
 mod drain;
 mod drive;
+mod events;
 mod lanes;
+mod lifecycle;
 mod options;
 mod request;
 mod restore;
 mod service;
 mod spawn;
+mod sweeps;
 mod timers;
 mod view;
 mod wait;
@@ -23,10 +27,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 pub use agents::{ReloadReason, TrustView};
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
+pub use sweeps::Retention;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
@@ -34,6 +43,7 @@ use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -51,6 +61,8 @@ struct Inner {
     options: Options,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
@@ -89,6 +101,8 @@ impl Registry {
                 options: parts.options,
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
                 drains: Drains::default(),
                 reloading: tokio::sync::Mutex::default(),

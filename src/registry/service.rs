@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::Inner;
 use super::agents::ReloadReason;
@@ -18,6 +18,7 @@ use super::compare::Suspects;
 use super::drain::{Order, Patience};
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
+use super::sweeps::Sweeper;
 use super::timers::Settling;
 use crate::contract::control::Then;
 use crate::kernel::ids::{RunId, SessionId};
@@ -55,6 +56,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    sweeper: Sweeper,
 }
 
 impl Service {
@@ -73,6 +75,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            sweeper: Sweeper::new(),
         }
     }
 
@@ -86,6 +89,8 @@ impl Service {
             self.take_all(effects);
         }
         self.take_all(first);
+        let tail = super::events::tail(Arc::clone(&self.inner));
+        let _tail = AbortOnDropHandle::new(tokio::spawn(tail));
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options.touch_each);
         let mut compare = every(self.inner.options.compare_each);
@@ -94,6 +99,8 @@ impl Service {
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
+        // The first one at once: a deletion may have been under way.
+        let mut sweep = tokio::time::interval(self.inner.options.retention.sweep_each);
         let inner = Arc::clone(&self.inner);
         loop {
             if !self.inner.drains.is_under_way() {
@@ -130,6 +137,7 @@ impl Service {
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
+                _ = sweep.tick() => self.sweeper.sweep(&self.inner, &self.tasks),
             }
         }
     }
@@ -185,6 +193,7 @@ impl Service {
                 self.inner.waiters.ended(run);
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
+            Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }
     }
 

@@ -4,8 +4,10 @@
 pub mod agents;
 pub mod decode;
 pub mod error;
+pub mod events;
 pub mod gateway;
 pub mod input;
+pub mod lifecycle;
 pub mod runs;
 pub mod sessions;
 pub mod shapes;
