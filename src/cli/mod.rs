@@ -2,8 +2,10 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod agents;
+mod answer;
 mod args;
 mod attach;
+mod chat;
 mod demo;
 mod discover;
 mod events;
@@ -19,6 +21,7 @@ mod ps;
 mod rpc;
 mod run;
 mod screen;
+mod send;
 mod serve;
 mod sessions;
 mod spawn;

@@ -155,7 +155,7 @@ pub(crate) fn warn(spawned: &Spawned) {
     }
 }
 
-fn task(given: String) -> Result<String, Failure> {
+pub(crate) fn task(given: String) -> Result<String, Failure> {
     if given != "-" {
         return Ok(given);
     }

@@ -179,7 +179,7 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!(loaded.config.lanes, [5, 3, 16]);
+        assert_eq!(loaded.config.lanes, [5, 3, 8, 16]);
         assert_eq!(loaded.config.run_timeout, Some(Duration::from_secs(90)));
         assert_eq!(loaded.warnings, [] as [String; 0]);
     }

@@ -27,6 +27,7 @@ pub use failure::Failure;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::control::{Control, Then};
+use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
@@ -129,7 +130,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
     let rows = Arc::new(opened.store.clone());
-    let workers = parts::workers(&folder, &clock, &config, rows)?;
+    let delegate = DelegateSlot::default();
+    let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
     let agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
@@ -140,6 +142,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         options: parts::registry_options(&config, supervisor.drain_timeout(config.drain_timeout)),
         boot,
     });
+
+    // Runs start later than this, so no tool finds the place empty.
+    delegate.get_or_init(|| Arc::new(registry.clone()));
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.

@@ -105,7 +105,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         .resolve(&target.org, folder, Some(named), overrides)
         .await;
     let agent = match agent {
-        // Gone since, or not to be used any more: it answers as it did.
+        // Gone since, or not to be used any more: whoever asked is still told.
         Err(fault) if matches!(fault.kind, Kind::NotFound | Kind::Forbidden) => {
             as_pinned_before(inner, target.id)?.ok_or(fault)?
         }

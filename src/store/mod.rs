@@ -15,13 +15,16 @@ pub mod messages;
 pub mod outbox;
 pub mod purges;
 pub mod quarantine;
+pub mod questions;
 pub mod read;
 pub mod runs;
+pub mod sends;
 pub mod sessions;
 pub mod steers;
 pub mod steps;
 pub mod trust;
 pub mod tx;
+pub mod waits;
 
 mod boots;
 mod checkpoint;
@@ -34,7 +37,7 @@ mod sqlite;
 mod tables;
 mod writer;
 
-pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use migrate::SCHEMA;
 pub use open::{OpenError, OpenOptions, Opened, Store};
 pub use sqlite::library_version;

@@ -3,7 +3,10 @@
 //! this list; a new table of decoded rows gets an entry here.
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
-use super::{agents, blobs, events, idempotency, messages, outbox, runs, sessions, steps, trust};
+use super::{
+    agents, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions, steps,
+    trust,
+};
 
 /// A table of decoded rows.
 pub struct Table {
@@ -201,6 +204,23 @@ pub const TABLES: &[Table] = &[
         columns: &[blobs::COLUMNS],
         decode: |row| blobs::decode(row).map(drop),
         // The next run with the same body brings it back.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "questions",
+        primary: &["id"],
+        columns: &[questions::COLUMNS],
+        decode: |row| questions::decode(row).map(drop),
+        // The step that asked it is told "no answer" when its window is over.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "sends",
+        primary: &["run_id"],
+        columns: &[sends::COLUMNS],
+        decode: |row| sends::decode(row).map(drop),
         mends: &[],
         beyond: Beyond::Moved,
     },

@@ -13,7 +13,8 @@ use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    blobs, db_fault, events, expired, idempotency, outbox, runs, sessions, steers, steps,
+    blobs, db_fault, events, expired, idempotency, outbox, questions, runs, sends, sessions,
+    steers, steps,
 };
 
 /// So many sessions or runs are looked at in one command.
@@ -168,6 +169,8 @@ fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     let now = context.now.wall;
     let tx = &mut *context.tx;
     steers::remove(tx, run.id).map_err(db_fault)?;
+    questions::remove(tx, run.id).map_err(db_fault)?;
+    sends::remove(tx, run.id).map_err(db_fault)?;
     outbox::remove(tx, run.id).map_err(db_fault)?;
     idempotency::remove(tx, run.id).map_err(db_fault)?;
     runs::remove(tx, run.id).map_err(db_fault)?;

@@ -27,6 +27,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
@@ -55,11 +56,15 @@ impl Bench {
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
+                    max_run_children: 2,
+                    max_total: 4,
                     max_unacked: 10,
                     max_untold: 10,
                     max_queued_turns: 3,
                 },
                 recovery: RecoveryPolicy::default(),
+                policy: Policy::default(),
+                max_ping_pong: 2,
             },
             sequence: Sequence::default(),
             _folder: folder,
@@ -204,6 +209,7 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        by: None,
         thinking: None,
         mode: SessionMode::Run,
         cleanup: Cleanup::Keep,

@@ -25,10 +25,36 @@ pub(crate) struct Book {
     pub(crate) outbox: BTreeMap<String, Notice>,
     /// Key, run, and the answer that was given.
     pub(crate) keys: Vec<(String, String, Value)>,
+    /// The same of what steps of runs have made.
+    pub(crate) step_keys: Vec<(String, String, Value)>,
+    /// By run.
+    pub(crate) sends: BTreeMap<String, SentRow>,
+    /// By id.
+    pub(crate) questions: BTreeMap<String, QuestionRow>,
+    /// What is waited for, and by which step.
+    pub(crate) waits: Vec<(String, (String, i64))>,
     /// The last number that was given out.
     pub(crate) counter: i64,
     /// For each life of the daemon, whether it ended cleanly.
     pub(crate) boots: Vec<bool>,
+}
+
+/// A row of `sends`.
+#[derive(Clone, Debug)]
+pub(crate) struct SentRow {
+    pub(crate) first: String,
+    pub(crate) turn: i64,
+    pub(crate) asker: Option<String>,
+    pub(crate) state: String,
+    pub(crate) windowed: bool,
+}
+
+/// A row of `questions`.
+#[derive(Clone, Debug)]
+pub(crate) struct QuestionRow {
+    pub(crate) step: (String, i64),
+    pub(crate) state: String,
+    pub(crate) answer: Option<String>,
 }
 
 /// A row of `sessions`.
@@ -80,6 +106,7 @@ pub(crate) struct Step {
     pub(crate) message_seq: Option<i64>,
     pub(crate) error: Option<String>,
     pub(crate) attempts: i64,
+    pub(crate) waits: Option<String>,
 }
 
 /// A row of `messages`.
@@ -105,6 +132,7 @@ pub(crate) struct Notice {
     pub(crate) state: String,
     pub(crate) message_seq: Option<i64>,
     pub(crate) acked: bool,
+    pub(crate) via: Option<String>,
 }
 
 /// A row of `events`.
@@ -135,7 +163,9 @@ impl Book {
     }
 
     fn of(db: &Connection) -> Book {
-        let keys = "SELECT key, run_id, answer FROM idempotency";
+        let keys = "SELECT key, run_id, answer FROM idempotency WHERE scope <> 'step'";
+        let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";
+        let waits = "SELECT awaited, run_id, step FROM waits";
         let counter = "SELECT value FROM counters WHERE name = 'seq'";
         let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
         Book {
@@ -146,6 +176,12 @@ impl Book {
             events: events(db),
             outbox: outbox(db),
             keys: rows(db, keys, |row| (text(row, 0), id(row, 1), json(row, 2))),
+            step_keys: rows(db, step_keys, |row| {
+                (text(row, 0), id(row, 1), json(row, 2))
+            }),
+            sends: sends(db),
+            questions: questions(db),
+            waits: rows(db, waits, |row| (id(row, 0), (id(row, 1), number(row, 2)))),
             counter: rows(db, counter, |row| number(row, 0))[0],
             boots: rows(db, boots, |row| number(row, 0) == 1),
         }
@@ -319,7 +355,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
 
 fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
     let sql = "SELECT id, run_id, seq, kind, tool, tool_call, asked_by, state, input, \
-               seen_up_to, message_seq, error, attempts FROM steps";
+               seen_up_to, message_seq, error, attempts, waits FROM steps";
     let rows = rows(db, sql, |row| Step {
         id: id(row, 0),
         run: id(row, 1),
@@ -334,6 +370,7 @@ fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
         message_seq: maybe_number(row, 10),
         error: maybe_text(row, 11),
         attempts: number(row, 12),
+        waits: maybe_text(row, 13),
     });
     rows.into_iter()
         .map(|row| ((row.run.clone(), row.seq), row))
@@ -361,7 +398,7 @@ fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
 
 fn outbox(db: &Connection) -> BTreeMap<String, Notice> {
     let sql = "SELECT run_id, announce_id, target_session, policy, state, message_seq, \
-               acked_at IS NOT NULL FROM outbox";
+               acked_at IS NOT NULL, via FROM outbox";
     let rows = rows(db, sql, |row| {
         let notice = Notice {
             announce: id(row, 1),
@@ -370,8 +407,38 @@ fn outbox(db: &Connection) -> BTreeMap<String, Notice> {
             state: text(row, 4),
             message_seq: maybe_number(row, 5),
             acked: number(row, 6) == 1,
+            via: maybe_text(row, 7),
         };
         (id(row, 0), notice)
+    });
+    rows.into_iter().collect()
+}
+
+fn sends(db: &Connection) -> BTreeMap<String, SentRow> {
+    let sql =
+        "SELECT run_id, first_run, turn, asker_id, state, window_until IS NOT NULL FROM sends";
+    let rows = rows(db, sql, |row| {
+        let sent = SentRow {
+            first: id(row, 1),
+            turn: number(row, 2),
+            asker: maybe_id(row, 3),
+            state: text(row, 4),
+            windowed: number(row, 5) == 1,
+        };
+        (id(row, 0), sent)
+    });
+    rows.into_iter().collect()
+}
+
+fn questions(db: &Connection) -> BTreeMap<String, QuestionRow> {
+    let sql = "SELECT id, run_id, step, state, answer FROM questions";
+    let rows = rows(db, sql, |row| {
+        let question = QuestionRow {
+            step: (id(row, 1), number(row, 2)),
+            state: text(row, 3),
+            answer: maybe_text(row, 4),
+        };
+        (id(row, 0), question)
     });
     rows.into_iter().collect()
 }

@@ -7,6 +7,7 @@ mod promises;
 mod rows;
 mod tests;
 mod transcripts;
+mod waiting;
 
 use serde_json::Value;
 
@@ -29,6 +30,9 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::announces_are_whole(book);
     rows::nobody_is_forgotten_while_settling(book);
     rows::steps_are_whole(book);
+    waiting::who_waits_is_known(book);
+    waiting::questions_are_whole(book);
+    waiting::exchanges_are_whole(book, moment == Moment::Finished);
     events::log_is_in_order(book);
     events::each_move_is_told_once(book);
     events::agents_are_told_of_in_order(book);

@@ -26,13 +26,16 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
         let row = &book.sessions[&book.runs[run].session];
         assert_eq!(*session, row.key.as_str(), "{}", promise.params);
     }
-    // Nothing runs that nobody asked for: each run has its call, or is a wake run.
+    // Nothing runs that nobody asked for: each run has its call or its step, or is a wake run
+    // or a later turn of an exchange.
     let called = book
         .runs
         .values()
         .filter(|run| run.origin != "wake")
+        .filter(|run| book.sends.get(&run.id).is_none_or(|sent| sent.turn == 0))
         .count();
-    assert_eq!(called, book.keys.len(), "runs that no call made");
+    let made = book.keys.len() + book.step_keys.len();
+    assert_eq!(called, made, "runs that no call and no step made");
     assert!(
         book.keys.len() <= history.promises.len(),
         "a call made two runs"

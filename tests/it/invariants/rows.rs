@@ -49,18 +49,18 @@ pub(super) fn runs_are_whole(book: &Book) {
         // A turn's message waits with the run until the turn begins.
         let expected = match run.origin.as_str() {
             "spawn" => 1,
-            "turn" => usize::from(run.started),
+            "turn" | "send" => usize::from(run.started),
             "wake" => 0,
             other => panic!("a run of origin {other}"),
         };
         assert_eq!(said.count(), expected, "input of {run:?}");
-        let waits = run.origin == "turn" && !run.started && !run.ended;
+        let waits = matches!(&*run.origin, "turn" | "send") && !run.started && !run.ended;
         assert_eq!(run.input.is_some(), waits, "{run:?}");
         if run.origin == "spawn" {
             assert_eq!(session.parent, run.requester, "{run:?}");
         }
     }
-    for (key, run, answer) in &book.keys {
+    for (key, run, answer) in book.keys.iter().chain(&book.step_keys) {
         assert!(book.runs.contains_key(run), "key {key} without its run");
         assert_eq!(answer["run"], run.as_str(), "key {key}");
     }
@@ -88,15 +88,30 @@ pub(super) fn announces_are_whole(book: &Book) {
     }
     for run in book.runs.values() {
         let notice = book.outbox.get(&run.id);
+        let sent = book.sends.get(&run.id);
+        // Whether a turn that answers another session is told of, its exchange decides.
+        if sent.is_none() {
+            let owes = run.ended && run.owes_announce();
+            assert_eq!(notice.is_some(), owes, "{run:?}");
+        }
+        let Some(notice) = notice else { continue };
+        let asker = sent.and_then(|sent| sent.asker.as_ref());
         assert_eq!(
-            notice.is_some(),
-            run.ended && run.owes_announce(),
+            Some(&notice.target),
+            run.requester.as_ref().or(asker),
             "{run:?}"
         );
-        let Some(notice) = notice else { continue };
-        assert_eq!(Some(&notice.target), run.requester.as_ref(), "{run:?}");
         let message = told.remove(notice.announce.as_str());
         match notice.state.as_str() {
+            "delivered" if notice.via.as_deref() == Some("tool") => {
+                assert!(
+                    message.is_none(),
+                    "told as a tool's outcome and again: {run:?}"
+                );
+                let entry = book.entry(&notice.target, notice.message_seq.unwrap());
+                assert_eq!(entry.kind, "tool_result", "{run:?}");
+                assert!(entry.content.to_string().contains(&run.id), "{entry:?}");
+            }
             "pending" => assert!(message.is_none(), "told and still pending: {run:?}"),
             "delivered" => {
                 let message = message.unwrap_or_else(|| panic!("never told: {run:?}"));
@@ -142,7 +157,11 @@ pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
             .outbox
             .values()
             .any(|notice| notice.target == run.session && notice.state == "pending");
-        assert!(children || news, "settling for ever: {run:?}");
+        let replies = book
+            .sends
+            .values()
+            .any(|sent| sent.asker.as_ref() == Some(&run.session) && sent.state != "done");
+        assert!(children || news || replies, "settling for ever: {run:?}");
     }
 }
 

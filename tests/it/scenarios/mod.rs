@@ -4,6 +4,7 @@
 
 mod agents;
 mod damage;
+mod delegate;
 mod drains;
 mod runs;
 
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         runs::SCENARIOS,
         agents::SCENARIOS,
         damage::SCENARIOS,
+        delegate::SCENARIOS,
         drains::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
