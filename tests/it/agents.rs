@@ -72,6 +72,8 @@ fn a_file_that_is_added_changed_or_broken_while_the_daemon_runs_is_seen() {
         let place = place();
         let daemon = place.start().await;
         let client = daemon.client().await;
+        // The look at the start is over: what comes now is a change.
+        client.call("agents.reload", json!({})).await;
         let folder = config(&place);
         // The folder comes with the first file.
         write(&folder, "reviewer.md", "", "one");
