@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
@@ -17,7 +19,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::provider::{self, Providers};
-use crate::registry::{self, LaneCaps};
+use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
@@ -101,6 +103,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
             keys_ms: millis(config.retain_keys),
             sweep_each: config.sweep_each,
         },
+        events_behind: i64::from(config.max_events_behind),
     }
 }
 
@@ -215,6 +218,22 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
         longest: LONGEST_BURST.max(config.agents_debounce),
     };
     Watcher::new(folders, options, clock.clone())
+}
+
+/// Reads the agents again at the start and whenever their files have changed, until it is told
+/// to stop; what it has begun then is finished.
+pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: CancellationToken) {
+    let mut reason = ReloadReason::Start;
+    loop {
+        if let Err(fault) = registry.reload_agents(reason).await {
+            tracing::error!(%fault, "the agents could not be read again; the last ones count");
+        }
+        reason = ReloadReason::Watch;
+        tokio::select! {
+            () = files.changed() => {}
+            () = stop.cancelled() => return,
+        }
+    }
 }
 
 /// Changes that keep coming are taken after this long.

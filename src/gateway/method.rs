@@ -8,8 +8,8 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
-use super::rpc::{error_object, logged};
-use super::{Context, Shared, agents, lifecycle, questions, runs, sessions, status, trust};
+use super::rpc::{Connection, error_object, logged};
+use super::{Context, Shared, agents, events, lifecycle, questions, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -19,6 +19,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
     let shared = Arc::new(shared);
     let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
     agents::register(&mut table)?;
+    events::register(&mut table)?;
     questions::register(&mut table)?;
     lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
@@ -58,6 +59,40 @@ impl Table {
                         handler(Arc::new(Context { shared, principal }), params).await
                     }
                     None => Err(Fault::internal("a call came from nobody")),
+                };
+                let clock = &shared.clock;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
+                Ok::<R, ErrorObjectOwned>(answer)
+            })?;
+        Ok(())
+    }
+}
+
+impl Table {
+    /// As [`Table::method`], for methods that belong to the connection that calls them.
+    pub(super) fn connected<P, R, F, Fut>(
+        &mut self,
+        name: &'static str,
+        handler: F,
+    ) -> Result<(), RegisterMethodError>
+    where
+        P: Params + Send + 'static,
+        R: Serialize + Clone + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send,
+    {
+        self.0
+            .register_async_method(name, move |params, shared, extensions| async move {
+                let params = decode(params.as_str()).map_err(error_object)?;
+                let who = extensions.get::<Arc<Principal>>();
+                let answer = match who.zip(extensions.get::<Arc<Connection>>()) {
+                    Some((who, connection)) => {
+                        let shared = Arc::clone(&shared);
+                        let principal = Arc::clone(who);
+                        let context = Arc::new(Context { shared, principal });
+                        handler(context, Arc::clone(connection), params).await
+                    }
+                    None => Err(Fault::internal("a call came from no connection")),
                 };
                 let clock = &shared.clock;
                 let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;

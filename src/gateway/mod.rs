@@ -5,6 +5,7 @@ mod agents;
 mod auth;
 mod convert;
 mod envelope;
+mod events;
 mod http;
 mod lifecycle;
 mod method;
@@ -16,7 +17,9 @@ mod runs;
 mod server;
 mod sessions;
 mod socket;
+mod sse;
 mod status;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -86,6 +89,8 @@ pub struct Limits {
     pub in_flight: u32,
     /// Waits in flight on one connection.
     pub waits: u32,
+    /// Event subscriptions of one connection.
+    pub subscriptions: u32,
     /// Entries of a batch.
     pub batch: u32,
 }
@@ -99,6 +104,7 @@ impl Default for Limits {
             request_bytes: 256 * 1024 * 1024,
             in_flight: 64,
             waits: 1024,
+            subscriptions: 256,
             batch: 64,
         }
     }

@@ -17,6 +17,8 @@ use serde_json::value::RawValue;
 
 use super::Limits;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
+use super::events::needs_websocket;
+use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
@@ -27,6 +29,8 @@ use crate::wire::error::WireError;
 
 /// The methods that wait, which have a limit of their own.
 const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
+/// Methods that belong to the connection that calls them, and to a message of their own.
+const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that make work; refused while the daemon drains.
 const MAKES_WORK: [&str; 6] = [
     "agent.run",
@@ -55,6 +59,22 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Connection {
     calls: AtomicU32,
     waits: AtomicU32,
+    subscriptions: Option<Arc<Subscriptions>>,
+}
+
+impl Connection {
+    /// A connection that can carry subscriptions.
+    pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
+        Connection {
+            subscriptions: Some(subscriptions),
+            ..Connection::default()
+        }
+    }
+
+    /// Its subscriptions, if it can have some.
+    pub(crate) fn subscriptions(&self) -> Result<&Arc<Subscriptions>, Fault> {
+        self.subscriptions.as_ref().ok_or_else(needs_websocket)
+    }
 }
 
 /// The way to the answer of one message.
@@ -204,6 +224,14 @@ impl Dispatcher {
             )
             .hint("send it as a message of its own"));
         }
+        let of_connection = OF_CONNECTION.contains(&name);
+        if of_connection && matches!(place, Place::Batch) {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                format!("{name} cannot stand in a batch: what it gives has no place in an answer"),
+            )
+            .hint("send it as a message of its own"));
+        }
         let held = match place {
             Place::Alone(bytes) => Some((self.hold(connection, waits)?, bytes)),
             Place::Batch => None,
@@ -214,6 +242,9 @@ impl Dispatcher {
         let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
         let mut extensions = Extensions::new();
+        if of_connection {
+            extensions.insert(Arc::clone(connection));
+        }
         extensions.insert(Arc::clone(who));
         let answer = method(
             id.clone(),

@@ -9,6 +9,7 @@ mod damage;
 mod delegate;
 mod drain;
 mod drive;
+mod events;
 mod exchange;
 mod lanes;
 mod lifecycle;
@@ -30,6 +31,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 pub use agents::{ReloadReason, TrustView};
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -42,6 +47,7 @@ use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -59,6 +65,8 @@ struct Inner {
     options: Options,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
@@ -97,6 +105,8 @@ impl Registry {
                 options: parts.options,
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
                 drains: Drains::default(),
                 reloading: tokio::sync::Mutex::default(),

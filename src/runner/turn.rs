@@ -11,7 +11,7 @@ use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::run::RunError;
@@ -161,14 +161,19 @@ impl Runner for TurnRunner {
         Next::EndTurn(None)
     }
 
-    fn perform(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, StepOutcome> {
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome> {
         let runner = self.clone();
         Box::pin(async move {
             if !runner.options.pace.is_zero() {
                 tokio::time::sleep(runner.options.pace).await;
             }
             match step.kind {
-                StepKind::Model => runner.perform_model(&view, &step).await,
+                StepKind::Model => runner.perform_model(&view, &step, sink).await,
                 StepKind::Tool => runner.perform_tool(&view, &step).await,
             }
         })

@@ -41,6 +41,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0007_event_log",
+        sql: include_str!("migrations/sqlite/0007_event_log.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0008_delegation",
         sql: include_str!("migrations/sqlite/0008_delegation.sql"),
         destructive: false,

@@ -7,6 +7,7 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod blobs;
 pub mod command;
 pub mod events;
 pub mod expired;
@@ -25,7 +26,6 @@ pub mod trust;
 pub mod tx;
 pub mod waits;
 
-mod blobs;
 mod boots;
 mod checkpoint;
 mod columns;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::columns::whole;
 use super::command::Window;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{
-    blobs, boots, events, messages, outbox, questions, runs, sends, sessions, steps, waits,
-};
+use super::{blobs, messages, outbox, questions, runs, sends, sessions, steps, waits};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::question::Question;
@@ -251,20 +249,6 @@ pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
         .map(|(run, step, until)| (Window::Step(run, step), until))
         .chain(of_calls.map(|(run, until)| (Window::Call(run), until)))
         .collect())
-}
-
-/// The highest number that was taken: the head of the event log is not above it.
-pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
-    boots::last_seq(tx)
-}
-
-/// The events after a cursor.
-pub fn events_after(
-    tx: &mut dyn Tx,
-    cursor: i64,
-    limit: u32,
-) -> Result<Vec<events::Event>, DbError> {
-    events::after(tx, cursor, limit)
 }
 
 /// The id of the message at a place of a transcript.

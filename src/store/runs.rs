@@ -431,6 +431,12 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
     )
 }
 
+/// The run that was made last in this session.
+pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
+    first(tx, &sql, &[(&session.0).into()], read)
+}
+
 /// How many open runs are in each state: queued, running, paused, settling.
 pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
     let mut counts = [0; 4];

@@ -4,6 +4,7 @@
 pub mod agents;
 pub mod decode;
 pub mod error;
+pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;

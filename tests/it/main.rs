@@ -5,13 +5,18 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod agents;
 mod announces;
 mod api;
 mod architecture;
+mod cancels;
 mod cli;
+mod cli_lifecycle;
 mod cli_live;
 mod damage;
+mod deletes;
 mod drains;
+mod events;
 mod examples;
 mod harness;
 mod home;
@@ -31,5 +36,7 @@ mod service;
 mod sockets;
 mod starts;
 mod stdio;
+mod steers;
 mod storage;
+mod sweeps;
 mod waits;

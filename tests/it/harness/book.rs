@@ -1,6 +1,6 @@
 //! The rows of a store as a test reads them: past the daemon, straight from the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -23,6 +23,12 @@ pub(crate) struct Book {
     pub(crate) events: BTreeMap<i64, Event>,
     /// By the run that ended.
     pub(crate) outbox: BTreeMap<String, Notice>,
+    /// Texts said to runs in their turns: by run, how many stand in its transcript.
+    pub(crate) steers: BTreeMap<String, usize>,
+    /// Deleted sessions of which something is left.
+    pub(crate) purges: BTreeSet<String>,
+    /// Runs that retention has removed.
+    pub(crate) expired: BTreeSet<String>,
     /// Key, run, and the answer that was given.
     pub(crate) keys: Vec<(String, String, Value)>,
     /// The same of what steps of runs have made.
@@ -66,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) parent: Option<String>,
     pub(crate) root: String,
     pub(crate) depth: i64,
+    /// The seq that it goes on from: where it was forked, else 0.
+    pub(crate) begins: i64,
     pub(crate) messages: i64,
 }
 
@@ -121,6 +129,7 @@ pub(crate) struct Message {
     pub(crate) content: Value,
     pub(crate) tool_call: Option<String>,
     pub(crate) announce: Option<String>,
+    pub(crate) silent: bool,
 }
 
 /// A row of `outbox`.
@@ -175,6 +184,13 @@ impl Book {
             messages: messages(db),
             events: events(db),
             outbox: outbox(db),
+            steers: steers(db),
+            purges: rows(db, "SELECT session_id FROM purges", |row| id(row, 0))
+                .into_iter()
+                .collect(),
+            expired: rows(db, "SELECT run_id FROM expired", |row| id(row, 0))
+                .into_iter()
+                .collect(),
             keys: rows(db, keys, |row| (text(row, 0), id(row, 1), json(row, 2))),
             step_keys: rows(db, step_keys, |row| {
                 (text(row, 0), id(row, 1), json(row, 2))
@@ -185,6 +201,25 @@ impl Book {
             counter: rows(db, counter, |row| number(row, 0))[0],
             boots: rows(db, boots, |row| number(row, 0) == 1),
         }
+    }
+
+    /// Is the session of this run there? With it go its transcript and its journals.
+    pub(crate) fn is_whole(&self, run: &Run) -> bool {
+        self.sessions.contains_key(&run.session)
+    }
+
+    /// Were events removed by age?
+    pub(crate) fn is_trimmed(&self) -> bool {
+        let started = self
+            .events
+            .values()
+            .filter(|event| event.kind == "gateway.started");
+        started.count() < self.boots.len()
+    }
+
+    /// Was anything taken away, by a deletion or by age?
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.expired.is_empty() || self.runs.values().any(|run| !self.is_whole(run))
     }
 
     /// The steps of a run, in their order.
@@ -315,7 +350,8 @@ fn json(row: &Row<'_>, at: usize) -> Value {
 }
 
 fn sessions(db: &Connection) -> BTreeMap<String, Session> {
-    let sql = "SELECT id, key, owner, parent_id, root_id, depth, messages FROM sessions";
+    let sql = "SELECT id, key, owner, parent_id, root_id, depth, messages, \
+               coalesce(fork_seq, 0) FROM sessions";
     let rows = rows(db, sql, |row| Session {
         id: id(row, 0),
         key: text(row, 1),
@@ -324,6 +360,7 @@ fn sessions(db: &Connection) -> BTreeMap<String, Session> {
         root: id(row, 4),
         depth: number(row, 5),
         messages: number(row, 6),
+        begins: number(row, 7),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
@@ -379,7 +416,7 @@ fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
 
 fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
     let sql = "SELECT session_id, seq, role, kind, origin, run_id, content, tool_call, \
-               announce_id FROM messages";
+               announce_id, silent FROM messages";
     let rows = rows(db, sql, |row| Message {
         session: id(row, 0),
         seq: number(row, 1),
@@ -390,9 +427,18 @@ fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
         content: json(row, 6),
         tool_call: maybe_text(row, 7),
         announce: maybe_id(row, 8),
+        silent: number(row, 9) == 1,
     });
     rows.into_iter()
         .map(|row| ((row.session.clone(), row.seq), row))
+        .collect()
+}
+
+fn steers(db: &Connection) -> BTreeMap<String, usize> {
+    let sql = "SELECT run_id, count(*) FROM steers WHERE message_seq IS NOT NULL GROUP BY run_id";
+    let count = |row: &Row<'_>| usize::try_from(number(row, 1)).unwrap();
+    rows(db, sql, |row| (id(row, 0), count(row)))
+        .into_iter()
         .collect()
 }
 
