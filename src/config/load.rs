@@ -231,6 +231,7 @@ mod tests {
                 Value::String("/a:1".to_owned()),
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),
+                Value::String("tree".to_owned()),
             ]
             .iter()
             .any(|value| Config::default().set(key, value).is_ok());
