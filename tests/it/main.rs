@@ -9,6 +9,7 @@ mod announces;
 mod api;
 mod architecture;
 mod cli;
+mod cli_events;
 mod cli_live;
 mod events;
 mod harness;
