@@ -39,6 +39,14 @@ pub(crate) struct Target {
     pub(crate) endpoint: Option<Endpoint>,
 }
 
+impl Target {
+    /// Is it known to be a process of this machine?
+    pub(crate) fn is_here(&self) -> bool {
+        let local = |way: &Way| matches!(way, Way::Socket(_));
+        self.endpoint.is_some() || self.ways.iter().any(local)
+    }
+}
+
 /// A way to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -82,6 +90,20 @@ impl Where {
                 Failure::usage("there is no home folder to keep the state in")
                     .hint("name a folder: --state-dir DIR or ABIDE_STATE_DIR"),
             ),
+        }
+    }
+
+    /// The state folder of a daemon that runs in this process. A service manager may have made
+    /// one for it; that folder says nothing to a client, which may be a service of its own.
+    pub(crate) fn state_dir_to_serve(&self) -> Result<PathBuf, Failure> {
+        let named = self.state_dir.is_some() || variable("ABIDE_STATE_DIR").is_some();
+        // Of several the first is meant for state.
+        let given = variable("STATE_DIRECTORY")
+            .and_then(|list| list.split(':').next().map(PathBuf::from))
+            .filter(|folder| folder.is_absolute());
+        match given {
+            Some(folder) if !named => Ok(folder),
+            _ => self.state_dir(),
         }
     }
 

@@ -24,18 +24,18 @@ pub(crate) struct Link {
 impl Link {
     /// Finds the daemon and connects to it.
     pub(crate) async fn open(place: &Where) -> Result<Link, Failure> {
-        let target = place.target()?;
-        let mut lost = None;
-        for way in &target.ways {
-            match connect(way).await? {
-                Ok(client) => return Ok(Link { client, target }),
-                // A socket whose file is gone says nothing about the daemon's address.
-                Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
-                Err(error) => return Err(failure(error, &target)),
-            }
-        }
-        let lost = lost.expect("a target has at least one way, and each has failed");
-        Err(failure(lost, &target))
+        let (client, target) = by_any_way(place, connect).await?;
+        Ok(Link { client, target })
+    }
+
+    /// Asks, and leaves it to the caller what an error means.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, ClientError> {
+        self.client.call(method, params).await
+    }
+
+    /// What an error of [`Link::call`] means to a person.
+    pub(crate) fn explain(&self, error: ClientError) -> Failure {
+        failure(error, &self.target)
     }
 
     /// Asks, and gives the answer as it came.
@@ -69,6 +69,25 @@ impl Link {
             .await
             .map_err(|error| failure(error, &self.target))
     }
+}
+
+/// Finds the daemon and connects to it by the first way that leads there.
+pub(crate) async fn by_any_way<C>(
+    place: &Where,
+    connect: impl AsyncFn(&Way) -> Result<Result<C, ClientError>, Failure>,
+) -> Result<(C, Target), Failure> {
+    let target = place.target()?;
+    let mut lost = None;
+    for way in &target.ways {
+        match connect(way).await? {
+            Ok(connection) => return Ok((connection, target)),
+            // A socket whose file is gone says nothing about the daemon's address.
+            Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
+            Err(error) => return Err(failure(error, &target)),
+        }
+    }
+    let lost = lost.expect("a target has at least one way, and each has failed");
+    Err(failure(lost, &target))
 }
 
 /// Takes one way; the outer failure is about the way itself.

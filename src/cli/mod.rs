@@ -1,6 +1,7 @@
 //! What a person types: one file a command. Commands talk to a daemon only through the
 //! client; `main.rs` parses and calls [`execute`].
 
+mod agents;
 mod args;
 mod attach;
 mod demo;
@@ -15,6 +16,7 @@ mod link;
 mod logs;
 mod print;
 mod ps;
+mod rpc;
 mod run;
 mod screen;
 mod serve;
@@ -25,6 +27,7 @@ mod status;
 mod stop;
 mod text;
 mod tree;
+mod trust;
 mod view;
 mod wait;
 mod watch;

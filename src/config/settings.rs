@@ -6,6 +6,17 @@ use std::time::Duration;
 
 use toml::Value;
 
+/// How changes of files are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWatch {
+    /// By the system's events.
+    Events,
+    /// By looking again and again.
+    Poll,
+    /// Only at the start and when somebody asks.
+    Off,
+}
+
 /// Every setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -17,8 +28,9 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
     /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
     /// behind the event log.
     pub max_events_behind: u32,
@@ -45,6 +57,24 @@ pub struct Config {
     /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
     /// more of it.
     pub touch_each: Duration,
+    /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
+    pub agents_watch: FileWatch,
+    /// `agents.poll_each`: how often they are looked at with `poll`.
+    pub agents_poll_each: Duration,
+    /// `agents.debounce`: how long it must be quiet before changes are taken.
+    pub agents_debounce: Duration,
+    /// `retention.archive_after`: a spawned session leaves the lists so long after its last run
+    /// ended; `None` (`0`) = never.
+    pub archive_after: Option<Duration>,
+    /// `retention.runs`: ended runs are removed after this long, with their journals; `None`
+    /// (`0`) = never.
+    pub retain_runs: Option<Duration>,
+    /// `retention.events`: events are removed after this long; `None` (`0`) = never.
+    pub retain_events: Option<Duration>,
+    /// `retention.keys`: an idempotency key is known for so long at least.
+    pub retain_keys: Duration,
+    /// `retention.sweep_each`: how often is looked for what is old enough.
+    pub sweep_each: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -64,7 +94,7 @@ impl Default for Config {
             socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
             max_events_behind: 50_000,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
@@ -77,6 +107,14 @@ impl Default for Config {
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
+            agents_watch: FileWatch::Events,
+            agents_poll_each: Duration::from_secs(2),
+            agents_debounce: Duration::from_millis(250),
+            archive_after: Some(Duration::from_secs(3600)),
+            retain_runs: Some(Duration::from_secs(30 * 24 * 3600)),
+            retain_events: Some(Duration::from_secs(7 * 24 * 3600)),
+            retain_keys: Duration::from_secs(24 * 3600),
+            sweep_each: Duration::from_secs(60),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -107,6 +145,14 @@ pub const KEYS: &[&str] = &[
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "agents.watch",
+    "agents.poll_each",
+    "agents.debounce",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -126,7 +172,7 @@ impl Config {
             "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
             "gateway.max_events_behind" => {
                 self.max_events_behind = count(value, 1, 10_000_000)?;
             }
@@ -148,6 +194,14 @@ impl Config {
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
+            "agents.watch" => self.agents_watch = file_watch(value)?,
+            "agents.poll_each" => self.agents_poll_each = period(value)?,
+            "agents.debounce" => self.agents_debounce = duration(value)?,
+            "retention.archive_after" => self.archive_after = some(duration(value)?),
+            "retention.runs" => self.retain_runs = some(duration(value)?),
+            "retention.events" => self.retain_events = some(duration(value)?),
+            "retention.keys" => self.retain_keys = duration(value)?,
+            "retention.sweep_each" => self.sweep_each = period(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -156,6 +210,15 @@ impl Config {
             _ => return Err("no setting of that name".to_owned()),
         }
         Ok(())
+    }
+}
+
+fn file_watch(value: &Value) -> Result<FileWatch, String> {
+    match text(value)?.as_str() {
+        "events" => Ok(FileWatch::Events),
+        "poll" => Ok(FileWatch::Poll),
+        "off" => Ok(FileWatch::Off),
+        _ => Err("events, poll or off is expected".to_owned()),
     }
 }
 
@@ -201,6 +264,11 @@ fn duration(value: &Value) -> Result<Duration, String> {
         }
         _ => Err(expected.to_owned()),
     }
+}
+
+/// No time at all stands for "never".
+fn some(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
 }
 
 /// A duration after which something is done again, so more than none.

@@ -1,5 +1,6 @@
 //! Which agents there are, and what a run pins of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -199,6 +200,31 @@ impl Resolved {
     }
 }
 
+/// A definition as a client gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The agent's name, unless the text gives another.
+    pub name: Option<String>,
+    /// How it is written: `markdown`, `toml` or `json`.
+    pub format: String,
+    /// What a file would hold.
+    pub text: String,
+}
+
+/// The agents of each tenant: by name the hash of the definition that counts.
+pub type Sets = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What trust in a project covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Covers {
+    /// The project's folder, without links.
+    pub folder: String,
+    /// Of the names and contents of `files`.
+    pub hash: String,
+    /// Each file that states what needs trust, and what it states.
+    pub files: Vec<(String, Vec<String>)>,
+}
+
 /// Which agents there are. A boundary: the registry asks, the agent room answers.
 pub trait Catalog: Send + Sync + 'static {
     /// The agent called `name` as it counts at `place`, with `overrides` in place of its own.
@@ -219,4 +245,28 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// One agent as lists show it.
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
+
+    /// Can it answer for `place` without touching a disk? If not, ask it where waiting is
+    /// allowed.
+    fn is_ready(&self, place: Place<'_>) -> bool;
+
+    /// The name of an agent that may be stored with this definition; the fault says what is
+    /// wrong with it and where.
+    fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault>;
+
+    /// Refuses a change over RPC of an agent that is no stored one; the fault names its file.
+    /// An unknown name is no fault.
+    fn stored_only(&self, org: &str, name: &str) -> Result<(), Fault>;
+
+    /// Once this returns, files and rows as they are now count. Touches the disk.
+    fn reload(&self) -> Result<(), Fault>;
+
+    /// What counts outside projects.
+    fn sets(&self) -> Sets;
+
+    /// What would count if nothing but the built-in agents were there: by name its hash.
+    fn built_in(&self) -> BTreeMap<String, String>;
+
+    /// What trust in the project at `folder` would cover. Touches the disk.
+    fn covers(&self, folder: &str) -> Result<Covers, Fault>;
 }

@@ -7,6 +7,7 @@ pub mod allow;
 pub mod catalog;
 pub mod control;
 pub mod journal;
+pub mod rows;
 pub mod runner;
 
 /// A boxed future, so that the traits here can be used as objects.

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, FileWatch};
 use crate::contract::catalog::{Catalog, Place};
+use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::recover::RecoveryPolicy;
@@ -17,6 +19,7 @@ use crate::registry::{self, LaneCaps};
 use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
+use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
@@ -70,7 +73,7 @@ fn end_now(why: &str) {
 }
 
 /// The registry's settings.
-pub fn registry_options(config: &Config) -> registry::Options {
+pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
     let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
@@ -79,16 +82,28 @@ pub fn registry_options(config: &Config) -> registry::Options {
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),
-        drain_timeout: config.drain_timeout,
+        drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
+        retention: registry::Retention {
+            archive_after_ms: config.archive_after.map(millis),
+            runs_ms: config.retain_runs.map(millis),
+            events_ms: config.retain_events.map(millis),
+            keys_ms: millis(config.retain_keys),
+            sweep_each: config.sweep_each,
+        },
         events_behind: i64::from(config.max_events_behind),
     }
 }
 
 /// Agents, providers and tools.
-pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers, Failure> {
+pub fn workers(
+    folder: &Path,
+    clock: &Clock,
+    config: &Config,
+    rows: Arc<dyn AgentRows>,
+) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
     let providers = Providers::new(&provider::Options {
         script: config.script.clone(),
@@ -97,15 +112,19 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
     });
-    let agents = Agents::new(
-        agent::Options {
-            default_agent: config.agent.clone(),
-            default_model: config.model.clone(),
-        },
-        providers.offered(),
-        providers.thinking(),
-        &tools.schemas(),
-    )
+    let agents = Agents::new(agent::Options {
+        default_agent: config.agent.clone(),
+        default_model: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+        tools: tools.schemas(),
+        config: agent_files(),
+        personal: personal_files(),
+        workspace: Some(workspace.clone()),
+        orgs: vec![ORG.to_owned()],
+        rows: Some(rows),
+        clock: clock.clone(),
+    })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let names = agents
         .list(Place {
@@ -151,16 +170,51 @@ fn default_workspace() -> PathBuf {
         .join("abide/workspace")
 }
 
+/// This user's agent files.
+pub fn agent_files() -> Option<PathBuf> {
+    config_folder().map(|folder| folder.join("agents"))
+}
+
+/// This user's agent files for Claude Code.
+pub fn personal_files() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let folder = home.join(".claude/agents");
+    folder.is_absolute().then_some(folder)
+}
+
+/// How the agent files are watched.
+pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
+    let folders = agent_files().into_iter().chain(personal_files()).collect();
+    let options = watch::Options {
+        mode: match config.agents_watch {
+            FileWatch::Events => watch::Mode::Events,
+            FileWatch::Poll => watch::Mode::Poll(config.agents_poll_each),
+            FileWatch::Off => watch::Mode::Off,
+        },
+        quiet: config.agents_debounce,
+        longest: LONGEST_BURST.max(config.agents_debounce),
+    };
+    Watcher::new(folders, options, clock.clone())
+}
+
+/// Changes that keep coming are taken after this long.
+const LONGEST_BURST: Duration = Duration::from_secs(2);
+
 /// The folders that no tool may look into: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME")
+    std::iter::once(state.to_owned())
+        .chain(config_folder())
+        .collect()
+}
+
+fn config_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))
-        .map(|path| path.join("abide"));
-    std::iter::once(state.to_owned()).chain(config).collect()
+        .map(|path| path.join("abide"))
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::contract::catalog::AgentSummary;
+use crate::contract::allow::AllowList;
+use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
+use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
@@ -26,6 +28,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
+        held,
         elapsed_ms,
         deadline_at,
     } = detail;
@@ -64,6 +67,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
+        cancel: run.cancel,
+        retry_of: run.retry_of,
         usage: run.usage,
         warnings: run.warnings,
         meta: run.meta,
@@ -73,6 +78,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
             state: announce.as_str().into(),
+            held,
         },
     }
 }
@@ -85,6 +91,10 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .map(|entry| match entry {
             Waited::NotFound(run_id) => runs::WaitedRun::Unknown {
                 status: "not_found".into(),
+                run_id,
+            },
+            Waited::Expired(run_id) => runs::WaitedRun::Unknown {
+                status: "expired".into(),
                 run_id,
             },
             Waited::Run(detail) => {
@@ -130,6 +140,11 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         model: session.model,
         thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
+        mode: session.mode.as_str().into(),
+        cleanup: session.cleanup.as_str().into(),
+        generation: session.generation,
+        archived_at: session.archived_at,
+        fork_of: session.fork.map(|fork| fork.of),
         messages: session.messages,
         created_at: session.created_at,
         updated_at: session.updated_at,
@@ -146,6 +161,7 @@ pub(super) fn message(message: Message) -> shapes::Message {
     shapes::Message {
         id: message.id,
         seq: message.seq,
+        generation: message.generation,
         at: message.at,
         role: message.role.as_str().into(),
         kind: message.kind.as_str().into(),
@@ -227,15 +243,46 @@ pub(super) fn step(step: Step) -> shapes::Step {
 
 /// An agent.
 pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
+    let names = |ids: &[AgentId]| ids.iter().map(ToString::to_string).collect();
     agents::Agent {
         name: agent.id.into(),
+        title: agent.title,
         description: agent.description,
         mode: agent.mode.as_str().to_owned(),
+        active: agent.active,
         model: agent.model,
+        thinking: agent.thinking.map(|level| level.as_str().to_owned()),
         tools: agent.tools,
         hidden: agent.hidden,
         source: agent.source,
+        file: agent.file,
+        revision: agent.revision,
         max_loops: agent.max_loops,
+        run_timeout_ms: agent.run_timeout_ms,
+        allow_agents: match &agent.allow {
+            AllowList::Unset => None,
+            AllowList::Any => Some(vec!["*".to_owned()]),
+            AllowList::Only(allowed) => Some(names(allowed)),
+        },
+        linked_agents: names(&agent.linked),
+        max_spawn_depth: agent.max_spawn_depth,
+        system_prompt: None,
+        warnings: agent.warnings,
+        health: agents::Health {
+            ok: agent.problems.is_empty(),
+            problems: agent.problems,
+        },
+        shadowed: agent.shadowed.into_iter().map(aside).collect(),
+    }
+}
+
+/// A definition without effect.
+pub(super) fn aside(aside: Aside) -> agents::Aside {
+    agents::Aside {
+        source: aside.source,
+        file: aside.file,
+        line: aside.line,
+        reason: aside.reason,
     }
 }
 

@@ -9,7 +9,7 @@ use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
 use super::rpc::{Connection, error_object, logged};
-use super::{Context, Shared, agents, events, runs, sessions, status};
+use super::{Context, Shared, agents, events, lifecycle, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -20,9 +20,11 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
     let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
     agents::register(&mut table)?;
     events::register(&mut table)?;
+    lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
+    trust::register(&mut table)?;
     let methods: Methods = table.0.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();

@@ -7,6 +7,7 @@ mod convert;
 mod envelope;
 mod events;
 mod http;
+mod lifecycle;
 mod method;
 mod page;
 mod peer;
@@ -20,6 +21,7 @@ mod status;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::io;
 use std::ops::Deref;

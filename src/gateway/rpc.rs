@@ -32,7 +32,13 @@ const WAIT: &str = "agent.wait";
 /// Methods that belong to the connection that calls them, and to a message of their own.
 const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 3] = ["agent.run", "sessions.create", "sessions.spawn"];
+const MAKES_WORK: [&str; 5] = [
+    "agent.run",
+    "runs.retry",
+    "runs.retry_announce",
+    "sessions.create",
+    "sessions.spawn",
+];
 /// Methods that answer also while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
 /// When a refused call may be tried again, milliseconds.
@@ -356,7 +362,7 @@ impl Dispatcher {
                 "the daemon is starting; nothing was done"
             }
             Phase::Draining if MAKES_WORK.contains(&name) => {
-                "the daemon is stopping and takes no new work; nothing was done"
+                "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),
         };

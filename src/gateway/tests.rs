@@ -8,6 +8,7 @@ mod socket_tests;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use jsonrpsee::RpcModule;
@@ -25,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
-use crate::contract::control::{Control, Phase};
+use crate::contract::control::{Control, Drain, Phase, Then};
+use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
 const TOKEN: &str = "a-token-for-tests";
@@ -48,10 +50,17 @@ impl Control for Stage {
         *self.0.lock().unwrap()
     }
 
-    fn drain(&self) {
+    fn drain(&self, _: Drain) -> Result<Duration, Fault> {
         *self.0.lock().unwrap() = Phase::Draining;
+        Ok(Duration::ZERO)
     }
 }
+
+/// As a signal asks for it.
+const STOP: Drain = Drain {
+    timeout: None,
+    then: Then::Stop,
+};
 
 /// Adds a permit if it is dropped before its end.
 struct Unfinished(Option<Arc<Semaphore>>);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::sweeps::Retention;
+
 /// How many runs may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneCaps {
@@ -28,6 +30,8 @@ pub struct Options {
     pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
+    /// How long things are kept.
+    pub retention: Retention,
     /// A subscriber that had caught up and then falls behind the event log by more numbers
     /// than this must begin anew.
     pub events_behind: i64,

@@ -3,12 +3,12 @@
 
 use super::request::{CreateRequest, IfExists, SessionView, SpawnRequest, TurnRequest};
 use super::{Idempotency, Principal, Registry};
-use crate::contract::catalog::{Overrides, Place, Resolved};
+use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
-use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::store::command::{Accepted, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
@@ -33,7 +33,11 @@ impl Registry {
             thinking: request.thinking,
         };
         let folder = request.cwd.as_deref().or(above.as_deref());
-        let agent = self.resolve(who, folder, request.agent.as_deref(), overrides)?;
+        let named = request.agent.as_deref();
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         let run = self.new_run(
             who,
             request.run_id,
@@ -54,6 +58,13 @@ impl Registry {
             announce: request.announce,
             cwd: request.cwd,
             thinking: request.thinking,
+            mode: request.mode,
+            cleanup: request.cleanup,
+            begins: if request.fork {
+                Begins::Fork
+            } else {
+                Begins::Isolated
+            },
         }));
         self.accepted(command).await
     }
@@ -91,7 +102,10 @@ impl Registry {
                 .or_else(|| session.as_ref().and_then(|session| session.thinking)),
         };
         let folder = session.as_ref().and_then(|session| session.cwd.as_deref());
-        let agent = self.resolve(who, folder, named, overrides)?;
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if session.is_none() && !agent.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -130,7 +144,7 @@ impl Registry {
         who: &Principal,
         request: CreateRequest,
     ) -> Result<(SessionView, bool), Fault> {
-        let agent = self.session_agent(who, &request)?;
+        let agent = self.session_agent(who, &request).await?;
         let command = Command::CreateSession(Box::new(NewSession {
             id: SessionId(self.inner.clock.new_id()),
             org: who.org.clone(),
@@ -155,13 +169,21 @@ impl Registry {
         }
     }
 
-    fn session_agent(&self, who: &Principal, request: &CreateRequest) -> Result<AgentId, Fault> {
+    async fn session_agent(
+        &self,
+        who: &Principal,
+        request: &CreateRequest,
+    ) -> Result<AgentId, Fault> {
         let overrides = Overrides {
             model: None,
             thinking: request.thinking,
         };
         let folder = request.cwd.as_deref();
-        let resolved = self.resolve(who, folder, request.agent.as_deref(), overrides)?;
+        let named = request.agent.as_deref();
+        let resolved = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if request.owner == Owner::Agent && !resolved.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -175,25 +197,6 @@ impl Registry {
         Ok(resolved.id)
     }
 
-    /// The agent called `agent`, or the default one, as it counts for work in `folder`.
-    fn resolve(
-        &self,
-        who: &Principal,
-        folder: Option<&str>,
-        agent: Option<&str>,
-        overrides: Overrides<'_>,
-    ) -> Result<Resolved, Fault> {
-        let catalog = &self.inner.catalog;
-        let place = Place {
-            org: &who.org,
-            cwd: folder,
-        };
-        match agent {
-            Some(name) => catalog.resolve(place, name, overrides),
-            None => catalog.resolve(place, catalog.default_agent().as_str(), overrides),
-        }
-    }
-
     /// The folder of the session that asks. One that is not there is refused by the command.
     fn folder_of(&self, who: &Principal, key: &SessionKey) -> Result<Option<String>, Fault> {
         let read = |tx: &mut dyn Tx| crate::store::sessions::by_key(tx, &who.org, key);
@@ -203,14 +206,14 @@ impl Registry {
 
     /// The first answer to this request: a repeat gets it whatever has changed since, also
     /// when its agent or model is gone. The command looks again.
-    fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+    pub(super) fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
         match key {
             Some(key) => self.inner.store.first_answer(key),
             None => Ok(None),
         }
     }
 
-    fn key(
+    pub(super) fn key(
         &self,
         who: &Principal,
         method: &str,
@@ -233,7 +236,7 @@ impl Registry {
         clippy::too_many_arguments,
         reason = "the fields of one struct, named at both ends"
     )]
-    fn new_run(
+    pub(super) fn new_run(
         &self,
         who: &Principal,
         id: Option<RunId>,
@@ -257,10 +260,11 @@ impl Registry {
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),
             key,
+            retry_of: None,
         }
     }
 
-    async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
+    pub(super) async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
         match self.inner.store.submit(command).await? {
             Reply::Accepted(accepted) => Ok(accepted),
             other => Err(unexpected(&other)),

@@ -46,16 +46,19 @@ impl Driver {
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
-        let defaults = agent::Options {
+        let agents = Agents::new(agent::Options {
             default_agent: "build".to_owned(),
             default_model: "offline/search".to_owned(),
-        };
-        let agents = Agents::new(
-            defaults,
-            providers.offered(),
-            providers.thinking(),
-            &tools.schemas(),
-        )
+            offered: providers.offered(),
+            thinking: providers.thinking(),
+            tools: tools.schemas(),
+            config: None,
+            personal: None,
+            workspace: None,
+            orgs: vec!["default".to_owned()],
+            rows: None,
+            clock: Clock::system(),
+        })
         .unwrap();
         let place = Place {
             org: "default",
@@ -92,6 +95,7 @@ impl Driver {
         self.view.messages.push(Arc::new(Message {
             id: MessageId(Uuid::from_u128(u128::try_from(seq).unwrap())),
             seq,
+            generation: 1,
             at: Timestamp(0),
             role,
             kind,

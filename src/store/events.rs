@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::columns::{opt_string, opt_uuid, time, to_json};
+use super::columns::{opt_string, opt_uuid, time, to_json, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
@@ -93,6 +93,33 @@ pub fn insert(
     .map(|_| ())
 }
 
+/// When the oldest event happened.
+pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    first(
+        tx,
+        "SELECT at FROM events ORDER BY cursor LIMIT 1",
+        &[],
+        |row| time(row, 0),
+    )
+}
+
+/// Some of the oldest events are gone, if they are from before this point; how many.
+pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+    let oldest = all(
+        tx,
+        &format!("SELECT cursor, at FROM events ORDER BY cursor LIMIT {limit}"),
+        &[],
+        |row| Ok((row.int(0)?, time(row, 1)?)),
+    )?;
+    let old = oldest.iter().take_while(|(_, at)| *at <= before).last();
+    match old {
+        Some((cursor, _)) => {
+            tx.execute("DELETE FROM events WHERE cursor <= ?1", &[(*cursor).into()])
+        }
+        None => Ok(0),
+    }
+}
+
 /// The key of a session, for an event in it.
 pub fn key_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
     first(
@@ -137,26 +164,27 @@ pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> 
     }
     let found = all(
         tx,
-        &format!(
-            "SELECT cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, \
-             trace_id FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"
-        ),
+        &format!("SELECT {COLUMNS} FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"),
         &[cursor.into()],
         read,
     )?;
     Ok(Part::Events(found))
 }
 
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str =
+    "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
+
 fn read(row: &dyn Row) -> Result<Event, DbError> {
-    let cursor = row.int(0)?;
-    let data = row.opt_text(5)?.unwrap_or("null").to_owned();
-    let data = RawValue::from_string(data).unwrap_or_else(|fault| {
-        // One row that was damaged must not keep the others from anybody.
-        tracing::error!(cursor, %fault, "an event's data is no JSON; it is given as null");
-        RawValue::NULL.to_owned()
-    });
+    whole(row, "events", &[("cursor", 0)], decode)
+}
+
+/// An event out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
+    let data = RawValue::from_string(row.text(5)?.to_owned())
+        .map_err(|_| DbError::undecodable(5, "text that is no JSON"))?;
     Ok(Event {
-        cursor,
+        cursor: row.int(0)?,
         at: time(row, 1)?,
         kind: row.text(2)?.to_owned(),
         org: row.text(3)?.to_owned(),

@@ -12,6 +12,7 @@ use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
+use super::noticed::Noticed;
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
@@ -27,6 +28,8 @@ const BATCH: usize = 512;
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -42,6 +45,14 @@ pub struct Job {
 /// Called once when a commit cannot be trusted any more; it must end the process.
 pub type OnFatal = Box<dyn Fn(String) + Send>;
 
+/// Who is told after each commit.
+pub struct Told {
+    /// What is to be done now.
+    pub effects: mpsc::UnboundedSender<Vec<Effect>>,
+    /// How far the event log may reach.
+    pub head: watch::Sender<i64>,
+}
+
 /// The writing side of an open store.
 pub struct Writer {
     db: Sqlite,
@@ -51,6 +62,7 @@ pub struct Writer {
     effects: mpsc::UnboundedSender<Vec<Effect>>,
     head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
+    noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
     on_fatal: OnFatal,
 }
@@ -73,9 +85,9 @@ impl Writer {
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        effects: mpsc::UnboundedSender<Vec<Effect>>,
-        head: watch::Sender<i64>,
+        told: Told,
         checkpoints: Arc<Checkpoints>,
+        noticed: Arc<Noticed>,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -83,10 +95,11 @@ impl Writer {
             clock,
             settings,
             sequence: Sequence::default(),
-            effects,
-            head,
+            effects: told.effects,
+            head: told.head,
             commits: checkpoints.commits(),
             checkpoints,
+            noticed,
             on_fatal,
         }
     }
@@ -103,6 +116,8 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
@@ -204,6 +219,7 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
+        self.noticed.rows(self.db.take_bad());
         reach_edge(name, "applied");
         if self.db.in_transaction() {
             return Ok(done);

@@ -114,25 +114,6 @@ mod tests {
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
             refused::<Turn>(&turn, name, "this version does not have");
         }
-        for (name, word) in [
-            ("context", "fork"),
-            ("mode", "session"),
-            ("cleanup", "delete"),
-            ("announce", "steer"),
-        ] {
-            let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
-            refused::<Spawn>(&spawn, name, "this version does not have");
-        }
-        refused::<Drain>(
-            r#"{"then": "restart"}"#,
-            "then",
-            "this version does not have",
-        );
-        refused::<Drain>(
-            r#"{"then": "stop", "timeout": 1}"#,
-            "timeout",
-            "this version",
-        );
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
     }
 
@@ -142,6 +123,13 @@ mod tests {
         refused::<Spawn>(spawn, "thinking", "off, minimal, low, medium, high");
         let turn = r#"{"sessionKey": "a", "message": "m", "thinking": "deep"}"#;
         refused::<Turn>(turn, "thinking", "off, minimal, low, medium, high");
+    }
+
+    #[test]
+    fn a_drain_that_makes_no_sense_is_refused_by_name() {
+        refused::<Drain>(r#"{"then": "sleep"}"#, "then", "stop, restart, resume");
+        refused::<Drain>(r#"{"then": "stop", "timeout": "25h"}"#, "timeout", "24 h");
+        refused::<Drain>(r#"{"timeout": 1}"#, "then", "missing");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{BootId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::recover::RecoveryPolicy;
@@ -69,8 +69,12 @@ pub enum Effect {
     Settling(RunId, Option<u64>),
     /// It has ended.
     Ended(RunId),
+    /// Stored agents or trusted projects have changed.
+    AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
+    /// A deleted session has left something that is to be taken away.
+    Purge(SessionId),
 }
 
 /// What a command works in.
@@ -218,15 +222,39 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// An event about a tenant's own things.
+    pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: org.to_owned(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
     /// An event about the daemon itself.
-    pub fn emit_gateway(&mut self, kind: EventKind, boot: BootId) {
+    pub fn emit_gateway(&mut self, kind: EventKind, data: Value) {
         self.events.push(NewEvent {
             kind,
             org: String::new(),
             session: None,
             run: None,
             parent_run: None,
-            data: json!({ "bootId": boot }),
+            data,
+        });
+    }
+
+    /// An event that a person should look at.
+    pub fn alert(&mut self, data: Value) {
+        self.events.push(NewEvent {
+            kind: EventKind::AlertRaised,
+            org: String::new(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
         });
     }
 
@@ -240,7 +268,8 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Message>, Fault> {
         let appended =
             messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
-        for message in &appended {
+        // Nobody outside is told of an answer that has nothing to say.
+        for message in appended.iter().filter(|message| !message.silent) {
             self.added(
                 org,
                 session,

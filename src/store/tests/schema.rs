@@ -46,6 +46,7 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
         .run(super::Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap();
     refused(
@@ -139,6 +140,7 @@ pub fn an_event_says_where_it_belongs(mut bench: Bench) {
         .run(super::Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap();
     for event in log(&mut bench, 0, 1000) {

@@ -2,6 +2,8 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod damage;
+mod drains;
 mod runs;
 
 use std::pin::Pin;
@@ -22,5 +24,8 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS].into_iter().flatten().collect()
+    [runs::SCENARIOS, damage::SCENARIOS, drains::SCENARIOS]
+        .into_iter()
+        .flatten()
+        .collect()
 }

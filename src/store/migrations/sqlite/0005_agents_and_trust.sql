@@ -4,7 +4,8 @@
 CREATE TABLE agents (
     org        TEXT    NOT NULL,
     name       TEXT    NOT NULL,
-    -- The definition as its client gave it, JSON.
+    -- The definition as its client gave it, and how it is written.
+    format     TEXT    NOT NULL,
     body       TEXT    NOT NULL,
     revision   INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
