@@ -13,7 +13,7 @@ use super::migrate::{self, MigrateError};
 use super::noticed::Noticed;
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
-use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
+use super::writer::{Job, Message, OnFatal, QUEUE, Told, Writer, busy};
 use super::{boots, db_fault};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
@@ -149,8 +149,10 @@ impl Store {
             db,
             options.clock,
             options.settings,
-            effects_in,
-            head_in,
+            Told {
+                effects: effects_in,
+                head: head_in,
+            },
             Arc::clone(&shared),
             Arc::clone(&noticed),
             options.on_fatal,

@@ -45,6 +45,14 @@ pub struct Job {
 /// Called once when a commit cannot be trusted any more; it must end the process.
 pub type OnFatal = Box<dyn Fn(String) + Send>;
 
+/// Who is told after each commit.
+pub struct Told {
+    /// What is to be done now.
+    pub effects: mpsc::UnboundedSender<Vec<Effect>>,
+    /// How far the event log may reach.
+    pub head: watch::Sender<i64>,
+}
+
 /// The writing side of an open store.
 pub struct Writer {
     db: Sqlite,
@@ -81,8 +89,7 @@ impl Writer {
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        effects: mpsc::UnboundedSender<Vec<Effect>>,
-        head: watch::Sender<i64>,
+        told: Told,
         checkpoints: Arc<Checkpoints>,
         noticed: Arc<Noticed>,
         on_fatal: OnFatal,
@@ -92,8 +99,8 @@ impl Writer {
             clock,
             settings,
             sequence: Sequence::default(),
-            effects,
-            head,
+            effects: told.effects,
+            head: told.head,
             commits: checkpoints.commits(),
             checkpoints,
             noticed,

@@ -1,6 +1,7 @@
 //! The README's examples for programs, run as they stand there.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -97,6 +98,34 @@ fn the_shell_examples_do_what_the_readme_says() {
     assert_eq!(spawned["result"]["status"], "accepted", "{spawned}");
     assert_eq!(status["phase"], "ready", "{status}");
     assert!(inbox["announces"].is_array(), "{inbox}");
+}
+
+#[test]
+fn the_event_log_is_followed_as_the_readme_says() {
+    if !is_there("curl") || !is_there("bash") {
+        println!("skipped: there is no curl or no bash here");
+        return;
+    }
+    let usual = Usual::start();
+    let script = typed(&blocks("Following what happens", "console").concat());
+    let mut shell = usual.command("bash");
+    // Bash becomes the one command that goes on, so that it can be ended.
+    let script = script.replace("curl -sN", "exec curl -sN");
+    shell.args(["-euc", &script]).stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    let mut data = || loop {
+        let line = lines.next().unwrap().unwrap();
+        if let Some(data) = line.strip_prefix("data: ") {
+            return serde_json::from_str::<Value>(data).unwrap();
+        }
+    };
+    assert_eq!(data()["kind"], "snapshot");
+    let said = usual.0.abide(&["spawn", "errors", "--agent", "explore"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(data()["kind"], "run.queued");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod api;
 mod architecture;
 mod cancels;
 mod cli;
+mod cli_events;
 mod cli_lifecycle;
 mod cli_live;
 mod damage;

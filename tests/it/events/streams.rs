@@ -134,11 +134,8 @@ fn g9_4_curl_that_comes_back_with_its_last_id_gets_exactly_what_it_missed() {
         let end = second.last().unwrap().id.unwrap();
         // The daemon that stops ends the stream.
         assert_eq!(daemon.stop().await, 0);
-        assert!(
-            curl.lines
-                .next()
-                .is_none_or(|line| line.unwrap().is_empty())
-        );
+        assert!(curl.lines.by_ref().all(|line| line.is_ok()));
+        assert_eq!(curl.child.wait().unwrap().code(), Some(0));
         let seen: Vec<(i64, String)> = first
             .iter()
             .chain(&second)
