@@ -1,20 +1,24 @@
-//! The JSON-RPC client over WebSocket, used by the command line and by tests.
+//! The JSON-RPC client over WebSocket, on TCP or the Unix socket, used by the command line and by tests.
 //!
 //! Finding a daemon and its token is the caller's job; here both come in as values.
 
+pub mod pipe;
+
+use std::path::Path;
 use std::time::Duration;
 
 use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
-use jsonrpsee::core::client::{ClientT, Error as RpcError};
+use jsonrpsee::core::client::{ClientT, Error as RpcError, Subscription, SubscriptionClientT};
 use jsonrpsee::core::traits::ToRpcParams;
 use jsonrpsee_ws_client::{PingConfig, WsClient, WsClientBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::wire::error::WireError;
+use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::WAIT_LIMIT;
 
 /// The largest message in either direction: the server's limits and some room for what
@@ -22,6 +26,8 @@ use crate::wire::input::WAIT_LIMIT;
 const MESSAGE_LIMIT: u32 = 11 * 1024 * 1024;
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events that may wait for this program to take them; beyond that the subscription ends.
+const EVENTS: usize = 4096;
 /// Calls in flight, the server's limits for calls and waits together.
 const CALLS: usize = 64 + 1024;
 
@@ -70,6 +76,18 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The same, with the place that the person knows.
+    fn at(mut self, place: &str) -> Self {
+        if let ClientError::Url { url, .. }
+        | ClientError::NoDaemon { url, .. }
+        | ClientError::Unauthorized { url }
+        | ClientError::Refused { url, .. } = &mut self
+        {
+            place.clone_into(url);
+        }
+        self
+    }
+
     /// The exit code of the command line.
     pub fn exit(&self) -> u8 {
         match self {
@@ -92,20 +110,14 @@ pub struct Client {
 impl Client {
     /// Connects over TCP to `url` (`ws://` or `http://`, host and port).
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        let address = address(url)?;
-        let no_daemon = |message: String| ClientError::NoDaemon {
-            url: url.to_owned(),
-            message,
-        };
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
-            .await
-            .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
-            .map_err(|error| no_daemon(error.to_string()))?;
-        // Requests are small and wait for an answer, so holding them back helps nobody.
-        stream
-            .set_nodelay(true)
-            .map_err(|error| no_daemon(error.to_string()))?;
-        Client::over(stream, url, token).await
+        Client::over(reach(url).await?, url, token).await
+    }
+
+    /// Connects over the Unix socket at `path`. The daemon sees who connects, so no token is
+    /// needed.
+    pub async fn connect_socket(path: &Path) -> Result<Client, ClientError> {
+        let opened = Client::over(reach_socket(path).await?, "http://localhost", None).await;
+        opened.map_err(|error| error.at(&path.display().to_string()))
     }
 
     /// Connects over a stream that is open already; `url` names the host in the upgrade.
@@ -144,6 +156,7 @@ impl Client {
             // The longest call is a wait; the server ends it, this is the net below.
             .request_timeout(WAIT_LIMIT + Duration::from_secs(60))
             .max_concurrent_requests(CALLS)
+            .max_buffer_capacity_per_subscription(EVENTS)
             .enable_ws_ping(PingConfig::default())
             .build_with_transport(sender, receiver);
         Ok(Client { rpc })
@@ -159,6 +172,57 @@ impl Client {
             .request(method, ByName(params))
             .await
             .map_err(answer)
+    }
+}
+
+/// A TCP connection to whoever listens at `url`.
+async fn reach(url: &str) -> Result<TcpStream, ClientError> {
+    let address = address(url)?;
+    let no_daemon = |message: String| ClientError::NoDaemon {
+        url: url.to_owned(),
+        message,
+    };
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
+        .await
+        .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
+        .map_err(|error| no_daemon(error.to_string()))?;
+    // Requests are small and wait for an answer, so holding them back helps nobody.
+    stream
+        .set_nodelay(true)
+        .map_err(|error| no_daemon(error.to_string()))?;
+    Ok(stream)
+}
+
+/// A connection to whoever listens at the Unix socket `path`.
+async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
+    let stream = UnixStream::connect(path).await;
+    stream.map_err(|error| ClientError::NoDaemon {
+        url: path.display().to_string(),
+        message: error.to_string(),
+    })
+}
+
+impl Client {
+    /// Subscribes to events.
+    pub async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, ClientError> {
+        self.rpc
+            .subscribe("events.subscribe", ByName(request), "events.unsubscribe")
+            .await
+            .map(Events)
+            .map_err(answer)
+    }
+}
+
+/// A subscription; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Events(Subscription<Event>);
+
+impl Events {
+    /// What comes next. `None`: the link was lost, or this program was too slow; either way
+    /// the last cursor that was seen is where to go on.
+    pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
+        let next = self.0.next().await?;
+        Some(next.map_err(|error| ClientError::Answer(error.to_string())))
     }
 }
 

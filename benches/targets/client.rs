@@ -127,7 +127,8 @@ pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Va
     Ok(serde_json::from_str(result.get())?)
 }
 
-async fn connect(door: Door<'_>) -> Result<WebSocketStream<TcpStream>> {
+/// A connection of its own.
+pub async fn connect(door: Door<'_>) -> Result<WebSocketStream<TcpStream>> {
     let stream = TcpStream::connect(door.address).await?;
     stream.set_nodelay(true)?;
     let mut request = format!("ws://{}/", door.address).into_client_request()?;

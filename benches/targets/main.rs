@@ -12,6 +12,7 @@
 mod build;
 mod client;
 mod daemon;
+mod fanout;
 mod floor;
 mod machine;
 mod measure;

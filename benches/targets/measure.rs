@@ -12,9 +12,10 @@ use tempfile::TempDir;
 use crate::Result;
 use crate::client::{self, Door, Load, Until};
 use crate::daemon::{Daemon, Setting};
+use crate::fanout;
 use crate::floor::{self, Floor};
 use crate::machine::{self, Machine, Watch};
-use crate::sample::Sample;
+use crate::sample::{Sample, Spread};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -48,6 +49,14 @@ pub enum Figure {
     StartFull,
     /// Memory when ready, on a fresh folder.
     Rss,
+    /// About 100 events a second to 100 subscribers.
+    FanOut100,
+    /// What that takes of a core, percent.
+    FanOutCore100,
+    /// About 1,000 events a second to 100 subscribers.
+    FanOut1000,
+    /// What that takes of a core, percent.
+    FanOutCore1000,
 }
 
 /// How much is measured.
@@ -95,6 +104,9 @@ pub struct Figures {
     /// One sample of each figure for each round.
     pub samples: BTreeMap<Figure, Vec<Sample>>,
 }
+
+/// So many follow the log at once.
+const SUBSCRIBERS: usize = 100;
 
 /// The task of every spawn and of every floor's insert.
 const TASK: &str = "Look through this source tree and say where a finished run is announced \
@@ -262,6 +274,16 @@ impl Round<'_> {
                 samples.push((figure, self.load(&asked, connections, each)?));
             }
         }
+        drop(floor);
+        for (figure, core, rate) in [
+            (Figure::FanOut100, Figure::FanOutCore100, 100),
+            (Figure::FanOut1000, Figure::FanOutCore1000, 1000),
+        ] {
+            let lasts = self.plan.lasts * 2;
+            let seen = fanout::measure(daemon.door(), daemon.pid(), SUBSCRIBERS, rate, lasts)?;
+            samples.push((figure, seen.arrival));
+            samples.extend(seen.core.map(|share| (core, value(&[share]))));
+        }
         Ok(samples)
     }
 
@@ -329,20 +351,23 @@ impl Round<'_> {
             (Figure::StartEmpty, Sample::of(empty.clone(), whole(&empty))),
             (Figure::StartFull, Sample::of(full.clone(), whole(&full))),
         ];
-        if let Some(spread) = crate::sample::Spread::of(memory.iter().copied()) {
-            samples.push((
-                Figure::Rss,
-                Sample {
-                    count: memory.len(),
-                    p50: spread.median,
-                    p99: spread.max,
-                    rate: 0.0,
-                    server_cpu_us: None,
-                    others: None,
-                },
-            ));
+        if !memory.is_empty() {
+            samples.push((Figure::Rss, value(&memory)));
         }
         Ok(samples)
+    }
+}
+
+/// Values that are no times, as a sample: the middle one and the largest.
+fn value(values: &[f64]) -> Sample {
+    let spread = Spread::of(values.iter().copied());
+    Sample {
+        count: values.len(),
+        p50: spread.map_or(0.0, |spread| spread.median),
+        p99: spread.map_or(0.0, |spread| spread.max),
+        rate: 0.0,
+        server_cpu_us: None,
+        others: None,
     }
 }
 

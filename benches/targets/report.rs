@@ -92,8 +92,16 @@ const fn absolute(
     }
 }
 
+/// The slowest of a hundred takes at most so many milliseconds.
+const fn late(id: &'static str, what: &'static str, product: Figure, most: f64) -> Target {
+    Target {
+        value: Value::P99,
+        ..absolute(id, what, "ms", product, most)
+    }
+}
+
 #[rustfmt::skip]
-const TARGETS: [Target; 11] = [
+const TARGETS: [Target; 15] = [
     target("P1", "spawn, 1 in flight, p50", Value::P50, Figure::FloorInsert1, Figure::Spawn1, Bound::TimesFloor(1.6)),
     target("P1", "spawn, 1 in flight, p99", Value::P99, Figure::FloorInsert1, Figure::Spawn1, Bound::TimesFloor(2.5)),
     target("P2", "spawn, 64 in flight, rate", Value::Rate, Figure::FloorInsert64, Figure::Spawn64, Bound::ShareOfFloor(0.6)),
@@ -105,6 +113,10 @@ const TARGETS: [Target; 11] = [
     absolute("P7", "start to ready, fresh folder", "ms", Figure::StartEmpty, 40.0),
     absolute("P7", "start to ready, 10,000 finished", "ms", Figure::StartFull, 60.0),
     absolute("P8", "memory at ready", "MiB", Figure::Rss, 20.0),
+    late("P12", "100 subscribers, 100 events/s, p99", Figure::FanOut100, 20.0),
+    absolute("P12", "the same, share of a core", "%", Figure::FanOutCore100, 10.0),
+    late("P12", "100 subscribers, 1,000 events/s, p99", Figure::FanOut1000, 20.0),
+    absolute("P12", "the same, share of a core", "%", Figure::FanOutCore1000, 80.0),
 ];
 
 /// How one target stands.

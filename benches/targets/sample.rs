@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Sample {
     /// How many calls, syncs or starts.
     pub count: usize,
-    /// Half of them took less: milliseconds, except for [`super::measure::Figure::Rss`], which
-    /// is in MiB.
+    /// Half of them took less: milliseconds, except for figures that are no times: MiB of
+    /// [`super::measure::Figure::Rss`], percent of a core.
     pub p50: f64,
     /// All but one in a hundred took less.
     pub p99: f64,

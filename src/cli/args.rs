@@ -9,8 +9,9 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    backup, demo, doctor, history, inbox, print, ps, restore, run, serve, sessions, spawn, status,
-    stop, wait,
+    agents, answer, attach, backup, cancel, chat, demo, doctor, events, history, inbox, logs,
+    print, ps, restore, retry, rpc, run, send, serve, sessions, spawn, status, steer, stop, trust,
+    wait,
 };
 use crate::daemon;
 
@@ -46,7 +47,8 @@ A run is named by its id, by the last digits of it, by its label, or by @last.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
-serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration";
+serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration,
+79 to be started again";
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -67,13 +69,25 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Steer(steer::Steer),
+    Cancel(cancel::Cancel),
+    Retry(retry::Retry),
+    Attach(attach::Attach),
+    Send(send::Send),
+    Chat(chat::Chat),
+    Answer(answer::Answer),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
+    Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
+    Events(events::Events),
+    Agents(agents::Agents),
+    Trust(trust::Trust),
+    Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
 
@@ -109,13 +123,25 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Steer(command) => command.run(common).await,
+            Command::Cancel(command) => command.run(common).await,
+            Command::Retry(command) => command.run(common).await,
+            Command::Attach(command) => command.run(common).await,
+            Command::Send(command) => command.run(common).await,
+            Command::Chat(command) => command.run(common).await,
+            Command::Answer(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
+            Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
             Command::Backup(command) => command.run(common).await,
             Command::Restore(command) => command.run(common),
             Command::Doctor(command) => command.run(common).await,
+            Command::Events(command) => command.run(common).await,
+            Command::Agents(command) => command.run(common).await,
+            Command::Trust(command) => command.run(common).await,
+            Command::Rpc(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -59,7 +59,7 @@ impl Doctor {
 /// The settings in force, and whether they can be used.
 fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
     let id = "config";
-    match serve::load(file.as_deref()) {
+    match serve::settings(file) {
         Ok(loaded) => {
             let name = match &loaded.file {
                 Some(file) => file.display().to_string(),

@@ -1,7 +1,6 @@
 //! Waiting for runs and showing how they go on. Used by `run`, `wait` and `demo`.
 //!
-//! There is no event subscription yet: short waits take its place. A wait that the daemon
-//! ends early costs nothing, so the answer comes as soon as the last run has ended.
+//! The rows say how the runs stand; a subscription says when to look at them again.
 
 use std::time::Duration;
 
@@ -13,16 +12,17 @@ use super::failure::Failure;
 use super::link::{self, Link};
 use super::print;
 use super::view::View;
-use crate::clock::Clock;
+use super::watch::{Seen, Watch};
 use crate::kernel::ids::RunId;
+use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited};
 use crate::wire::shapes::Step;
 
-/// How long one wait lasts while somebody watches.
-const GLANCE: Duration = Duration::from_millis(200);
-/// How long one wait lasts while nobody does.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the picture is drawn anew while somebody watches: times go on.
+const FRAME: Duration = Duration::from_millis(500);
+/// News that come within this time are shown together.
+const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Ctrl-C. From the moment that this is made, it no longer ends the program.
 pub(crate) struct Interrupt(Signal);
@@ -65,60 +65,125 @@ pub(crate) enum End {
 
 /// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs.
 pub(crate) async fn follow(
-    mut link: Link,
+    link: Link,
     place: &Where,
     task: Task<'_>,
     interrupt: &mut Interrupt,
 ) -> Result<End, Failure> {
-    let clock = Clock::system();
-    let started = clock.monotonic();
-    let mut view = task.show.then(View::for_people);
-    loop {
-        let left = task
-            .window
-            .map(|window| window.saturating_sub(clock.monotonic() - started));
-        let glance = if view.is_some() { GLANCE } else { PATIENCE };
+    let view = task.show.then(View::for_people);
+    // From here on every move is an event, so none falls between a look and the next.
+    let watch = Watch::open(link, place, news_of(&task)).await?;
+    let window = task.window;
+    let mut follow = Follow { task, view, watch };
+    let over = async {
+        match window {
+            Some(window) => tokio::time::sleep(window).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = interrupt.pressed() => return Ok(End::Detached),
+        done = follow.until_done() => return done.map(End::Done),
+        () = over => {}
+    }
+    let (raw, waited) = follow.look().await?;
+    Ok(match waited.done {
+        true => End::Done(raw),
+        false => End::Window(raw),
+    })
+}
+
+/// The events after which the runs stand otherwise.
+fn news_of(task: &Task<'_>) -> SubscribeEvents {
+    let kinds: &[&str] = match task.show {
+        true => &["run.*", "tool.*"],
+        false => &["run.ended"],
+    };
+    SubscribeEvents {
+        run_id: match task.ids {
+            [only] => Some(*only),
+            _ => None,
+        },
+        kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        ..SubscribeEvents::default()
+    }
+}
+
+struct Follow<'a> {
+    task: Task<'a>,
+    view: Option<View>,
+    watch: Watch<'a>,
+}
+
+impl Follow<'_> {
+    /// Returns when what is waited for has ended, with the daemon's answer.
+    async fn until_done(&mut self) -> Result<Value, Failure> {
+        loop {
+            match self.look().await {
+                Ok((raw, waited)) if waited.done => return Ok(raw),
+                Ok(_) => {}
+                // The subscription has ended too, and finds the daemon again.
+                Err(lost) if link::is_broken(&lost) => {}
+                Err(failure) => return Err(failure),
+            }
+            self.news().await?;
+        }
+    }
+
+    /// How the runs stand; shows it.
+    async fn look(&mut self) -> Result<(Value, Waited), Failure> {
+        let mode = match self.task.any {
+            true => WaitMode::Any,
+            false => WaitMode::All,
+        };
         let ask = Wait {
-            run_ids: Some(task.ids.to_vec()),
-            mode: Some(if task.any {
-                WaitMode::Any
-            } else {
-                WaitMode::All
-            }),
-            wait_timeout: WaitTimeout(left.map_or(glance, |left| left.min(glance))),
+            run_ids: Some(self.task.ids.to_vec()),
+            mode: Some(mode),
+            wait_timeout: WaitTimeout(Duration::ZERO),
             ..Wait::default()
         };
-        let look = async {
-            let raw = link.raw("agent.wait", ask).await?;
-            let waited: Waited = link::read(&raw)?;
-            if let Some(view) = &mut view {
-                view.update(&link, &waited).await?;
-            }
-            Ok::<_, Failure>((raw, waited))
+        let raw = self.watch.link.raw("agent.wait", ask).await?;
+        let waited: Waited = link::read(&raw)?;
+        if let Some(view) = &mut self.view {
+            view.update(&self.watch.link, &waited).await?;
+        }
+        Ok((raw, waited))
+    }
+
+    /// Returns when the runs may stand otherwise, or it is time to draw them anew.
+    async fn news(&mut self) -> Result<(), Failure> {
+        let frame = match self.view {
+            Some(_) => FRAME,
+            None => Duration::MAX,
         };
-        let looked = tokio::select! {
-            looked = look => looked,
-            () = interrupt.pressed() => return Ok(End::Detached),
-        };
-        match looked {
-            Ok((raw, waited)) if waited.done => return Ok(End::Done(raw)),
-            Ok((raw, _)) if left == Some(Duration::ZERO) => return Ok(End::Window(raw)),
-            // A daemon that stops answers every wait at once; its successor knows the rest.
-            Ok((_, waited)) if waited.cause == "draining" => tokio::time::sleep(link::RETRY).await,
-            Ok(_) => {}
-            Err(lost) if link::is_broken(&lost) => {
-                let say = |text: &str| match &view {
-                    // People are told, which cannot fail.
-                    Some(view) => drop(view.tell(text, || Value::Null)),
-                    None => print::note(text),
-                };
-                let find = link::find_again(place, lost, say);
-                link = tokio::select! {
-                    found = find => found?,
-                    () = interrupt.pressed() => return Ok(End::Detached),
-                };
+        let frame = tokio::time::sleep(frame);
+        tokio::pin!(frame);
+        loop {
+            let seen = tokio::select! {
+                seen = self.watch.seen() => seen?,
+                () = &mut frame => return Ok(()),
+            };
+            match seen {
+                Some(Seen::Event(event)) => {
+                    if event.run_id.is_some_and(|run| self.task.ids.contains(&run)) {
+                        if event.kind != "run.ended" {
+                            tokio::time::sleep(TOGETHER).await;
+                        }
+                        return Ok(());
+                    }
+                }
+                Some(Seen::Picture(..)) => return Ok(()),
+                None => {
+                    let view = &self.view;
+                    let say = |text: &str| match view {
+                        // People are told, which cannot fail.
+                        Some(view) => drop(view.tell(text, || Value::Null)),
+                        None => print::note(text),
+                    };
+                    return self.watch.come_back(&say).await;
+                }
             }
-            Err(failure) => return Err(failure),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `abide serve`: runs the daemon, in this terminal or in the background.
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use serde_json::json;
@@ -12,7 +14,7 @@ use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
 use crate::config::{self, Loaded};
-use crate::daemon::{self, Options, Ready};
+use crate::daemon::{self, Ending, Options, Ready};
 use crate::telemetry;
 
 /// Run the daemon
@@ -44,25 +46,33 @@ impl Serve {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
             // Away from the terminal, so that its end is not this process's end. The process
-            // that started this one has made sure that it leads no group, so this succeeds.
-            rustix::process::setsid()
-                .map_err(|error| Failure::local("no session of its own", error))?;
+            // that started this one has made sure that it leads no group, so this succeeds;
+            // after a restart it leads its session already.
+            if rustix::process::getsid(None) != Ok(rustix::process::getpid()) {
+                rustix::process::setsid()
+                    .map_err(|error| Failure::local("no session of its own", error))?;
+            }
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
-        let loaded = load(self.config.as_deref())?;
+        let loaded = settings(self.config.clone())?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));
         }
         let warned = loaded.file.clone();
         let json = common.json;
-        daemon::serve(Options {
-            state_dir: common.place.state_dir()?,
+        let ending = daemon::serve(Options {
+            state_dir: common.place.state_dir_to_serve()?,
             listen: self.listen,
+            socket: common.place.socket_to_listen()?,
             config: loaded.config,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
-        Ok(0)
+        match ending {
+            Ending::Stopped => Ok(0),
+            Ending::Restart => Ok(exit::RESTART),
+            Ending::StartAgain => Err(start_again()),
+        }
     }
 
     /// Starts the daemon in the background and returns once it is ready.
@@ -72,6 +82,7 @@ impl Serve {
             state_dir: common.place.state_dir()?,
             config: self.config,
             listen: self.listen,
+            socket: common.place.socket_to_listen()?,
             alone: false,
         };
         let endpoint = start::start(&plan).await?.endpoint;
@@ -89,11 +100,22 @@ impl Serve {
     }
 }
 
-/// The settings in force, with those of `file` or of the usual one.
-pub(crate) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
-    let named = file
-        .map(Path::to_owned)
-        .or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
+/// This program anew in the place of this process, as it was called: what an upgrade has put
+/// there is what runs from now on. Returns only if that fails.
+fn start_again() -> Failure {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_else(|| "abide".into());
+    let error = Command::new(&program).args(words).exec();
+    Failure::local(
+        format!("{} cannot be started again", program.display()),
+        error,
+    )
+    .hint("what it was told is kept and goes on with the next start: abide serve --detach")
+}
+
+/// The settings in force: those of the file `named`, else of the usual one, below the variables.
+pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
+    let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
     let usual = named.is_none().then(usual_config).flatten();
     let file = named.as_deref().or(usual.as_deref());
     // A variable that is not UTF-8 is none of ours.
@@ -142,6 +164,9 @@ fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
             "  runs     {} go on, {} of them were in the middle of a turn",
             ready.restored, ready.resumed
         ));
+    }
+    if let Some(socket) = &ready.endpoint.socket {
+        lines.insert(2, format!("  socket   {socket}"));
     }
     lines.push(styled(DIM, "  try: abide run \"where does it start?\""));
     print::note(&lines.join("\n"));

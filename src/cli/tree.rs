@@ -3,10 +3,13 @@
 
 use super::print::{BAD, BUSY, DIM, GOOD, styled};
 use super::text::{COLUMNS, line, short, span};
+use crate::clock::Clock;
 use crate::wire::shapes::{Run, Step};
 
 /// How many tool calls are shown below a run.
 const SHOWN: usize = 5;
+/// From so many milliseconds without a step on it is said how long nothing happened.
+const QUIET_MS: u64 = 5_000;
 
 /// A run that is followed, with its journal as far as it was read.
 #[derive(Clone, Debug)]
@@ -123,12 +126,37 @@ fn headline(run: &Run) -> String {
                 .unwrap_or("a reason unknown here");
             format!("holds still: {reason}")
         }
-        ("running", Some(step), _) => format!("step {} {} · {used}", step.seq, step.what),
+        ("running", Some(step), _) => {
+            let quiet = Clock::system().now().since(run.last_activity_at);
+            let mut line = format!("step {} {}", step.seq, step.what);
+            if run.tool_calls > 0 {
+                line.push_str(&format!(" · {} tool calls", run.tool_calls));
+            }
+            line.push_str(&format!(" · {used}"));
+            if quiet >= QUIET_MS {
+                line.push_str(&format!(", quiet for {}", span(quiet)));
+            }
+            line
+        }
         ("running", None, _) => format!("starts · {used}"),
         ("ok", ..) => format!("{} tool calls · {used}", run.tool_calls),
         (state, _, Some(error)) => format!("{state}: {}", error.message),
         (state, ..) => format!("{state} · {used}"),
     }
+}
+
+/// The last lines of a text that is coming.
+pub(crate) fn tail(text: &str) -> Vec<String> {
+    let clean = super::text::clean(text);
+    let mut last: Vec<String> = clean
+        .lines()
+        .rev()
+        .filter(|said| !said.trim().is_empty())
+        .take(SHOWN)
+        .map(|said| format!("  {} {}", styled(DIM, "│"), line(said, COLUMNS - 4)))
+        .collect();
+    last.reverse();
+    last
 }
 
 /// A step on one line: what was asked and what came out.
@@ -205,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn g14_3_a_running_run_shows_step_counts_times_and_how_long_it_is_quiet() {
+        let mut run = run("running");
+        run.step = Some(crate::wire::shapes::CurrentStep {
+            seq: 4,
+            what: "grep".to_owned(),
+        });
+        let now = Clock::system().now();
+        run.last_activity_at = now;
+        assert_eq!(headline(&run), "step 4 grep · 7 tool calls · 3.2s");
+        run.last_activity_at = crate::kernel::time::Timestamp(now.0 - 600_000);
+        assert!(headline(&run).ends_with("3.2s, quiet for 10m"));
+    }
+
+    #[test]
     fn e6_an_ended_run_is_one_line() {
         let followed = Followed {
             run: run("ok"),
@@ -214,6 +256,18 @@ mod tests {
             plain(&draw(&[followed], 3)),
             ["✓ explore · 4f2a91c3  7 tool calls · 3.2s"]
         );
+    }
+
+    #[test]
+    fn what_a_run_is_saying_is_shown_by_its_last_lines() {
+        let text = "one\n\ntwo\u{1b}[2J\nthree\nfour\nfive\nsix";
+        let lines = plain(&tail(text));
+        assert_eq!(
+            lines,
+            ["  │ two", "  │ three", "  │ four", "  │ five", "  │ six"]
+        );
+        let wide = tail(&"子代理恢复运行".repeat(20));
+        assert!(plain(&wide)[0].width() <= COLUMNS);
     }
 
     #[test]

@@ -5,4 +5,4 @@ mod load;
 mod settings;
 
 pub use load::{ConfigError, Loaded, load};
-pub use settings::Config;
+pub use settings::{Config, FileWatch};

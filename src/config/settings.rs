@@ -6,17 +6,35 @@ use std::time::Duration;
 
 use toml::Value;
 
+use crate::kernel::policy::Visibility;
+/// How changes of files are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWatch {
+    /// By the system's events.
+    Events,
+    /// By looking again and again.
+    Poll,
+    /// Only at the start and when somebody asks.
+    Off,
+}
+
 /// Every setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `gateway.listen`: where the daemon listens.
     pub listen: SocketAddr,
+    /// `gateway.socket`: where the Unix socket is; in the state folder if unset.
+    pub socket: Option<PathBuf>,
     /// `gateway.allowed_hosts`: further names that a `Host` header may give.
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
+    /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
+    /// behind the event log.
+    pub max_events_behind: u32,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -29,8 +47,20 @@ pub struct Config {
     pub max_client_children: u32,
     /// `defaults.max_queued_turns`: turns that may wait in one session.
     pub max_queued_turns: u32,
-    /// `lanes.main`, `lanes.subagent`, `lanes.global`: runs at once; 0 = closed.
-    pub lanes: [usize; 3],
+    /// `defaults.max_children`: open runs that the runs of one session may have asked for.
+    pub max_children: u32,
+    /// `defaults.max_total_children`: runs spawned and messages sent below one root run.
+    pub max_total_children: u32,
+    /// `lanes.main`, `lanes.subagent`, `lanes.nested`, `lanes.global`: runs at once; 0 = closed.
+    pub lanes: [usize; 4],
+    /// `sessions.visibility`: how far an agent's session sees.
+    pub visibility: Visibility,
+    /// `sessions.rights.send`, `.list`, `.history`, `.control`: in place of that for one right.
+    pub rights: [Option<Visibility>; 4],
+    /// `sessions.agent_to_agent.allow`: patterns of agents that may deal with each other.
+    pub agent_to_agent: Vec<String>,
+    /// `sessions.max_ping_pong`: turns of an exchange after the first answer; 0 = none.
+    pub max_ping_pong: u32,
     /// `recovery.max_age`: open runs without activity for longer are closed at start.
     pub max_age: Duration,
     /// `recovery.max_attempts`: kills in the middle of the same step that a run survives.
@@ -46,6 +76,24 @@ pub struct Config {
     /// `storage.check_after`: from when on, after a start, the whole store is checked beside
     /// the work; `None` (`0`) = never.
     pub check_after: Option<Duration>,
+    /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
+    pub agents_watch: FileWatch,
+    /// `agents.poll_each`: how often they are looked at with `poll`.
+    pub agents_poll_each: Duration,
+    /// `agents.debounce`: how long it must be quiet before changes are taken.
+    pub agents_debounce: Duration,
+    /// `retention.archive_after`: a spawned session leaves the lists so long after its last run
+    /// ended; `None` (`0`) = never.
+    pub archive_after: Option<Duration>,
+    /// `retention.runs`: ended runs are removed after this long, with their journals; `None`
+    /// (`0`) = never.
+    pub retain_runs: Option<Duration>,
+    /// `retention.events`: events are removed after this long; `None` (`0`) = never.
+    pub retain_events: Option<Duration>,
+    /// `retention.keys`: an idempotency key is known for so long at least.
+    pub retain_keys: Duration,
+    /// `retention.sweep_each`: how often is looked for what is old enough.
+    pub sweep_each: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -62,22 +110,38 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
+            max_events_behind: 50_000,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
             max_spawn_depth: 1,
             max_client_children: 200,
             max_queued_turns: 20,
-            lanes: [8, 8, 16],
+            max_children: 5,
+            max_total_children: 100,
+            lanes: [8, 8, 8, 16],
+            visibility: Visibility::Tree,
+            rights: [None; 4],
+            agent_to_agent: Vec::new(),
+            max_ping_pong: 5,
             max_age: Duration::from_secs(24 * 3600),
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
             min_free: 64 << 20,
             check_after: Some(Duration::from_secs(60)),
+            agents_watch: FileWatch::Events,
+            agents_poll_each: Duration::from_secs(2),
+            agents_debounce: Duration::from_millis(250),
+            archive_after: Some(Duration::from_secs(3600)),
+            retain_runs: Some(Duration::from_secs(30 * 24 * 3600)),
+            retain_events: Some(Duration::from_secs(7 * 24 * 3600)),
+            retain_keys: Duration::from_secs(24 * 3600),
+            sweep_each: Duration::from_secs(60),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -90,24 +154,44 @@ impl Default for Config {
 /// The keys that exist, as `section.key`.
 pub const KEYS: &[&str] = &[
     "gateway.listen",
+    "gateway.socket",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
+    "gateway.max_events_behind",
     "defaults.agent",
     "defaults.model",
     "defaults.run_timeout",
     "defaults.max_spawn_depth",
     "defaults.max_client_children",
+    "defaults.max_children",
+    "defaults.max_total_children",
     "defaults.max_queued_turns",
     "lanes.main",
     "lanes.subagent",
+    "lanes.nested",
     "lanes.global",
+    "sessions.visibility",
+    "sessions.rights.send",
+    "sessions.rights.list",
+    "sessions.rights.history",
+    "sessions.rights.control",
+    "sessions.agent_to_agent.allow",
+    "sessions.max_ping_pong",
     "recovery.max_age",
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
     "storage.min_free",
     "storage.check_after",
+    "agents.watch",
+    "agents.poll_each",
+    "agents.debounce",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -124,9 +208,13 @@ impl Config {
                     .parse()
                     .map_err(|_| "an address such as 127.0.0.1:7777 is expected".to_owned())?;
             }
+            "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
+            "gateway.max_events_behind" => {
+                self.max_events_behind = count(value, 1, 10_000_000)?;
+            }
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {
@@ -137,10 +225,22 @@ impl Config {
             "defaults.max_client_children" => {
                 self.max_client_children = count(value, 1, 10_000)?;
             }
+            "defaults.max_children" => self.max_children = count(value, 1, 20)?,
+            "defaults.max_total_children" => {
+                self.max_total_children = count(value, 1, 10_000)?;
+            }
             "defaults.max_queued_turns" => self.max_queued_turns = count(value, 1, 1000)?,
             "lanes.main" => self.lanes[0] = slots(value)?,
             "lanes.subagent" => self.lanes[1] = slots(value)?,
-            "lanes.global" => self.lanes[2] = slots(value)?,
+            "lanes.nested" => self.lanes[2] = slots(value)?,
+            "lanes.global" => self.lanes[3] = slots(value)?,
+            "sessions.visibility" => self.visibility = visibility(value)?,
+            "sessions.rights.send" => self.rights[0] = Some(visibility(value)?),
+            "sessions.rights.list" => self.rights[1] = Some(visibility(value)?),
+            "sessions.rights.history" => self.rights[2] = Some(visibility(value)?),
+            "sessions.rights.control" => self.rights[3] = Some(visibility(value)?),
+            "sessions.agent_to_agent.allow" => self.agent_to_agent = texts(value)?,
+            "sessions.max_ping_pong" => self.max_ping_pong = count(value, 0, 5)?,
             "recovery.max_age" => self.max_age = duration(value)?,
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
@@ -150,6 +250,14 @@ impl Config {
                 let after = duration(value)?;
                 self.check_after = (!after.is_zero()).then_some(after);
             }
+            "agents.watch" => self.agents_watch = file_watch(value)?,
+            "agents.poll_each" => self.agents_poll_each = period(value)?,
+            "agents.debounce" => self.agents_debounce = duration(value)?,
+            "retention.archive_after" => self.archive_after = some(duration(value)?),
+            "retention.runs" => self.retain_runs = some(duration(value)?),
+            "retention.events" => self.retain_events = some(duration(value)?),
+            "retention.keys" => self.retain_keys = duration(value)?,
+            "retention.sweep_each" => self.sweep_each = period(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -158,6 +266,15 @@ impl Config {
             _ => return Err("no setting of that name".to_owned()),
         }
         Ok(())
+    }
+}
+
+fn file_watch(value: &Value) -> Result<FileWatch, String> {
+    match text(value)?.as_str() {
+        "events" => Ok(FileWatch::Events),
+        "poll" => Ok(FileWatch::Poll),
+        "off" => Ok(FileWatch::Off),
+        _ => Err("events, poll or off is expected".to_owned()),
     }
 }
 
@@ -233,6 +350,11 @@ fn bytes(value: &Value) -> Result<u64, String> {
     found.ok_or_else(|| expected.to_owned())
 }
 
+/// No time at all stands for "never".
+fn some(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
+}
+
 /// A duration after which something is done again, so more than none.
 fn period(value: &Value) -> Result<Duration, String> {
     match duration(value)? {
@@ -247,6 +369,14 @@ fn count(value: &Value, least: u32, most: u32) -> Result<u32, String> {
         .and_then(|number| u32::try_from(number).ok())
         .filter(|number| (least..=most).contains(number));
     found.ok_or_else(|| format!("a whole number from {least} to {most} is expected"))
+}
+
+fn visibility(value: &Value) -> Result<Visibility, String> {
+    let found = value.as_str().and_then(Visibility::parse);
+    found.ok_or_else(|| {
+        let words: Vec<&str> = Visibility::ALL.iter().map(|one| one.as_str()).collect();
+        format!("one of {} is expected", words.join(", "))
+    })
 }
 
 fn slots(value: &Value) -> Result<usize, String> {

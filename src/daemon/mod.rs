@@ -1,14 +1,17 @@
 //! The daemon's story from start to stop: the only place where the parts are put together.
 //! The command line calls [`serve`].
 
+mod check;
 mod endpoint;
 mod failure;
 mod folder;
+mod local;
 mod lock;
 pub mod offline;
 mod parts;
 mod phase;
 mod signals;
+mod supervisor;
 mod surroundings;
 
 use std::net::SocketAddr;
@@ -19,18 +22,22 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use check::AgentCheck;
 pub use endpoint::Endpoint;
 pub use failure::Failure;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::contract::control::Control;
+use crate::contract::control::{Control, Then};
+use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use phase::Process;
 use signals::Signals;
+use supervisor::Supervisor;
+use surroundings::Surroundings;
 
 /// How the daemon is started.
 pub struct Options {
@@ -38,6 +45,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where it listens, in place of `gateway.listen`.
     pub listen: Option<SocketAddr>,
+    /// Where its Unix socket is, in place of `gateway.socket`; absolute.
+    pub socket: Option<PathBuf>,
     /// The settings in force.
     pub config: Config,
     /// Called once it is ready, with what clients need to know.
@@ -61,6 +70,17 @@ pub struct Ready {
     pub resumed: usize,
 }
 
+/// How the daemon has ended: in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// For good.
+    Stopped,
+    /// To be started again by whoever supervises it.
+    Restart,
+    /// To be started again by whoever called [`serve`]: nobody supervises it.
+    StartAgain,
+}
+
 /// The versions of this program and of the SQLite library in it, for `--version`.
 pub fn versions() -> String {
     format!(
@@ -73,7 +93,7 @@ pub fn versions() -> String {
 
 /// Runs the daemon until it is told to stop. On return everything that was accepted is in
 /// the store, and the write-ahead file is empty.
-pub fn serve(options: Options) -> Result<(), Failure> {
+pub fn serve(options: Options) -> Result<Ending, Failure> {
     crate::failpoint::configure_from_env().map_err(Failure::Config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -83,7 +103,7 @@ pub fn serve(options: Options) -> Result<(), Failure> {
     runtime.block_on(run(options))
 }
 
-async fn run(options: Options) -> Result<(), Failure> {
+async fn run(options: Options) -> Result<Ending, Failure> {
     let clock = Clock::system();
     let boot = BootId(clock.new_id());
     let started_at = clock.now();
@@ -91,6 +111,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let config = options.config;
 
     let mut signals = Signals::catch()?;
+    let supervisor = Supervisor::from_env()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
     let lock = lock::take(&folder, boot, pid, started_at)?;
@@ -100,48 +121,77 @@ async fn run(options: Options) -> Result<(), Failure> {
         .local_addr()
         .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
     let url = format!("http://{local}");
+    let named = options.socket.as_deref().or(config.socket.as_deref());
+    let (unix, socket) = local::listen(&folder, named)?.unzip();
+    let socket_path = socket
+        .as_ref()
+        .and_then(|socket| socket.path().to_str())
+        .map(str::to_owned);
     let token = folder::token(&folder)?;
 
+    supervisor.opening();
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     opened.store.room().keep_free(config.min_free);
     let mut threads = opened.threads;
     if let Some(after) = config.check_after {
         threads.check_after(&opened.store, after)?;
     }
-    let workers = parts::workers(&folder, &clock, &config)?;
+    let rows = Arc::new(opened.store.clone());
+    let delegate = DelegateSlot::default();
+    let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
+    let agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
         runner: workers.runner,
-        options: parts::registry_options(&config),
+        options: parts::registry_options(&config, supervisor.drain_timeout(config.drain_timeout)),
         boot,
     });
+
+    // Runs start later than this, so no tool finds the place empty.
+    delegate.get_or_init(|| Arc::new(registry.clone()));
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.
     let process = Arc::new(Process::new(
         registry.clone(),
-        &folder,
-        config.min_free,
-        clock.clone(),
+        supervisor.clone(),
+        Surroundings {
+            folder: folder.clone(),
+            min_free: config.min_free,
+            clock: clock.clone(),
+        },
     ));
+    tokio::spawn({
+        let process = Arc::clone(&process);
+        async move {
+            loop {
+                signals.next().await;
+                process.terminate();
+            }
+        }
+    });
     let shutdown = CancellationToken::new();
     let mut doors = tokio::spawn(gateway::serve(
-        listener,
+        gateway::Listeners {
+            tcp: listener,
+            unix,
+        },
         gateway::State {
             registry: registry.clone(),
             control: Arc::clone(&process) as Arc<dyn Control>,
             clock: clock.clone(),
             token: token.text,
             principal: Principal {
-                org: "default".to_owned(),
+                org: parts::ORG.to_owned(),
                 user: "admin".to_owned(),
             },
             boot,
             started_at,
             url: url.clone(),
+            socket: socket_path.clone(),
             options: gateway::Options {
                 allowed_hosts: config.allowed_hosts.clone(),
                 allowed_origins: config.allowed_origins.clone(),
@@ -150,16 +200,22 @@ async fn run(options: Options) -> Result<(), Failure> {
         },
         shutdown.clone(),
     ));
-    let restored = registry
-        .restore(pid)
-        .await
-        .map_err(|fault| Failure::Store(fault.to_string()))?;
+    let progress = || registry.restore_progress();
+    let restored = tokio::select! {
+        restored = registry.restore(pid) => {
+            restored.map_err(|fault| Failure::Store(fault.to_string()))?
+        }
+        // Rows that wait for room on a full disk must not keep the process.
+        () = registry.hurried() => return Ok(Ending::Stopped),
+        never = supervisor.tell_progress(progress) => match never {},
+    };
     let endpoint = Endpoint {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: 1,
         pid,
         boot_id: boot,
         url,
+        socket: socket_path,
         started_at,
     };
     process.ready();
@@ -182,35 +238,38 @@ async fn run(options: Options) -> Result<(), Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
+    let stop_watching = CancellationToken::new();
+    let watching = tokio::spawn(parts::keep_agents(
+        registry.clone(),
+        agent_files,
+        stop_watching.clone(),
+    ));
 
-    tokio::select! {
-        () = signals.next() => process.drain(),
-        () = process.stop_asked() => {}
+    supervisor.ready(restored.open);
+    let life = tokio::spawn({
+        let (registry, supervisor) = (registry.clone(), supervisor.clone());
+        async move { supervisor.tell_life(|| registry.answers()).await }
+    });
+    let then = tokio::select! {
+        worked = &mut working => {
+            worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))?
+        }
         // Without one of these the daemon would accept and never act, or act and never
         // answer: better to end and let the next start recover.
-        worked = &mut working => return Err(Failure::loop_ended("registry", worked)),
         served = &mut doors => return Err(Failure::doors_ended(served)),
         _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+    };
+    // A reading under way is told of before the store closes.
+    stop_watching.cancel();
+    if watching.await.is_err() {
+        tracing::error!("the agent files were not watched any more; the next start reads them");
     }
-    tracing::info!("draining");
-    registry.drain();
-    // A second signal ends the drain's patience.
-    let hurry = tokio::spawn({
-        let registry = registry.clone();
-        async move {
-            signals.next().await;
-            tracing::warn!("a second signal: what is in flight goes on at the next start");
-            registry.hurry();
-        }
-    });
-    let drained = working
-        .await
-        .map_err(|fault| Failure::loop_ended("registry", Err(fault)));
-    hurry.abort();
+    life.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
     Endpoint::remove(&folder);
+    drop(socket);
     if tokio::task::spawn_blocking(move || threads.close())
         .await
         .is_err()
@@ -218,7 +277,11 @@ async fn run(options: Options) -> Result<(), Failure> {
         tracing::error!("the store did not close in order; the next start recovers it");
     }
     drop(lock);
-    drained
+    Ok(match then {
+        Then::Restart if supervisor.is_there() => Ending::Restart,
+        Then::Restart => Ending::StartAgain,
+        Then::Stop | Then::Resume => Ending::Stopped,
+    })
 }
 
 /// How long clients may take to read their last answers.

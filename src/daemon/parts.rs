@@ -2,26 +2,36 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::contract::catalog::Catalog;
+use crate::config::{Config, FileWatch};
+use crate::contract::catalog::{Catalog, Place};
+use crate::contract::delegate::DelegateSlot;
+use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::kernel::limits::SpawnLimits;
+use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::provider::{self, Providers};
-use crate::registry::{self, LaneCaps};
+use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
+use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
 /// Announces that may wait to be told to one agent-owned session.
 const MAX_UNTOLD: u32 = 50;
+
+/// The tenant of this machine's own users.
+pub const ORG: &str = "default";
 
 /// Who runs, and how.
 pub struct Workers {
@@ -42,6 +52,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
             limits: SpawnLimits {
                 max_depth: config.max_spawn_depth,
                 max_children: config.max_client_children,
+                max_run_children: config.max_children,
+                max_total: config.max_total_children,
                 max_unacked: MAX_UNACKED,
                 max_untold: MAX_UNTOLD,
                 max_queued_turns: config.max_queued_turns,
@@ -50,6 +62,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
                 max_age_ms: millis(config.max_age),
                 max_attempts: config.max_attempts,
             },
+            policy: policy(config),
+            max_ping_pong: config.max_ping_pong,
         },
         on_fatal: Box::new(|why| end_now(&why)),
     }
@@ -67,24 +81,50 @@ fn end_now(why: &str) {
 }
 
 /// The registry's settings.
-pub fn registry_options(config: &Config) -> registry::Options {
-    let [main, subagent, global] = config.lanes;
+pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
+    let [main, subagent, nested, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
             main,
             subagent,
+            nested,
             global,
         },
+        policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
-        drain_timeout: config.drain_timeout,
+        drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
+        retention: registry::Retention {
+            archive_after_ms: config.archive_after.map(millis),
+            runs_ms: config.retain_runs.map(millis),
+            events_ms: config.retain_events.map(millis),
+            keys_ms: millis(config.retain_keys),
+            sweep_each: config.sweep_each,
+        },
+        events_behind: i64::from(config.max_events_behind),
     }
 }
 
-/// Agents, providers and tools.
-pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers, Failure> {
+/// What sessions may do with each other.
+fn policy(config: &Config) -> Policy {
+    let [send, list, history, control] = config.rights;
+    let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
+    Policy {
+        reach: [send, list, history, control].map(reach),
+        agent_to_agent: config.agent_to_agent.clone(),
+    }
+}
+
+/// Agents, providers and tools; `delegate` is where tools find the registry once it is there.
+pub fn workers(
+    folder: &Path,
+    clock: &Clock,
+    config: &Config,
+    rows: Arc<dyn AgentRows>,
+    delegate: DelegateSlot,
+) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
     let providers = Providers::new(&provider::Options {
         script: config.script.clone(),
@@ -92,18 +132,28 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
+        delegate,
     });
-    let agents = Agents::new(
-        agent::Options {
-            default_agent: config.agent.clone(),
-            default_model: config.model.clone(),
-        },
-        providers.offered(),
-        &tools.schemas(),
-    )
+    let agents = Agents::new(agent::Options {
+        default_agent: config.agent.clone(),
+        default_model: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+        tools: tools.schemas(),
+        config: agent_files(),
+        personal: personal_files(),
+        workspace: Some(workspace.clone()),
+        orgs: vec![ORG.to_owned()],
+        rows: Some(rows),
+        clock: clock.clone(),
+    })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let names = agents
-        .list()
+        .list(Place {
+            org: ORG,
+            cwd: None,
+        })
+        .agents
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
@@ -113,6 +163,7 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
             model_timeout: config.model_timeout,
             tool_timeout: config.tool_timeout,
             workspace,
+            max_spawn_depth: config.max_spawn_depth,
         },
         Arc::new(providers),
         Arc::new(tools),
@@ -142,16 +193,67 @@ fn default_workspace() -> PathBuf {
         .join("abide/workspace")
 }
 
+/// This user's agent files.
+pub fn agent_files() -> Option<PathBuf> {
+    config_folder().map(|folder| folder.join("agents"))
+}
+
+/// This user's agent files for Claude Code.
+pub fn personal_files() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let folder = home.join(".claude/agents");
+    folder.is_absolute().then_some(folder)
+}
+
+/// How the agent files are watched.
+pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
+    let folders = agent_files().into_iter().chain(personal_files()).collect();
+    let options = watch::Options {
+        mode: match config.agents_watch {
+            FileWatch::Events => watch::Mode::Events,
+            FileWatch::Poll => watch::Mode::Poll(config.agents_poll_each),
+            FileWatch::Off => watch::Mode::Off,
+        },
+        quiet: config.agents_debounce,
+        longest: LONGEST_BURST.max(config.agents_debounce),
+    };
+    Watcher::new(folders, options, clock.clone())
+}
+
+/// Reads the agents again at the start and whenever their files have changed, until it is told
+/// to stop; what it has begun then is finished.
+pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: CancellationToken) {
+    let mut reason = ReloadReason::Start;
+    loop {
+        if let Err(fault) = registry.reload_agents(reason).await {
+            tracing::error!(%fault, "the agents could not be read again; the last ones count");
+        }
+        reason = ReloadReason::Watch;
+        tokio::select! {
+            () = files.changed() => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Changes that keep coming are taken after this long.
+const LONGEST_BURST: Duration = Duration::from_secs(2);
+
 /// The folders that no tool may look into: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME")
+    std::iter::once(state.to_owned())
+        .chain(config_folder())
+        .collect()
+}
+
+fn config_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))
-        .map(|path| path.join("abide"));
-    std::iter::once(state.to_owned()).chain(config).collect()
+        .map(|path| path.join("abide"))
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,36 +1,31 @@
-//! How far the process has come, for the doors.
+//! How far the process has come, for the doors, and its drains, whoever asks for them.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
-use super::surroundings;
-use crate::clock::Clock;
-use crate::contract::control::{Control, Phase};
+use super::supervisor::Supervisor;
+use super::surroundings::Surroundings;
+use crate::contract::control::{Control, Drain, Phase, Then};
 use crate::contract::finding::Finding;
+use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
 /// The process as its doors see it.
 pub struct Process {
     registry: Registry,
+    supervisor: Supervisor,
     ready: AtomicBool,
-    stop: CancellationToken,
-    folder: PathBuf,
-    min_free: u64,
-    clock: Clock,
+    surroundings: Surroundings,
 }
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry, folder: &Path, min_free: u64, clock: Clock) -> Self {
+    pub fn new(registry: Registry, supervisor: Supervisor, surroundings: Surroundings) -> Self {
         Process {
             registry,
+            supervisor,
             ready: AtomicBool::new(false),
-            stop: CancellationToken::new(),
-            folder: folder.to_owned(),
-            min_free,
-            clock,
+            surroundings,
         }
     }
 
@@ -39,29 +34,47 @@ impl Process {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Returns when a stop was asked for.
-    pub async fn stop_asked(&self) {
-        self.stop.cancelled().await;
+    /// A signal asks for the end. The first one drains; where a drain to the end is under way
+    /// already, its patience is over.
+    pub fn terminate(&self) {
+        let stop = Drain {
+            timeout: None,
+            then: Then::Stop,
+        };
+        if self.drain(stop).is_err() {
+            tracing::warn!("a second call to stop: what is in flight goes on at the next start");
+            self.registry.hurry();
+        }
     }
 }
 
 impl Control for Process {
     fn phase(&self) -> Phase {
-        if self.stop.is_cancelled() {
-            Phase::Draining
-        } else if self.ready.load(Ordering::Acquire) {
-            Phase::Ready
-        } else {
+        if !self.ready.load(Ordering::Acquire) {
             let (done, total) = self.registry.restore_progress();
             Phase::Starting { done, total }
+        } else if self.registry.is_draining() {
+            Phase::Draining
+        } else {
+            Phase::Ready
         }
     }
 
     fn surroundings(&self) -> Vec<Finding> {
-        surroundings::look(&self.folder, self.min_free, &self.clock, false)
+        self.surroundings.look(false)
     }
 
-    fn drain(&self) {
-        self.stop.cancel();
+    fn drain(&self, order: Drain) -> Result<Duration, Fault> {
+        let timeout = self.registry.drain(order)?;
+        let supervisor = self.supervisor.clone();
+        let registry = self.registry.clone();
+        tokio::spawn(async move {
+            supervisor.draining(order.then, timeout).await;
+            if order.then == Then::Resume {
+                registry.resumed().await;
+                supervisor.resumed();
+            }
+        });
+        Ok(timeout)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
 use crate::contract::finding::{Finding, Health};
@@ -23,6 +23,23 @@ const ROOM: u64 = 1 << 30;
 const WATCHES: u64 = 8192;
 /// A file from the future by so much says that the clock was set back.
 const AHEAD_S: i64 = 120;
+
+/// Where a running daemon looks.
+pub struct Surroundings {
+    /// The state folder.
+    pub folder: PathBuf,
+    /// `storage.min_free`.
+    pub min_free: u64,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Surroundings {
+    /// What there is to say.
+    pub fn look(&self, mend: bool) -> Vec<Finding> {
+        look(&self.folder, self.min_free, &self.clock, mend)
+    }
+}
 
 /// What there is to say. With `mend` permissions are set right where they are too wide.
 pub fn look(folder: &Path, min_free: u64, clock: &Clock, mend: bool) -> Vec<Finding> {

@@ -2,14 +2,19 @@
 
 use std::borrow::Cow;
 
-use crate::contract::catalog::AgentSummary;
+use crate::contract::allow::AllowList;
+use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
+use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
-use crate::registry::{InboxEntry, RunDetail, SessionView, Waited};
-use crate::wire::{agents, runs, shapes};
+use crate::kernel::thinking::Thinking;
+use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
+use crate::wire::input::ThinkingLevel;
+use crate::wire::{agents, questions, runs, shapes};
 
 /// The most bytes of a result in a list.
 pub(super) const RESULT_PREVIEW: usize = 1024;
@@ -24,6 +29,9 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
+        held_up,
+        questions,
+        held,
         elapsed_ms,
         deadline_at,
     } = detail;
@@ -44,6 +52,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         root_run_id: run.root_run,
         agent: run.agent,
         model: run.model,
+        thinking: run.thinking.map(|level| level.as_str().into()),
         depth: run.depth,
         label: run.label,
         title: run.title,
@@ -61,16 +70,58 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
+        cancel: run.cancel,
+        retry_of: run.retry_of,
         usage: run.usage,
         warnings: run.warnings,
         meta: run.meta,
         pins: run.pins,
         needs_review: pause == Some(PauseReason::Review),
+        held_up,
+        questions: questions.into_iter().map(open_question).collect(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
             state: announce.as_str().into(),
+            held,
         },
+    }
+}
+
+fn open_question(question: Question) -> shapes::OpenQuestion {
+    shapes::OpenQuestion {
+        id: question.id,
+        text: question.text,
+        choices: question.choices,
+        asked_at: question.asked_at,
+        expires_at: question.expires_at,
+    }
+}
+
+/// A question with where it comes from.
+pub(super) fn question(view: QuestionView) -> questions::Question {
+    let QuestionView {
+        question,
+        origin,
+        root,
+    } = view;
+    questions::Question {
+        id: question.id,
+        run_id: question.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        text: question.text,
+        choices: question.choices,
+        asked_at: question.asked_at,
+        expires_at: question.expires_at,
+        state: question.state.as_str().into(),
+        answer: question.answer,
+        answered_by: question.answered_by,
+        ended_at: question.ended_at,
     }
 }
 
@@ -82,6 +133,10 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .map(|entry| match entry {
             Waited::NotFound(run_id) => runs::WaitedRun::Unknown {
                 status: "not_found".into(),
+                run_id,
+            },
+            Waited::Expired(run_id) => runs::WaitedRun::Unknown {
+                status: "expired".into(),
                 run_id,
             },
             Waited::Run(detail) => {
@@ -100,6 +155,17 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .collect()
 }
 
+/// A thinking level.
+pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
+    match level {
+        ThinkingLevel::Off => Thinking::Off,
+        ThinkingLevel::Minimal => Thinking::Minimal,
+        ThinkingLevel::Low => Thinking::Low,
+        ThinkingLevel::Medium => Thinking::Medium,
+        ThinkingLevel::High => Thinking::High,
+    }
+}
+
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView { session, busy } = view;
@@ -114,7 +180,13 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         depth: session.depth,
         owner: session.owner.as_str().into(),
         model: session.model,
+        thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
+        mode: session.mode.as_str().into(),
+        cleanup: session.cleanup.as_str().into(),
+        generation: session.generation,
+        archived_at: session.archived_at,
+        fork_of: session.fork.map(|fork| fork.of),
         messages: session.messages,
         created_at: session.created_at,
         updated_at: session.updated_at,
@@ -131,6 +203,7 @@ pub(super) fn message(message: Message) -> shapes::Message {
     shapes::Message {
         id: message.id,
         seq: message.seq,
+        generation: message.generation,
         at: message.at,
         role: message.role.as_str().into(),
         kind: message.kind.as_str().into(),
@@ -205,6 +278,8 @@ pub(super) fn step(step: Step) -> shapes::Step {
         result_summary: step.result_summary,
         started_at: step.started_at,
         ended_at: step.ended_at,
+        waits_for: step.waits.map(|wait| wait.kind.as_str().into()),
+        waits_until: step.waits.map(|wait| wait.until),
         attempts: step.attempts,
         error: step.error,
     }
@@ -212,15 +287,46 @@ pub(super) fn step(step: Step) -> shapes::Step {
 
 /// An agent.
 pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
+    let names = |ids: &[AgentId]| ids.iter().map(ToString::to_string).collect();
     agents::Agent {
         name: agent.id.into(),
+        title: agent.title,
         description: agent.description,
         mode: agent.mode.as_str().to_owned(),
+        active: agent.active,
         model: agent.model,
+        thinking: agent.thinking.map(|level| level.as_str().to_owned()),
         tools: agent.tools,
         hidden: agent.hidden,
         source: agent.source,
+        file: agent.file,
+        revision: agent.revision,
         max_loops: agent.max_loops,
+        run_timeout_ms: agent.run_timeout_ms,
+        allow_agents: match &agent.allow {
+            AllowList::Unset => None,
+            AllowList::Any => Some(vec!["*".to_owned()]),
+            AllowList::Only(allowed) => Some(names(allowed)),
+        },
+        linked_agents: names(&agent.linked),
+        max_spawn_depth: agent.max_spawn_depth,
+        system_prompt: None,
+        warnings: agent.warnings,
+        health: agents::Health {
+            ok: agent.problems.is_empty(),
+            problems: agent.problems,
+        },
+        shadowed: agent.shadowed.into_iter().map(aside).collect(),
+    }
+}
+
+/// A definition without effect.
+pub(super) fn aside(aside: Aside) -> agents::Aside {
+    agents::Aside {
+        source: aside.source,
+        file: aside.file,
+        line: aside.line,
+        reason: aside.reason,
     }
 }
 

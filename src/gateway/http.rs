@@ -9,7 +9,8 @@ use http::header::{
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use jsonrpsee::types::Id;
@@ -17,12 +18,14 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::{Ends, Guard};
+use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
+use super::sse::{self, Opened};
 use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Principal;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
@@ -30,13 +33,13 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What every request needs.
 pub(crate) struct Door {
-    pub(crate) guard: Guard,
+    pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-type Answered = Response<Full<Bytes>>;
+type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Something that a connection holds as long as it lives.
 pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
@@ -45,7 +48,7 @@ pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
 pub(crate) async fn handle(
     door: Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Infallible> {
@@ -54,14 +57,19 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
-        (_, "/") => match enter(&door, connection, ends, seat, request).await {
+        (_, "/") => match enter(&door, connection, peer, seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
+        (&Method::GET, "/events") => match events(&door, &peer, request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, "/events") => wrong_method("GET"),
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("there are /, /health and /ready"))
+            refused(fault.hint("there are /, /events, /health and /ready"))
         }
     };
     Ok(answered)
@@ -70,16 +78,34 @@ pub(crate) async fn handle(
 async fn enter(
     door: &Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    door.guard.check_names(request.headers(), ends)?;
-    door.guard.check_token(request.headers(), ends)?;
+    let who = door.gate.admit(&peer, request.headers())?;
     match *request.method() {
-        Method::POST => call(door, connection, request).await,
-        Method::GET if wants_websocket(request.headers()) => upgrade(door, seat, request),
+        Method::POST => call(door, connection, &who, request).await,
+        Method::GET if wants_websocket(request.headers()) => upgrade(door, who, seat, request),
         _ => Ok(wrong_method("POST")),
+    }
+}
+
+/// What happens, as server-sent events.
+async fn events(
+    door: &Arc<Door>,
+    peer: &Peer,
+    request: Request<Incoming>,
+) -> Result<Answered, Fault> {
+    let who = door.gate.admit(peer, request.headers())?;
+    let query = request.uri().query().unwrap_or_default();
+    let headers = request.headers();
+    match sse::open(&door.dispatcher, &who, &door.shutdown, query, headers).await? {
+        Opened::Stream(stream) => Ok(stream.map(Either::Right)),
+        Opened::Refused(code, text) => {
+            let status = u16::try_from(code).ok();
+            let status = status.and_then(|code| StatusCode::from_u16(code).ok());
+            Ok(json(status.unwrap_or(StatusCode::BAD_REQUEST), text))
+        }
     }
 }
 
@@ -87,6 +113,7 @@ async fn enter(
 async fn call(
     door: &Door,
     connection: Arc<Connection>,
+    who: &Arc<Principal>,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
     if !is_json(request.headers()) {
@@ -129,7 +156,7 @@ async fn call(
             return Ok(json(StatusCode::OK, error_text(Id::Null, fault)));
         }
     };
-    let text = match door.dispatcher.answer(&connection, text) {
+    let text = match door.dispatcher.answer(&connection, who, text) {
         Answer::None => String::new(),
         Answer::Now(text) => text,
         Answer::Later(answer) => answer.await,
@@ -140,6 +167,7 @@ async fn call(
 /// From HTTP to a WebSocket, which goes on in a task of its own.
 fn upgrade(
     door: &Arc<Door>,
+    who: Arc<Principal>,
     seat: Seat,
     mut request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
@@ -157,12 +185,12 @@ fn upgrade(
     let shutdown = door.shutdown.clone();
     door.tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, shutdown).await,
+            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, who, shutdown).await,
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
         }
         drop(seat);
     });
-    let mut answered = Response::new(Full::default());
+    let mut answered = Response::new(Either::Left(Full::default()));
     *answered.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answered.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -247,6 +275,7 @@ pub(crate) fn refused(fault: Fault) -> Answered {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Kind::Busy | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::CursorExpired | Kind::CursorUnknown => StatusCode::GONE,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::BAD_REQUEST,
     };
@@ -268,7 +297,7 @@ fn error(status: StatusCode, fault: Fault) -> Answered {
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Answered {
-    let mut answered = Response::new(Full::new(body.into()));
+    let mut answered = Response::new(Either::Left(Full::new(body.into())));
     *answered.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     answered.headers_mut().insert(CONTENT_TYPE, kind);

@@ -8,30 +8,36 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
-use super::rpc::{error_object, logged};
-use super::{Context, agents, care, runs, sessions, status};
+use super::rpc::{Connection, error_object, logged};
+use super::{
+    Context, Shared, agents, care, events, lifecycle, questions, runs, sessions, status, trust,
+};
 use crate::kernel::fault::Fault;
-use crate::registry::Idempotency;
+use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
 
 /// Every method.
-pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
-    let context = Arc::new(context);
-    let mut table = Table(RpcModule::from_arc(Arc::clone(&context)));
+pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
+    let shared = Arc::new(shared);
+    let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
     agents::register(&mut table)?;
     care::register(&mut table)?;
+    events::register(&mut table)?;
+    questions::register(&mut table)?;
+    lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
+    trust::register(&mut table)?;
     let methods: Methods = table.0.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();
-    context.capabilities.get_or_init(|| names);
+    shared.capabilities.get_or_init(|| names);
     Ok(methods)
 }
 
 /// The methods registered so far.
-pub(super) struct Table(RpcModule<Context>);
+pub(super) struct Table(RpcModule<Shared>);
 
 impl Table {
     /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
@@ -47,11 +53,52 @@ impl Table {
         Fut: Future<Output = Result<R, Fault>> + Send,
     {
         self.0
-            .register_async_method(name, move |params, context, _| async move {
+            .register_async_method(name, move |params, shared, extensions| async move {
                 let params = decode(params.as_str()).map_err(error_object)?;
-                let clock = context.clock.clone();
-                let answer = handler(context, params).await;
-                let answer = answer.map_err(|fault| error_object(logged(name, fault, &clock)))?;
+                let answer = match extensions.get::<Arc<Principal>>() {
+                    Some(who) => {
+                        let shared = Arc::clone(&shared);
+                        let principal = Arc::clone(who);
+                        handler(Arc::new(Context { shared, principal }), params).await
+                    }
+                    None => Err(Fault::internal("a call came from nobody")),
+                };
+                let clock = &shared.clock;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
+                Ok::<R, ErrorObjectOwned>(answer)
+            })?;
+        Ok(())
+    }
+}
+
+impl Table {
+    /// As [`Table::method`], for methods that belong to the connection that calls them.
+    pub(super) fn connected<P, R, F, Fut>(
+        &mut self,
+        name: &'static str,
+        handler: F,
+    ) -> Result<(), RegisterMethodError>
+    where
+        P: Params + Send + 'static,
+        R: Serialize + Clone + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send,
+    {
+        self.0
+            .register_async_method(name, move |params, shared, extensions| async move {
+                let params = decode(params.as_str()).map_err(error_object)?;
+                let who = extensions.get::<Arc<Principal>>();
+                let answer = match who.zip(extensions.get::<Arc<Connection>>()) {
+                    Some((who, connection)) => {
+                        let shared = Arc::clone(&shared);
+                        let principal = Arc::clone(who);
+                        let context = Arc::new(Context { shared, principal });
+                        handler(context, Arc::clone(connection), params).await
+                    }
+                    None => Err(Fault::internal("a call came from no connection")),
+                };
+                let clock = &shared.clock;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
                 Ok::<R, ErrorObjectOwned>(answer)
             })?;
         Ok(())

@@ -17,17 +17,29 @@ use serde_json::value::RawValue;
 
 use super::Limits;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
+use super::events::needs_websocket;
+use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
+use crate::registry::Principal;
 use crate::wire::error::WireError;
 
-/// The method that waits, which has a limit of its own.
-const WAIT: &str = "agent.wait";
+/// The methods that wait, which have a limit of their own.
+const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
+/// Methods that belong to the connection that calls them, and to a message of their own.
+const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 3] = ["agent.run", "sessions.create", "sessions.spawn"];
+const MAKES_WORK: [&str; 6] = [
+    "agent.run",
+    "runs.retry",
+    "runs.retry_announce",
+    "sessions.create",
+    "sessions.send",
+    "sessions.spawn",
+];
 /// Methods that answer also while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
 /// When a refused call may be tried again, milliseconds.
@@ -47,6 +59,22 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Connection {
     calls: AtomicU32,
     waits: AtomicU32,
+    subscriptions: Option<Arc<Subscriptions>>,
+}
+
+impl Connection {
+    /// A connection that can carry subscriptions.
+    pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
+        Connection {
+            subscriptions: Some(subscriptions),
+            ..Connection::default()
+        }
+    }
+
+    /// Its subscriptions, if it can have some.
+    pub(crate) fn subscriptions(&self) -> Result<&Arc<Subscriptions>, Fault> {
+        self.subscriptions.as_ref().ok_or_else(needs_websocket)
+    }
 }
 
 /// The way to the answer of one message.
@@ -129,19 +157,30 @@ impl Dispatcher {
     }
 
     /// Begins to answer one message.
-    pub(crate) fn answer(self: &Arc<Self>, connection: &Arc<Connection>, text: &str) -> Answer {
+    pub(crate) fn answer(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+    ) -> Answer {
         let held = match self.hold_bytes(text.len()) {
             Ok(held) => held,
             Err(fault) => return Answer::Now(self.refusal(text, fault)),
         };
         if text.trim_start().starts_with('[') {
-            self.batch(connection, text, held)
+            self.batch(connection, who, text, held)
         } else {
-            self.single(connection, text, Place::Alone(held))
+            self.single(connection, who, text, Place::Alone(held))
         }
     }
 
-    fn single(&self, connection: &Arc<Connection>, text: &str, place: Place) -> Answer {
+    fn single(
+        &self,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+        place: Place,
+    ) -> Answer {
         let message = match serde_json::from_str::<Envelope>(text) {
             Ok(message) if message.jsonrpc == "2.0" => message,
             Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
@@ -159,7 +198,7 @@ impl Dispatcher {
                 "an id is a string, a whole number from 0 to 2^64-1, or null",
             ));
         };
-        match self.call(connection, id.clone(), &message, place) {
+        match self.call(connection, who, id.clone(), &message, place) {
             Ok(call) => Answer::Later(call),
             Err(fault) => Answer::Now(error_text(id, fault)),
         }
@@ -168,6 +207,7 @@ impl Dispatcher {
     fn call(
         &self,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         id: Id,
         message: &Envelope,
         place: Place,
@@ -176,11 +216,19 @@ impl Dispatcher {
             return Err(self.unknown(&message.method));
         };
         self.check_phase(name)?;
-        let waits = name == WAIT;
+        let waits = WAITS.contains(&name);
         if waits && matches!(place, Place::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                "agent.wait cannot stand in a batch: a batch answers when all of it is done",
+                format!("{name} cannot stand in a batch: a batch answers when all of it is done"),
+            )
+            .hint("send it as a message of its own"));
+        }
+        let of_connection = OF_CONNECTION.contains(&name);
+        if of_connection && matches!(place, Place::Batch) {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                format!("{name} cannot stand in a batch: what it gives has no place in an answer"),
             )
             .hint("send it as a message of its own"));
         }
@@ -193,12 +241,17 @@ impl Dispatcher {
         };
         let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
+        let mut extensions = Extensions::new();
+        if of_connection {
+            extensions.insert(Arc::clone(connection));
+        }
+        extensions.insert(Arc::clone(who));
         let answer = method(
             id.clone(),
             params,
             ConnectionId(0),
             self.limits.reply,
-            Extensions::new(),
+            extensions,
         );
         let most = self.limits.reply;
         let clock = self.clock.clone();
@@ -226,6 +279,7 @@ impl Dispatcher {
     fn batch(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         text: &str,
         bytes: HeldBytes,
     ) -> Answer {
@@ -255,10 +309,11 @@ impl Dispatcher {
         let list: Vec<Box<RawValue>> = list.into_iter().map(RawValue::to_owned).collect();
         let dispatcher = Arc::clone(self);
         let connection = Arc::clone(connection);
+        let who = Arc::clone(who);
         Answer::Later(Box::pin(async move {
             let mut out = String::from("[");
             for entry in &list {
-                let answer = match dispatcher.single(&connection, entry.get(), Place::Batch) {
+                let answer = match dispatcher.single(&connection, &who, entry.get(), Place::Batch) {
                     Answer::None => continue,
                     Answer::Now(text) => text,
                     Answer::Later(answer) => answer.await,
@@ -308,7 +363,7 @@ impl Dispatcher {
                 "the daemon is starting; nothing was done"
             }
             Phase::Draining if MAKES_WORK.contains(&name) => {
-                "the daemon is stopping and takes no new work; nothing was done"
+                "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),
         };

@@ -8,6 +8,7 @@ mod socket_tests;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use jsonrpsee::RpcModule;
@@ -23,9 +24,11 @@ use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, auth, open, rpc};
+use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
-use crate::contract::control::{Control, Phase};
+use crate::contract::control::{Control, Drain, Phase, Then};
+use crate::kernel::fault::Fault;
+use crate::registry::Principal;
 
 const TOKEN: &str = "a-token-for-tests";
 
@@ -51,10 +54,17 @@ impl Control for Stage {
         *self.0.lock().unwrap()
     }
 
-    fn drain(&self) {
+    fn drain(&self, _: Drain) -> Result<Duration, Fault> {
         *self.0.lock().unwrap() = Phase::Draining;
+        Ok(Duration::ZERO)
     }
 }
+
+/// As a signal asks for it.
+const STOP: Drain = Drain {
+    timeout: None,
+    then: Then::Stop,
+};
 
 /// Adds a permit if it is dropped before its end.
 struct Unfinished(Option<Arc<Semaphore>>);
@@ -120,6 +130,13 @@ fn shared() -> Arc<Shared> {
     })
 }
 
+fn principal() -> Principal {
+    Principal {
+        org: "default".to_owned(),
+        user: "admin".to_owned(),
+    }
+}
+
 fn dispatcher(shared: Arc<Shared>, limits: Limits) -> Arc<rpc::Dispatcher> {
     let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
     Arc::new(rpc::Dispatcher::new(
@@ -157,7 +174,12 @@ impl Server {
             limits,
         );
         let guard = auth::Guard::new(TOKEN, &[], &[], Clock::system());
-        let serving = tokio::spawn(open(listener, guard, dispatcher, shutdown.clone()));
+        let listeners = Listeners {
+            tcp: listener,
+            unix: None,
+        };
+        let gate = peer::Gate::new(guard, principal());
+        let serving = tokio::spawn(open(listeners, gate, dispatcher, shutdown.clone()));
         Server {
             address,
             shared,

@@ -28,6 +28,10 @@ super::text_enum::text_enum! {
     EventKind {
         /// A session was made.
         SessionCreated = "session.created",
+        /// A session was renamed, given another model or folder, reset, archived or brought back.
+        SessionUpdated = "session.updated",
+        /// A session is gone, with its transcript.
+        SessionDeleted = "session.deleted",
         /// A run wants a slot, the first time.
         RunQueued = "run.queued",
         /// A run got its first slot.
@@ -52,13 +56,25 @@ super::text_enum::text_enum! {
         AnnounceHeld = "announce.held",
         /// The client has taken note of an announce.
         AnnounceAcked = "announce.acked",
+        /// Somebody has decided that a run's end need not be told.
+        AnnounceDismissed = "announce.dismissed",
         /// A tool call begins.
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// A run asks a person something.
+        QuestionAsked = "question.asked",
+        /// A question is over: answered, run out, or closed with its run.
+        QuestionAnswered = "question.answered",
+        /// Other agents count than before.
+        AgentsChanged = "agents.changed",
         /// Something that a person should look at.
         AlertRaised = "alert.raised",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
+        /// The daemon takes no work until it is stopped or resumes.
+        GatewayDraining = "gateway.draining",
+        /// The daemon takes work again after it was away.
+        GatewayResumed = "gateway.resumed",
     }
 }

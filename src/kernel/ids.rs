@@ -89,10 +89,24 @@ uuid_id!(
     AnnounceId, "announce id"
 );
 
+uuid_id!(
+    /// A question of a run to a person. The step that asks it has the same digits, so that a
+    /// repeated step asks once.
+    QuestionId, "question id"
+);
+
 impl AnnounceId {
     /// The announce of `run`. A run has at most one, so the two share their digits.
     pub fn of(run: RunId) -> AnnounceId {
         AnnounceId(run.0)
+    }
+}
+
+impl MessageId {
+    /// The answer of a model call, which has its id before it is stored: whoever hears it come
+    /// knows it again. A step has at most one, so the two share their digits.
+    pub fn answer_of(step: StepId) -> MessageId {
+        MessageId(step.0)
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::text_enum::text_enum;
+use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
@@ -103,6 +104,8 @@ text_enum! {
         Turn = "turn",
         /// The daemon: announces arrived in an idle session.
         Wake = "wake",
+        /// `sessions.send`: another session (or a client) has said something.
+        Send = "send",
     }
 }
 
@@ -113,6 +116,8 @@ text_enum! {
         Main = "main",
         /// Spawned work.
         Subagent = "subagent",
+        /// Answers to other sessions.
+        Nested = "nested",
     }
 }
 
@@ -123,8 +128,17 @@ text_enum! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there, before its next model call; as `wake` where none is.
+        Steer = "steer",
         /// Not at all; the result is there for wait and `runs.get`.
         None = "none",
+    }
+}
+
+impl AnnouncePolicy {
+    /// Must a turn of the requester's agent see the announce?
+    pub fn wakes(self) -> bool {
+        matches!(self, AnnouncePolicy::Wake | AnnouncePolicy::Steer)
     }
 }
 
@@ -155,6 +169,12 @@ pub struct CancelRequest {
     pub by: String,
     /// When it was asked.
     pub at: Timestamp,
+    /// Why, in the words of whoever asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// It was asked for something above this run, which falls with it: its end wakes nobody.
+    #[serde(default)]
+    pub inherited: bool,
 }
 
 /// Model use, summed.
@@ -234,6 +254,8 @@ pub struct Run {
     pub title: String,
     /// `provider/name`.
     pub model: String,
+    /// How much its model thinks; `None` = the model's own habit.
+    pub thinking: Option<Thinking>,
     /// Its queue.
     pub lane: Lane,
     /// Levels below a root session.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::contract::BoxFuture;
+use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::run::Usage;
 
@@ -65,10 +66,15 @@ pub trait Provider: Send + Sync + 'static {
     /// The models it offers, as `provider/name`; `provider/*` stands for any name.
     fn offered(&self) -> String;
 
-    /// The model's next answer. Dropping the future gives it up.
+    /// Those of its models that can think at levels, written likewise.
+    fn thinking(&self) -> Option<String>;
+
+    /// The model's next answer; its text goes to `sink` while it comes. Dropping the future
+    /// gives it up.
     fn complete(
         &self,
         request: ModelRequest,
+        sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>>;
 }
 
@@ -98,6 +104,14 @@ impl Providers {
     /// The models there are, as `provider/name`; `provider/*` stands for any name.
     pub fn offered(&self) -> Vec<String> {
         self.providers.iter().map(|one| one.offered()).collect()
+    }
+
+    /// Those of the models that can think at levels.
+    pub fn thinking(&self) -> Vec<String> {
+        self.providers
+            .iter()
+            .filter_map(|one| one.thinking())
+            .collect()
     }
 
     /// The provider of `model` (`provider/name`), and the name without the provider.

@@ -8,11 +8,14 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
-use crate::kernel::fault::Fault;
+use crate::contract::allow::AllowList;
+use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
-use crate::store::{Command, sessions};
+use crate::store::tx::DbError;
+use crate::store::{Command, blobs, runs, sessions};
 
 /// A delivery that failed is tried again after this long; the outbox row stays until then.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -74,26 +77,89 @@ impl Announcer {
 /// Submits one delivery, with a wake run at hand where an agent must see it.
 async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
-    let wake = match target {
-        Some(target) if target.owner == Owner::Agent => {
-            let agent = inner
-                .catalog
-                .resolve(target.agent.as_str(), target.model.as_deref())?;
-            Some(Box::new(NewRun {
-                id: RunId(inner.clock.new_id()),
-                // The user of the run that is told about takes its place.
-                user: String::new(),
-                label: None,
-                title: "sees what its runs have brought".to_owned(),
-                limit_ms: inner.options.run_timeout_ms,
-                meta: None,
-                agent,
-                trace_id: inner.clock.new_id().simple().to_string(),
-                key: None,
-            }))
-        }
-        _ => None,
+    let (wake, unable) = match target {
+        Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target).await {
+            Ok(wake) => (Some(Box::new(wake)), None),
+            Err(fault) => {
+                tracing::warn!(session = %target.key, %fault, "no wake run can be made");
+                (None, Some(fault.message))
+            }
+        },
+        _ => (None, None),
     };
-    let command = Command::Deliver { session, wake };
+    let command = Command::Deliver {
+        session,
+        wake,
+        unable,
+    };
     inner.store.submit_patiently(command).await.map(|_| ())
+}
+
+/// A run that shows a session's agent what its transcript holds of announces.
+pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<NewRun, Fault> {
+    let overrides = Overrides {
+        model: target.model.as_deref(),
+        thinking: target.thinking,
+    };
+    let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
+    let agent = inner
+        .resolve(&target.org, folder, Some(named), overrides)
+        .await;
+    let agent = match agent {
+        // Gone since, or not to be used any more: whoever asked is still told.
+        Err(fault) if matches!(fault.kind, Kind::NotFound | Kind::Forbidden) => {
+            as_pinned_before(inner, target.id)?.ok_or(fault)?
+        }
+        agent => agent?,
+    };
+    Ok(NewRun {
+        id: RunId(inner.clock.new_id()),
+        // The user of the run that is told about takes its place.
+        user: String::new(),
+        label: None,
+        title: "sees what its runs have brought".to_owned(),
+        limit_ms: agent.run_timeout_ms.or(inner.options.run_timeout_ms),
+        meta: None,
+        agent,
+        trace_id: inner.clock.new_id().simple().to_string(),
+        key: None,
+        retry_of: None,
+    })
+}
+
+/// The session's agent as its last run has pinned it; `None`: it had no run.
+fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved>, Fault> {
+    inner.store.read_now(|tx| {
+        let Some(run) = runs::last_in(tx, session)? else {
+            return Ok(None);
+        };
+        let mut pinned = |hash: &str| {
+            let body = blobs::get(tx, hash)?;
+            let pinned = body.map(|body| Pinned {
+                hash: hash.to_owned(),
+                body: body.into(),
+            });
+            Ok::<_, DbError>(pinned)
+        };
+        let (definition, tools) = (pinned(&run.pins.agent)?, pinned(&run.pins.tools)?);
+        let (Some(definition), Some(tools)) = (definition, tools) else {
+            return Ok(None);
+        };
+        Ok(Some(Resolved {
+            warnings: vec![format!(
+                "agent {} cannot be had as it is now; this turn has what the one before it had",
+                run.agent
+            )],
+            id: run.agent,
+            mode: AgentMode::All,
+            model: run.model,
+            thinking: run.thinking,
+            run_timeout_ms: None,
+            allow: AllowList::Unset,
+            linked: Vec::new(),
+            max_spawn_depth: None,
+            definition,
+            tools,
+        }))
+    })
 }

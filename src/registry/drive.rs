@@ -10,21 +10,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, StepOutcome};
+use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
-use crate::store::command::{Conclusion, Recorded, RunAfter, Then};
-use crate::store::{Command, Reply, read};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
+use crate::store::{Command, Reply, read, runs};
 
 /// How a drive task ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Its run's row has moved on, or the daemon stops.
+    /// Its run's row has moved on.
     Moved,
+    /// The row still says running, because a drain did not wait any longer.
+    CutOff,
     /// The row still says running: recovery must look at it.
     Lost(&'static str),
     /// The task panicked.
@@ -62,15 +64,22 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToke
     }
 }
 
-/// A conflict says that the row has moved on without this task; anything else leaves the run
-/// to recovery.
+/// A conflict says that the row has moved on without this task, a store that takes nothing
+/// that a drain has ended the waiting for it; anything else leaves the run to recovery.
 fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
-    if matches!(fault.kind, Kind::Conflict | Kind::Unavailable) {
-        tracing::info!(%run, %fault, "a drive task stops: {what}");
-        Ended::Moved
-    } else {
-        tracing::error!(%run, %fault, "a drive task stops: {what}");
-        Ended::Lost(what)
+    match fault.kind {
+        Kind::Conflict => {
+            tracing::info!(%run, %fault, "a drive task stops: {what}");
+            Ended::Moved
+        }
+        Kind::Unavailable | Kind::Busy => {
+            tracing::warn!(%run, %fault, "a drive task stops: {what}");
+            Ended::CutOff
+        }
+        _ => {
+            tracing::error!(%run, %fault, "a drive task stops: {what}");
+            Ended::Lost(what)
+        }
     }
 }
 
@@ -84,15 +93,26 @@ impl Drive<'_> {
     /// Takes the session's turn and intends the first steps; `None`: the turn is over
     /// already.
     async fn start(&mut self, input: Option<&str>) -> Result<Option<Vec<Arc<Step>>>, Fault> {
-        let resumed = self.view.steps.iter().any(|step| step.state.is_open());
-        let first = if resumed {
-            Next::Steps(Vec::new())
-        } else {
-            self.inner.runner.next(&self.with_input(input))
-        };
+        if self.view.steps.iter().any(|step| step.state.is_open()) {
+            let view = Arc::clone(&self.view);
+            return self.start_with(Next::Steps(Vec::new()), &view).await;
+        }
+        let view = self.with_input(input);
+        let first = self.inner.runner.next(&view);
+        self.start_with(first, &view).await
+    }
+
+    async fn start_with(
+        &mut self,
+        first: Next,
+        view: &RunView,
+    ) -> Result<Option<Vec<Arc<Step>>>, Fault> {
         let (intents, end) = match first {
             Next::Steps(intents) => (intents, None),
-            Next::EndTurn(text) => (Vec::new(), Some(Conclusion::EndTurn(text))),
+            Next::EndTurn(text) => (
+                Vec::new(),
+                Some(Conclusion::EndTurn(self.turn_end(text, view))),
+            ),
             Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
         };
         let run = self.view.run.id;
@@ -105,8 +125,9 @@ impl Drive<'_> {
         match end {
             None => Ok(Some(steps)),
             Some(why) => {
-                self.submit(Command::Conclude { run, why }).await?;
-                Ok(None)
+                let after = self.submit(Command::Conclude { run, why }).await?;
+                let steps = self.absorb(after);
+                Ok((self.view.run.state == RunState::Running).then_some(steps))
             }
         }
     }
@@ -132,6 +153,7 @@ impl Drive<'_> {
                 }
                 Some((step, outcome)) = performing.next() => {
                     let after = match outcome {
+                        Ok(StepOutcome::Waits) => self.look_again(&step).await,
                         Ok(outcome) => self.record(&step, outcome).await,
                         Err(fault) => Err(fault),
                     };
@@ -170,7 +192,8 @@ impl Drive<'_> {
 
     fn perform(&self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
         for step in steps {
-            if !step.state.is_open() {
+            // A step that waits gets its outcome from elsewhere.
+            if !step.state.is_open() || step.waits.is_some() {
                 continue;
             }
             let inner = Arc::clone(self.inner);
@@ -187,7 +210,13 @@ impl Drive<'_> {
                     }
                 }
                 reach("drive.performing");
-                let outcome = inner.runner.perform(view, Arc::clone(&step)).await;
+                let coming =
+                    (step.kind == StepKind::Model).then(|| inner.partials.begin(&view.run, &step));
+                let sink = match &coming {
+                    Some(coming) => coming.sink(),
+                    None => Arc::new(Nobody),
+                };
+                let outcome = inner.runner.perform(view, Arc::clone(&step), sink).await;
                 (step, Ok(outcome))
             }));
         }
@@ -199,6 +228,9 @@ impl Drive<'_> {
             StepOutcome::Answer { blocks, usage } => Recorded::Answer { blocks, usage },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Failed(error) => Recorded::Failed(error),
+            StepOutcome::Waits => {
+                return Err(Fault::internal("a step that waits has no outcome yet"));
+            }
         };
         let then = self.what_follows(step, &recorded);
         reach("drive.recording");
@@ -210,6 +242,22 @@ impl Drive<'_> {
             then,
         })
         .await
+    }
+
+    /// A step has begun to wait, and its run may hold still for that: what the rows say now.
+    async fn look_again(&self, step: &Step) -> Result<RunAfter, Fault> {
+        let id = step.run;
+        let read = self
+            .inner
+            .store
+            .read_first(move |tx| runs::get(tx, id))
+            .await?;
+        let run = read.ok_or_else(|| Fault::not_found("run", id))?;
+        Ok(RunAfter {
+            run,
+            messages: Vec::new(),
+            steps: Vec::new(),
+        })
     }
 
     /// Asks the runner, on the view as the outcome will make it.
@@ -225,11 +273,32 @@ impl Drive<'_> {
         if others_open {
             return Then::Wait;
         }
-        match self.inner.runner.next(&self.with_outcome(step, outcome)) {
+        let view = self.with_outcome(step, outcome);
+        match self.inner.runner.next(&view) {
             Next::Steps(intents) => steps_or_fail(intents),
-            Next::EndTurn(text) => Then::EndTurn(text),
+            Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
         }
+    }
+
+    /// The end of the turn, and what the runner would do if something were said to it first.
+    /// Whether something is, the store sees in the transaction that would end the turn.
+    fn turn_end(&self, text: Option<String>, view: &RunView) -> TurnEnd {
+        let mut asked = view.clone();
+        let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
+        said.run = Some(view.run.id);
+        let said = said.at(
+            view.last_seq() + 1,
+            view.run.generation,
+            self.inner.clock.now(),
+        );
+        asked.messages.push(Arc::new(said));
+        let more = match self.inner.runner.next(&asked) {
+            Next::Steps(intents) => intents,
+            // At its limits the turn ends as it is; what was said too late is told as such.
+            Next::EndTurn(_) | Next::Fail(_) => Vec::new(),
+        };
+        TurnEnd { text, more }
     }
 
     /// Puts a command's answer into the view; the steps that are open by it.
@@ -267,7 +336,9 @@ impl Drive<'_> {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
         let new = match outcome {
-            Recorded::Answer { blocks, .. } => NewMessage::answer(id, step.run, blocks.clone()),
+            Recorded::Answer { blocks, .. } => {
+                NewMessage::answer(MessageId::answer_of(step.id), step.run, blocks.clone())
+            }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 NewMessage::tool_result(id, step.run, call, text, *is_error)
@@ -289,7 +360,11 @@ impl Drive<'_> {
     /// A message at the place that the store will most likely give it.
     fn placed(&self, mut new: NewMessage) -> Message {
         new.run = Some(self.view.run.id);
-        new.at(self.view.last_seq() + 1, self.inner.clock.now())
+        new.at(
+            self.view.last_seq() + 1,
+            self.view.run.generation,
+            self.inner.clock.now(),
+        )
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -297,11 +372,11 @@ impl Drive<'_> {
         self.view.run.left_at(steady).map(Duration::from_millis)
     }
 
-    /// The executor was told to stop, and has: the run ends, or goes on at the next start
-    /// when the daemon's drain was what ran out.
+    /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
+    /// what ran out.
     async fn stopped(&self) -> Ended {
-        if self.view.run.cancel.is_none() && *self.inner.draining.borrow() {
-            return Ended::Moved;
+        if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
+            return Ended::CutOff;
         }
         if self.conclude(Conclusion::ExecutorGone).await {
             Ended::Moved

@@ -1,17 +1,27 @@
 //! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
 //! clone; one service loop does what follows a commit.
 
+mod agents;
 mod announce;
+mod cancel;
 mod care;
 mod compare;
 mod damage;
+mod delegate;
+mod drain;
 mod drive;
+mod events;
+mod exchange;
 mod lanes;
+mod lifecycle;
 mod options;
+mod questions;
 mod request;
 mod restore;
+mod send;
 mod service;
 mod spawn;
+mod sweeps;
 mod timers;
 mod view;
 mod wait;
@@ -19,19 +29,26 @@ mod wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
+pub use agents::{ReloadReason, TrustView};
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
+pub use sweeps::Retention;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
 use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
+use drain::Drains;
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -49,9 +66,11 @@ struct Inner {
     options: Options,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
-    draining: watch::Sender<bool>,
-    hurried: CancellationToken,
+    drains: Drains,
+    reloading: tokio::sync::Mutex<()>,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -87,9 +106,11 @@ impl Registry {
                 options: parts.options,
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
-                draining: watch::Sender::new(false),
-                hurried: CancellationToken::new(),
+                drains: Drains::default(),
+                reloading: tokio::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),
@@ -108,33 +129,11 @@ impl Registry {
         self.inner.store.id()
     }
 
-    /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
-    pub fn drain(&self) {
-        self.inner.draining.send_replace(true);
-    }
-
-    /// Ends the drain's patience: steps in flight are cut off and go on at the next start.
-    pub fn hurry(&self) {
-        self.inner.hurried.cancel();
-    }
-
     /// How many open runs were restored at this start, of how many.
     pub fn restore_progress(&self) -> (u64, u64) {
         (
             self.inner.restored.load(Ordering::Relaxed),
             self.inner.to_restore.load(Ordering::Relaxed),
         )
-    }
-}
-
-impl Inner {
-    /// Returns when a drain has begun, at once if it has already.
-    async fn drained(&self) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self
-            .draining
-            .subscribe()
-            .wait_for(|draining| *draining)
-            .await;
     }
 }

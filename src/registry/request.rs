@@ -1,14 +1,18 @@
 //! What the doors ask of the registry, and what it answers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
-use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::question::{Asker, Question, QuestionState};
+use crate::kernel::run::{AnnouncePolicy, Outcome, Run, RunError, Usage};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
-pub use crate::store::command::Accepted;
+pub use crate::store::command::{Accepted, CancelTarget};
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +47,20 @@ pub struct SpawnRequest {
     pub label: Option<String>,
     /// In place of the agent's model.
     pub model: Option<String>,
+    /// In place of the agent's thinking level.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// Its transcript begins with the parent's.
+    pub fork: bool,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
@@ -68,12 +80,83 @@ pub struct TurnRequest {
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
     pub model: Option<String>,
+    /// In place of the session's thinking level, for this turn.
+    pub thinking: Option<Thinking>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
     pub meta: Option<Value>,
+}
+
+/// `sessions.send`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendRequest {
+    /// To the session with this key.
+    pub key: Option<SessionKey>,
+    /// To the session with this label.
+    pub label: Option<String>,
+    /// What is said.
+    pub message: String,
+    /// The session that says it and gets a late reply; a client owns it.
+    pub from: Option<SessionKey>,
+    /// How long the reply is waited for; zero = not at all.
+    pub window: Duration,
+    /// How long the turn that answers may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// For a safe repeat.
+    pub idempotency: Option<Idempotency>,
+    /// Comes back unchanged, at most 4 KiB of JSON.
+    pub meta: Option<Value>,
+}
+
+/// What `sessions.send` answers: delivery and reply apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendAnswer {
+    /// The run of the turn that answers; `None` where a client owns the session.
+    pub run: Option<RunId>,
+    /// The session.
+    pub session: SessionKey,
+    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    pub status: &'static str,
+    /// The message stands in the session's transcript.
+    pub delivered: bool,
+    /// What was replied.
+    pub reply: Option<String>,
+    /// Why the turn did not end well.
+    pub error: Option<RunError>,
+}
+
+/// `questions.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuestionFilter {
+    /// Only those of this session.
+    pub session: Option<SessionKey>,
+    /// With that: those of the whole tree in which it lies.
+    pub tree: bool,
+    /// Only those in this state.
+    pub state: Option<QuestionState>,
+}
+
+/// What a person says to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionAnswer {
+    /// In their own words.
+    Text(String),
+    /// One of the proposed answers.
+    Choice(String),
+}
+
+/// A question with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionView {
+    /// Its row.
+    pub question: Question,
+    /// Who asks.
+    pub origin: Asker,
+    /// The top of the tree, where people look.
+    pub root: Option<SessionKey>,
 }
 
 /// What `sessions.create` does where the key is taken.
@@ -97,6 +180,8 @@ pub struct CreateRequest {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// Who answers in it.
@@ -139,6 +224,8 @@ pub struct SessionFilter {
     pub label: Option<String>,
     /// Only those whose key, label or title contains this text.
     pub search: Option<String>,
+    /// The archived ones, too.
+    pub archived: bool,
 }
 
 /// `runs.list`.
@@ -188,6 +275,8 @@ pub enum AnnounceState {
     Acked,
     /// It cannot be delivered; the result stays on the run.
     Undelivered,
+    /// Somebody has decided that it need not be told.
+    Dismissed,
 }
 
 impl AnnounceState {
@@ -200,6 +289,7 @@ impl AnnounceState {
             AnnounceState::Delivered => "delivered",
             AnnounceState::Acked => "acked",
             AnnounceState::Undelivered => "undelivered",
+            AnnounceState::Dismissed => "dismissed",
         }
     }
 }
@@ -213,6 +303,12 @@ pub struct RunDetail {
     pub step: Option<(u32, String)>,
     /// How far the telling of its end has come.
     pub announce: AnnounceState,
+    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    pub held_up: Option<String>,
+    /// What it asks people, and nobody has answered yet.
+    pub questions: Vec<Question>,
+    /// Why that is undelivered.
+    pub held: Option<String>,
     /// Running time used up to now, milliseconds.
     pub elapsed_ms: u64,
     /// When its limit would pass if it ran on from now; for display.
@@ -226,6 +322,8 @@ pub enum Waited {
     Run(Box<RunDetail>),
     /// No run has that id.
     NotFound(RunId),
+    /// The run was there, and retention has removed it.
+    Expired(RunId),
 }
 
 /// Why `agent.wait` answered.
@@ -312,4 +410,30 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CancelAnswer {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// These ended before, or by something else meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// These are marked to end and still have an executor.
+    pub not_ended: Vec<RunId>,
+}
+
+/// `sessions.patch`: `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchRequest {
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see, absolute.
+    pub cwd: Option<Option<String>>,
+    /// Only if its revision is this one.
+    pub if_revision: Option<i64>,
 }

@@ -6,11 +6,14 @@ use super::request::{
 };
 use super::{Principal, Registry};
 use crate::kernel::announce::Note;
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, messages, outbox, read, runs, sessions, steps};
+use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sends, sessions, steps};
+
+/// In the data of a fault: the run was there, and retention has removed it.
+pub(super) const EXPIRED: &str = "expired";
 
 impl Registry {
     /// One session.
@@ -43,6 +46,7 @@ impl Registry {
             agent: filter.agent,
             label: filter.label,
             search: filter.search,
+            archived: filter.archived,
             before: place(cursor)?,
             limit: limit + 1,
         };
@@ -153,10 +157,27 @@ impl Registry {
     /// One run.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
         let shown = self.inner.store.read_now(|tx| read::run(tx, id))?;
-        shown
-            .filter(|shown| shown.run.org == who.org)
-            .map(|shown| self.detail(shown))
-            .ok_or_else(|| Fault::not_found("run", id))
+        match shown.filter(|shown| shown.run.org == who.org) {
+            Some(shown) => Ok(self.detail(shown)),
+            None => Err(self.missing(who, id)?),
+        }
+    }
+
+    /// Why there is no such run: it never was there, or retention has removed it.
+    fn missing(&self, who: &Principal, id: RunId) -> Result<Fault, Fault> {
+        let removed = self
+            .inner
+            .store
+            .read_now(|tx| expired::removed_at(tx, &who.org, id))?;
+        Ok(match removed {
+            Some(at) => Fault::new(
+                Kind::NotFound,
+                format!("run {id} had ended long ago and was removed {at}, as retention.runs says"),
+            )
+            .with("id", id.to_string())
+            .with(EXPIRED, true),
+            None => Fault::not_found("run", id),
+        })
     }
 
     /// A page of runs, newest first.
@@ -219,7 +240,8 @@ impl Registry {
             .store
             .read(|tx| {
                 let [queued, running, paused, settling] = runs::count_live(tx)?;
-                let pending = outbox::count_pending(tx)?;
+                // What follows an answer to another session is still to be told, too.
+                let pending = outbox::count_pending(tx)? + sends::count_due(tx)?;
                 Ok(Counts {
                     queued,
                     running,
@@ -231,14 +253,18 @@ impl Registry {
             .await
     }
 
-    fn detail(&self, shown: read::Shown) -> RunDetail {
+    pub(super) fn detail(&self, shown: read::Shown) -> RunDetail {
         let moment = self.inner.clock.moment();
         let run = shown.run;
         let left = run.left_at(moment.steady);
         let waits = run.state == crate::kernel::run::RunState::Queued;
+        let closed = self.inner.options.lanes.closed(run.lane);
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
+            held_up: closed.filter(|_| waits),
+            questions: shown.questions,
+            held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
                 Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
@@ -269,15 +295,14 @@ fn view((session, busy): read::ShownSession) -> SessionView {
 }
 
 fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
-    if !run.owes_announce() {
-        return AnnounceState::None;
-    }
     match entry {
+        None if !run.owes_announce() => AnnounceState::None,
         None => AnnounceState::Open,
         Some(entry) if entry.acked_at.is_some() => AnnounceState::Acked,
         Some(entry) => match entry.state.as_str() {
             "delivered" => AnnounceState::Delivered,
             "undelivered" => AnnounceState::Undelivered,
+            "dismissed" => AnnounceState::Dismissed,
             _ => AnnounceState::Pending,
         },
     }
@@ -317,7 +342,7 @@ fn inbox_entry(
 }
 
 /// Reads a cursor: the place where the page before ended.
-fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
+pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
     cursor
         .map(|text| {
             text.parse::<i64>()
@@ -327,7 +352,7 @@ fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
 }
 
 /// Cuts a page to `limit`; the cursor of the next one if there is more.
-fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
+pub(super) fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
     if found.len() <= limit as usize {
         return None;
     }

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::{Options, TurnRunner};
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::contract::catalog::Catalog;
+use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunError, RunOrigin, RunState, Usage};
@@ -46,12 +46,29 @@ impl Driver {
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
-        let defaults = agent::Options {
+        let agents = Agents::new(agent::Options {
             default_agent: "build".to_owned(),
             default_model: "offline/search".to_owned(),
+            offered: providers.offered(),
+            thinking: providers.thinking(),
+            tools: tools.schemas(),
+            config: None,
+            personal: None,
+            workspace: None,
+            orgs: vec!["default".to_owned()],
+            rows: None,
+            clock: Clock::system(),
+        })
+        .unwrap();
+        let place = Place {
+            org: "default",
+            cwd: None,
         };
-        let agents = Agents::new(defaults, providers.offered(), &tools.schemas()).unwrap();
-        let resolved = agents.resolve("explore", Some(model)).unwrap();
+        let overrides = Overrides {
+            model: Some(model),
+            thinking: None,
+        };
+        let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(
             options,
             Arc::new(providers),
@@ -78,6 +95,7 @@ impl Driver {
         self.view.messages.push(Arc::new(Message {
             id: MessageId(Uuid::from_u128(u128::try_from(seq).unwrap())),
             seq,
+            generation: 1,
             at: Timestamp(0),
             role,
             kind,
@@ -121,13 +139,14 @@ impl Driver {
     pub(super) async fn perform(&self, index: usize) -> StepOutcome {
         let view = Arc::new(self.view.clone());
         let step = Arc::clone(&self.view.steps[index]);
-        self.runner.perform(view, step).await
+        self.runner.perform(view, step, Arc::new(Nobody)).await
     }
 
     /// Writes an outcome down; a failure ends the run.
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
             StepOutcome::Failed(error) => return Err(error),
+            StepOutcome::Waits => panic!("nothing here waits"),
             StepOutcome::Answer { blocks, .. } => {
                 let calls = blocks
                     .iter()
@@ -227,6 +246,7 @@ fn step(view: &RunView, intent: Intent, seen_up_to: Option<i64>) -> Step {
         attempts: 1,
         started_at: Timestamp(0),
         ended_at: None,
+        waits: None,
     }
 }
 
@@ -250,6 +270,7 @@ fn run(folder: &Path, model: &str) -> Run {
         label: None,
         title: String::new(),
         model: model.to_owned(),
+        thinking: None,
         lane: Lane::Subagent,
         depth: 1,
         cwd: Some(folder.to_str().unwrap().to_owned()),

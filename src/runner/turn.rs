@@ -11,7 +11,7 @@ use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::run::RunError;
@@ -37,6 +37,8 @@ pub struct Options {
     pub tool_timeout: Duration,
     /// The folder of runs that name none.
     pub workspace: PathBuf,
+    /// Levels of spawning below a root session.
+    pub max_spawn_depth: u32,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
             workspace: PathBuf::from("."),
+            max_spawn_depth: 1,
         }
     }
 }
@@ -158,14 +161,19 @@ impl Runner for TurnRunner {
         Next::EndTurn(None)
     }
 
-    fn perform(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, StepOutcome> {
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome> {
         let runner = self.clone();
         Box::pin(async move {
             if !runner.options.pace.is_zero() {
                 tokio::time::sleep(runner.options.pace).await;
             }
             match step.kind {
-                StepKind::Model => runner.perform_model(&view, &step).await,
+                StepKind::Model => runner.perform_model(&view, &step, sink).await,
                 StepKind::Tool => runner.perform_tool(&view, &step).await,
             }
         })

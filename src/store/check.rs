@@ -110,6 +110,10 @@ pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &R
 fn seen(fault: DbError) -> Result<Option<String>, DbError> {
     match fault.kind {
         DbErrorKind::Corrupt => Ok(Some(fault.message)),
+        DbErrorKind::Column(_) | DbErrorKind::Undecodable => Ok(Some(format!(
+            "its schema cannot be read: {}",
+            fault.message
+        ))),
         _ => Err(fault),
     }
 }

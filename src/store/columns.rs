@@ -87,6 +87,17 @@ pub fn named<T>(
     parse(text).ok_or_else(|| DbError::undecodable(column, format!("{text:?}")))
 }
 
+/// A value of an enum with a checked text form that may be NULL.
+pub fn opt_named<T>(
+    row: &dyn Row,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, DbError> {
+    row.opt_text(column)?
+        .map(|_| named(row, column, parse))
+        .transpose()
+}
+
 /// JSON.
 pub fn json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<T, DbError> {
     serde_json::from_str(row.text(column)?)

@@ -2,31 +2,56 @@
 //! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
 //! and answers as the first time or with `conflict`.
 
+use std::collections::BTreeMap;
+
 use crate::contract::catalog::Resolved;
+use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+};
 use crate::kernel::message::{Block, Message};
+use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::step::{Intent, Step};
+use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
+mod agents;
+mod ask;
 mod begin_effect;
+mod cancel;
+mod change_session;
+mod cleanup;
 mod conclude;
 mod context;
 mod create_session;
 mod deliver;
+mod exchange;
+mod gateway;
 mod moves;
 mod quarantine;
 mod record_outcome;
 mod recover;
+mod remove;
+mod send;
 mod spawn;
 mod start_run;
+mod steer;
+mod subtree;
+mod sweep;
+mod telling;
 mod turn;
+mod waiting;
 
-pub use context::{Context, Effect, Settings, Ticket};
+pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
+pub use context::{Context, Effect, Settings, Ticket, Window};
+pub(crate) use send::kinship;
 pub(crate) use spawn::first_answer;
+pub(crate) use sweep::is_due;
 
 /// A new session or run needs its ids minted before the command, so that a repeat of the
 /// command makes the same thing.
@@ -46,6 +71,8 @@ pub struct NewSession {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks; the agent's habit if unset.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
     /// Give the session that is there (agent and owner being the same) instead of refusing.
@@ -84,6 +111,8 @@ pub struct NewRun {
     pub trace_id: String,
     /// A safe repeat.
     pub key: Option<Key>,
+    /// The run that it does again.
+    pub retry_of: Option<RunId>,
 }
 
 /// A spawned run and its own session.
@@ -105,6 +134,104 @@ pub struct Spawn {
     pub announce: Option<AnnouncePolicy>,
     /// The folder that its tools see; the parent session's if unset.
     pub cwd: Option<String>,
+    /// A run asks for it; then its session is the parent.
+    pub by: Option<SpawnedBy>,
+    /// The thinking level that was asked for, kept for later turns of its session.
+    pub thinking: Option<Thinking>,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// What it knows of the parent's conversation.
+    pub begins: Begins,
+}
+
+/// What the transcript of a spawned session begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begins {
+    /// The task alone.
+    #[default]
+    Isolated,
+    /// The parent's transcript as it is now.
+    Fork,
+    /// The stretch that another fork began with.
+    At(Fork),
+}
+
+/// The step of a run by which something is done. It must be open and in this try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRef {
+    /// The run.
+    pub run: RunId,
+    /// The step's place in it.
+    pub step: u32,
+    /// Its try.
+    pub attempt: u32,
+}
+
+/// A run that spawns another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnedBy {
+    /// By which step.
+    pub step: StepRef,
+    /// The agents that its agent may spawn.
+    pub allowed: Vec<AgentId>,
+    /// Levels below a root session, if its agent has a limit of its own.
+    pub max_depth: Option<u32>,
+}
+
+/// Who says something in another session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sender {
+    /// A client, for nobody else: it is told of the reply by its call alone.
+    Client,
+    /// A client for a session that it owns, which gets a late reply.
+    Session(SessionKey),
+    /// A run for its session, which gets a late reply.
+    Step(StepRef),
+}
+
+/// A message to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// The tenant.
+    pub org: String,
+    /// The run of the turn that answers.
+    pub run: NewRun,
+    /// The session.
+    pub target: SessionId,
+    /// What is said.
+    pub message: String,
+    /// Who says it.
+    pub from: Sender,
+    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    pub window_ms: u64,
+}
+
+/// A question of a run to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The step that asks.
+    pub by: StepRef,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A run waits for runs that its session has asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitFor {
+    /// The step that waits.
+    pub by: StepRef,
+    /// For these.
+    pub runs: Vec<RunId>,
+    /// One is enough.
+    pub any: bool,
+    /// Until then.
+    pub until: Timestamp,
 }
 
 /// A turn in a session.
@@ -122,6 +249,8 @@ pub struct RunTurn {
     pub message: String,
     /// The model was named by the caller, for this turn.
     pub model_named: bool,
+    /// The thinking level was named by the caller, for this turn.
+    pub thinking_named: bool,
 }
 
 /// What is the outcome of a step.
@@ -152,10 +281,147 @@ pub enum Then {
     Wait,
     /// These steps.
     Steps(Vec<Intent>),
-    /// The turn is over, with this final text.
-    EndTurn(Option<String>),
+    /// The turn is over.
+    EndTurn(TurnEnd),
     /// The run cannot go on.
     Fail(RunError),
+}
+
+/// The end of a turn, as its runner sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnEnd {
+    /// The final text.
+    pub text: Option<String>,
+    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    pub more: Vec<Intent>,
+}
+
+/// What is to be cancelled, and what below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A run.
+    Run(RunId),
+    /// Every run of a session.
+    Session(SessionKey),
+}
+
+/// A cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// The tenant.
+    pub org: String,
+    /// What is to end.
+    pub target: CancelTarget,
+    /// Who asks.
+    pub by: String,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// New values for a session; `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see.
+    pub cwd: Option<Option<String>>,
+    /// Only if its version is this one.
+    pub if_revision: Option<i64>,
+}
+
+/// A session that is to begin anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResetSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel its open runs first.
+    pub force: bool,
+    /// Who asks.
+    pub by: String,
+}
+
+/// A session that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel the open runs in it and below it first.
+    pub force: bool,
+    /// Who asks.
+    pub by: String,
+}
+
+/// What age takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Sessions of one task are put aside.
+    Archive {
+        /// Whose last run ended before this point.
+        before: Timestamp,
+        /// Of this tenant.
+        org: String,
+        /// After this place.
+        after: i64,
+    },
+    /// Ended runs go.
+    Runs {
+        /// Those that ended before this point.
+        before: Timestamp,
+        /// Unless their key was first used after this one.
+        keys_before: Timestamp,
+        /// After this place.
+        after: i64,
+    },
+    /// Events go.
+    Events {
+        /// Those from before this point.
+        before: Timestamp,
+    },
+    /// Bodies that no run names, and ids of removed runs.
+    Leftovers {
+        /// Bodies that were last used before this point.
+        before: Timestamp,
+        /// Ids of runs that were removed before this one.
+        ids_before: Timestamp,
+    },
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Where to go on; `None`: it has seen everything that may be old enough.
+    pub next: Option<i64>,
+}
+
+impl Swept {
+    fn more_if(more: bool) -> Self {
+        Swept {
+            next: more.then_some(0),
+        }
+    }
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// The run that was named had ended before.
+    pub already_ended: Vec<RunId>,
+    /// These end when their executors are gone.
+    pub stopping: Vec<RunId>,
 }
 
 /// Why an open run is to end without an outcome of its own.
@@ -163,12 +429,31 @@ pub enum Then {
 pub enum Conclusion {
     /// Its cancel was asked for and its executor has stopped.
     ExecutorGone,
-    /// Its turn is over, with this final text, and no step's outcome says so.
-    EndTurn(Option<String>),
+    /// Its turn is over, and no step's outcome says so.
+    EndTurn(TurnEnd),
     /// Its limit passed; checked again in the transaction.
     TimedOut,
     /// It cannot go on.
     Failed(RunError),
+}
+
+/// What the daemon itself does, for the event log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    /// It takes no work.
+    Draining {
+        /// What follows: `stop`, `restart` or `resume`.
+        then: &'static str,
+        /// How long steps in flight may go on.
+        timeout_ms: u64,
+    },
+    /// It takes work again.
+    Resumed {
+        /// What it comes back from: `drain` or `sleep`.
+        after: &'static str,
+        /// How long that was.
+        away_ms: u64,
+    },
 }
 
 macro_rules! commands {
@@ -196,6 +481,8 @@ commands! {
     BeginBoot({ /** Its id. */ boot: BootId, /** The process. */ pid: u32 }) = "begin_boot",
     /// This life of the daemon has ended cleanly.
     EndBoot({ /** Its id. */ boot: BootId }) = "end_boot",
+    /// The event log says what the daemon itself does; a repeat says it again.
+    NoteGateway({ /** This life. */ boot: BootId, /** What. */ note: GatewayNote }) = "note_gateway",
     /// The session is there, new or as it was.
     CreateSession((Box<NewSession>)) = "create_session",
     /// The child session, its first message and the queued run are there, or nothing is.
@@ -228,6 +515,7 @@ commands! {
     Deliver({
         /** The session. */ session: SessionId,
         /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
+        /** Why no such run can be made. */ unable: Option<String>,
     }) = "deliver",
     /// These announces are acknowledged, as far as they stand in this session's inbox.
     Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
@@ -235,12 +523,69 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The message waits for its turn in the target's session, or stands in a client's; a step
+    /// that wants the reply waits for it.
+    Send((Box<SendMessage>)) = "send",
+    /// What follows the end of a turn that answers another session is there: the next turn of
+    /// their exchange, or the outbox row that tells its end.
+    Exchange({ /** The turn's run. */ run: RunId,
+               /** The run of a next turn. */ next: Option<Box<NewRun>> }) = "exchange",
+    /// The step waits for the ends of these runs, or has them as its outcome.
+    WaitFor((WaitFor)) = "wait_for",
+    /// The question is open, and its step waits for the answer.
+    Ask((Box<Ask>)) = "ask",
+    /// The question is answered, and its step has the answer as its outcome.
+    Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
+             /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
+    /// The window is over: who waits is told how far things are.
+    WindowOver({ /** Which. */ window: Window }) = "window_over",
+    /// The stored agent has this definition; a definition that it has already is no change.
+    PutAgent((Box<PutAgent>)) = "put_agent",
+    /// The stored agent is gone.
+    DeleteAgent({ /** The tenant. */ org: String, /** Its name. */ name: String,
+                  /** It must have this revision. */ if_revision: Option<i64> }) = "delete_agent",
+    /// The event log has told of every change up to these agents.
+    NoteAgents({ /** The tenant. */ org: String,
+                 /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
+                 /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
+                 /** What brought the change about. */ reason: String }) = "note_agents",
+    /// The project is trusted as it is at this hash.
+    TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
+                   /** The project. */ folder: String,
+                   /** Of what the trust covers. */ hash: String }) = "trust_project",
+    /// The project is not trusted.
+    RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
+        = "revoke_trust",
     /// The row lies in quarantine, whole; what can be read of it stays where it was.
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
     /// The store that was saved out of a damaged file fits together: these open runs, of which
     /// rows were lost, have ended, and the ends of those are told whose announces were lost.
     SettleSalvaged({ /** Open runs. */ broken: Vec<RunId>, /** Ended runs. */ untold: Vec<RunId> })
         = "settle_salvaged",
+    /// The runs of the target and below it are marked to end; those that nothing holds have
+    /// ended.
+    Cancel((Box<Cancel>)) = "cancel",
+    /// The text waits for the next model call of the run's turn.
+    Steer({ /** The tenant. */ org: String, /** The run. */ run: RunId,
+            /** The id of its message. */ message: MessageId, /** What is said. */ text: String })
+        = "steer",
+    /// The announce is shown once more to whom it is addressed, or offered again.
+    RetryAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId,
+                    /** The run that is made for it. */ wake: Option<Box<NewRun>> })
+        = "retry_announce",
+    /// The announce is told to nobody any more.
+    DismissAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId })
+        = "dismiss_announce",
+    /// The session has the new values.
+    PatchSession((Box<PatchSession>)) = "patch_session",
+    /// The session begins anew, or its open runs are marked to end.
+    ResetSession((Box<ResetSession>)) = "reset_session",
+    /// The session and those below it are gone, or their open runs are marked to end.
+    DeleteSession((Box<DeleteSession>)) = "delete_session",
+    /// A part of what a deleted session left is gone.
+    Purge({ /** The session. */ session: SessionId }) = "purge",
+    /// A part of what is old enough is put aside or gone.
+    Sweep((Sweep)) = "sweep",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -259,7 +604,10 @@ impl Command {
 
     /// May it wait for another command to ride along with?
     pub fn is_soft(&self) -> bool {
-        matches!(self, Command::Touch { .. })
+        matches!(
+            self,
+            Command::Touch { .. } | Command::Purge { .. } | Command::Sweep(_)
+        )
     }
 }
 
@@ -292,6 +640,22 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// The question as it is now.
+    Question(Box<Question>),
+    /// The revision of what was stored.
+    Revision(i64),
+    /// Whether this command took it away.
+    Removed(bool),
+    /// The project that is trusted now.
+    Trusted(TrustedProject),
+    /// What a cancel has done.
+    Cancelled(Cancelled),
+    /// Not yet: these runs are marked to end, and must have ended first.
+    Stopping(Vec<RunId>),
+    /// The run that was made to show an announce, if there had to be one.
+    Woken(Option<RunId>),
+    /// How far a sweep has come.
+    Swept(Swept),
 }
 
 /// A run that is in the store.
@@ -311,24 +675,21 @@ pub struct Accepted {
     pub created: bool,
     /// What the caller should know.
     pub warnings: Vec<String>,
+    /// There is no run: a client owns the session, and this message stands in its transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
 }
 
 /// Carries out one command.
 pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fault> {
     match command {
-        Command::BeginBoot { boot, pid } => {
-            let seq = context.take_seq()?;
-            let now = context.now.wall;
-            let unclean =
-                super::boots::begin(context.tx, seq, boot, pid, now).map_err(super::db_fault)?;
-            context.emit_gateway(crate::kernel::action::EventKind::GatewayStarted, boot);
-            Ok(Reply::Boot { unclean })
-        }
+        Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),
         Command::EndBoot { boot } => {
             let now = context.now.wall;
             super::boots::end(context.tx, boot, now).map_err(super::db_fault)?;
             Ok(Reply::Done)
         }
+        Command::NoteGateway { boot, note } => gateway::note(context, boot, note),
         Command::CreateSession(new) => create_session::create(context, *new),
         Command::Spawn(spawn) => spawn::spawn(context, *spawn),
         Command::RunTurn(turn) => turn::run_turn(context, *turn),
@@ -345,13 +706,61 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => record_outcome::record(context, run, step, attempt, outcome, then),
         Command::Park { run } => conclude::park(context, run),
         Command::Conclude { run, why } => conclude::conclude(context, run, why),
-        Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
+        Command::Deliver {
+            session,
+            wake,
+            unable,
+        } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Send(message) => send::send(context, *message),
+        Command::Exchange { run, next } => exchange::exchange(context, run, next),
+        Command::WaitFor(wait) => waiting::wait_for(context, wait),
+        Command::Ask(ask) => ask::ask(context, *ask),
+        Command::Answer {
+            org,
+            id,
+            answer,
+            by,
+        } => ask::answer(context, &org, id, &answer, &by),
+        Command::WindowOver { window } => waiting::window_over(context, window),
+        Command::PutAgent(new) => agents::put(context, *new),
+        Command::DeleteAgent {
+            org,
+            name,
+            if_revision,
+        } => agents::delete(context, &org, &name, if_revision),
+        Command::NoteAgents {
+            org,
+            now,
+            built_in,
+            reason,
+        } => agents::note(context, &org, now, built_in, &reason),
+        Command::TrustProject {
+            org,
+            user,
+            folder,
+            hash,
+        } => agents::trust_project(context, org, user, folder, hash),
+        Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
         Command::SettleSalvaged { broken, untold } => {
             quarantine::settle_salvaged(context, &broken, &untold)
         }
+        Command::Cancel(cancel) => cancel::cancel(context, *cancel),
+        Command::Steer {
+            org,
+            run,
+            message,
+            text,
+        } => steer::steer(context, &org, run, message, &text),
+        Command::RetryAnnounce { org, run, wake } => telling::retry(context, &org, run, wake),
+        Command::DismissAnnounce { org, run } => telling::dismiss(context, &org, run),
+        Command::PatchSession(patch) => change_session::patch(context, *patch),
+        Command::ResetSession(reset) => change_session::reset(context, *reset),
+        Command::DeleteSession(delete) => remove::delete(context, *delete),
+        Command::Purge { session } => remove::purge(context, session),
+        Command::Sweep(what) => sweep::sweep(context, &what),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

@@ -35,6 +35,10 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
             "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)",
         ),
         (
+            "steers",
+            "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)",
+        ),
+        (
             "messages",
             "NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = session_id) \
              AND NOT EXISTS (SELECT 1 FROM purges WHERE purges.session_id = messages.session_id)",
@@ -46,6 +50,7 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
     db.batch(
         "UPDATE sessions SET messages = max(messages, \
            (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = sessions.id)); \
+         DELETE FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id); \
          COMMIT",
     )?;
     Ok(removed)
@@ -59,7 +64,7 @@ pub fn broken_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
         "SELECT id FROM runs WHERE ended_at IS NULL AND (\
            NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id) \
            OR steps <> (SELECT count(*) FROM steps WHERE run_id = runs.id) \
-           OR (SELECT messages FROM sessions WHERE sessions.id = runs.session_id) <> \
+           OR (SELECT messages - coalesce(fork_seq, 0) FROM sessions WHERE sessions.id = runs.session_id) <> \
               (SELECT count(*) FROM messages WHERE messages.session_id = runs.session_id))",
     )
 }
@@ -94,6 +99,7 @@ fn count_on(db: &mut Sqlite) -> Result<(), DbError> {
         ("outbox", "seq"),
         ("boots", "seq"),
         ("quarantine", "seq"),
+        ("questions", "seq"),
         ("events", "cursor"),
     ] {
         let sql = format!(

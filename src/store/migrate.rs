@@ -26,8 +26,28 @@ const MIGRATIONS: &[Migration] = &[
         destructive: true,
     },
     Migration {
+        name: "0003_lifecycle",
+        sql: include_str!("migrations/sqlite/0003_lifecycle.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0005_agents_and_trust",
+        sql: include_str!("migrations/sqlite/0005_agents_and_trust.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0006_quarantine",
         sql: include_str!("migrations/sqlite/0006_quarantine.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0007_event_log",
+        sql: include_str!("migrations/sqlite/0007_event_log.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0008_delegation",
+        sql: include_str!("migrations/sqlite/0008_delegation.sql"),
         destructive: false,
     },
 ];

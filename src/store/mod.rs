@@ -6,20 +6,28 @@
 //! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
 //! keys compared bytewise. Migrations are each engine's own.
 
+pub mod agents;
+pub mod blobs;
 pub mod command;
 pub mod events;
+pub mod expired;
 pub mod findings;
 pub mod messages;
 pub mod outbox;
+pub mod purges;
 pub mod quarantine;
+pub mod questions;
 pub mod read;
 pub mod runs;
+pub mod sends;
 pub mod sessions;
+pub mod steers;
 pub mod steps;
+pub mod trust;
 pub mod tx;
+pub mod waits;
 
 mod backup;
-mod blobs;
 mod boots;
 mod check;
 mod checkpoint;
@@ -41,7 +49,7 @@ mod tables;
 mod writer;
 
 pub use backup::{Backup, Placed, Unplaced, place};
-pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use health::{Health, Unexamined, examine};
 pub use migrate::SCHEMA;
 pub use noticed::Checked;

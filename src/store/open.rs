@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::backup::{self, Backup};
 use super::checkpoint::{self, Checkpoints};
@@ -19,7 +19,7 @@ use super::room::Room;
 use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Interrupt, Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
-use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
+use super::writer::{Job, Message, OnFatal, QUEUE, Told, Writer, busy};
 use super::{boots, check, db_fault, files, redo};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
@@ -114,6 +114,7 @@ struct Inner {
     room: Room,
     id: String,
     digest_key: [u8; 32],
+    head: watch::Receiver<i64>,
 }
 
 /// What opening gives.
@@ -213,11 +214,15 @@ impl Store {
 
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (effects_in, effects) = mpsc::unbounded_channel();
+        let (head_in, head) = watch::channel(boots::last_seq(&mut db).map_err(&wrap)?);
         let writer = Writer::new(
             db,
             options.clock,
             options.settings,
-            effects_in,
+            Told {
+                effects: effects_in,
+                head: head_in,
+            },
             Arc::clone(&shared),
             Arc::clone(&noticed),
             options.on_fatal,
@@ -247,6 +252,7 @@ impl Store {
                     room: Room::new(&options.folder),
                     id,
                     digest_key,
+                    head,
                 }),
             },
             effects,
@@ -289,6 +295,15 @@ impl Store {
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Does the writer work? Returns once it has answered; for ever if it is gone.
+    pub async fn ping(&self) {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.inner.queue.send(Message::Ping(answer)).await;
+        if asked.is_err() || answered.await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// What the key's first request was answered, if there was one; `conflict` if that was
@@ -381,6 +396,12 @@ impl Store {
     /// What reads and writes have noticed of damage.
     pub fn noticed(&self) -> &Noticed {
         &self.inner.noticed
+    }
+
+    /// The highest number of the log: it rises after each commit that may have added events,
+    /// and none of those still to come has a lower cursor.
+    pub fn head(&self) -> watch::Receiver<i64> {
+        self.inner.head.clone()
     }
 
     /// The store's own id, the same for ever.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use super::columns::whole;
+use super::command::Window;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{blobs, boots, consistency, events, messages, outbox, runs, salvage, sessions, steps};
+use super::{
+    blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
+};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::run::{Run, RunState};
+use crate::kernel::question::Question;
+use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::session::Session;
 use crate::kernel::time::Timestamp;
 
@@ -24,7 +28,7 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = pinned(tx, &run.pins.agent)?;
     let tools = pinned(tx, &run.pins.tools)?;
-    let messages = messages::last(tx, run.session, WINDOW)?;
+    let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),
@@ -54,6 +58,8 @@ pub struct Shown {
     pub step: Option<(u32, String)>,
     /// Its outbox row.
     pub announce: Option<outbox::Entry>,
+    /// What it asks people, and nobody has answered yet.
+    pub questions: Vec<Question>,
 }
 
 /// One run with what lists show beside it.
@@ -70,16 +76,23 @@ fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
     } else {
         None
     };
-    let announce = if run.state.is_terminal() && run.owes_announce() {
+    let told = run.owes_announce() || run.origin == RunOrigin::Send;
+    let announce = if run.state.is_terminal() && told {
         outbox::of_run(tx, run.id)?
     } else {
         None
+    };
+    let questions = if run.steps > 0 && !run.state.is_terminal() {
+        questions::open_of_run(tx, run.id)?
+    } else {
+        Vec::new()
     };
     Ok(Shown {
         run,
         seq,
         step,
         announce,
+        questions,
     })
 }
 
@@ -174,7 +187,8 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         clauses.push(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
-             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL)"
+             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL \
+             AND state = 'delivered' AND via IS NULL)"
                 .to_owned(),
         );
     }
@@ -229,11 +243,6 @@ pub fn session_id(
     Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
 }
 
-/// The highest number that was taken: the head of the event log is not above it.
-pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
-    boots::last_seq(tx)
-}
-
 /// Runs of a salvaged store that somebody must see to.
 pub struct Unsettled {
     /// Open runs of which rows were lost.
@@ -261,13 +270,14 @@ pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
     Ok(Some(Unsettled { broken, untold }))
 }
 
-/// The events after a cursor.
-pub fn events_after(
-    tx: &mut dyn Tx,
-    cursor: i64,
-    limit: u32,
-) -> Result<Vec<events::Event>, DbError> {
-    events::after(tx, cursor, limit)
+/// Every window in which an outcome is waited for, with its end.
+pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
+    let of_steps = waits::windows(tx)?.into_iter();
+    let of_calls = sends::windows(tx)?.into_iter();
+    Ok(of_steps
+        .map(|(run, step, until)| (Window::Step(run, step), until))
+        .chain(of_calls.map(|(run, until)| (Window::Call(run), until)))
+        .collect())
 }
 
 /// The id of the message at a place of a transcript.

@@ -3,14 +3,15 @@
 use std::sync::LazyLock;
 
 use super::columns::{
-    agent, amount, count, json, key, named, opt_json, opt_string, opt_time, opt_uuid, time, to_int,
-    to_json, uuid, whole,
+    agent, amount, count, json, key, named, opt_json, opt_named, opt_string, opt_time, opt_uuid,
+    time, to_int, to_json, uuid, whole,
 };
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, Pins, Requester, Run, RunError, RunOrigin, RunState, Usage,
 };
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads, in its order.
@@ -19,10 +20,11 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of";
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
+     thinking, cancel_reason, cancel_inherited";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 50;
+pub const WIDTH: usize = 53;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
@@ -63,6 +65,8 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
             Some(by) => Some(CancelRequest {
                 by: by.to_owned(),
                 at: time(row, 22)?,
+                reason: opt_string(row, 51)?,
+                inherited: row.int(52)? != 0,
             }),
             None => None,
         },
@@ -99,6 +103,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         ver: row.int(47)?,
         title: row.text(48)?.to_owned(),
         retry_of: opt_uuid(row, 49)?.map(RunId),
+        thinking: opt_named(row, 50, Thinking::parse)?,
     })
 }
 
@@ -112,9 +117,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
          label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
          tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
          warnings, trace_id, input, created_at, last_activity_at, ver, title, \
-         retry_of) VALUES \
+         retry_of, thinking) VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
         &[
             seq.into(),
             (&run.id.0).into(),
@@ -150,6 +155,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             run.ver.into(),
             (&run.title).into(),
             run.retry_of.as_ref().map(|id| &id.0).into(),
+            run.thinking.map(Thinking::as_str).into(),
         ],
     )
     .map(|_| ())
@@ -165,7 +171,7 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
          error_message = ?8, result = ?9, used_ms = ?10, counting_since = ?11, recoveries = ?12, \
          not_before = ?13, loops = ?14, tool_calls = ?15, steps = ?16, model_calls = ?17, \
          input_tokens = ?18, output_tokens = ?19, started_at = ?20, ended_at = ?21, \
-         last_activity_at = ?22, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
+         last_activity_at = ?22, cancel_reason = ?23, cancel_inherited = ?24, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
         &[
             (&run.id.0).into(),
             run.ver.into(),
@@ -189,6 +195,8 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
             run.started_at.map(|at| at.0).into(),
             run.ended_at.map(|at| at.0).into(),
             run.last_activity_at.0.into(),
+            cancel.and_then(|cancel| cancel.reason.as_deref()).into(),
+            cancel.is_some_and(|cancel| cancel.inherited).into(),
         ],
     )?;
     Ok((changed == 1).then_some(run.ver + 1))
@@ -242,6 +250,58 @@ pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
     )
 }
 
+/// The open runs of one tree of sessions, and all open sends, which may lead from one tree to
+/// another; oldest first.
+pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL \
+             AND (root_session = ?1 OR origin = 'send') ORDER BY seq"
+        ),
+        &[(&root.0).into()],
+        read,
+    )
+}
+
+/// What a run hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The session it works in.
+    pub session: SessionId,
+    /// The session that asked for it.
+    pub requester: Option<SessionId>,
+    /// The run that asked for it.
+    pub parent_run: Option<RunId>,
+}
+
+/// What the run with that id hangs on.
+pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
+    first(
+        tx,
+        "SELECT session_id, requester_id, parent_run FROM runs WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| {
+            Ok(Line {
+                session: SessionId(uuid(row, 0)?),
+                requester: opt_uuid(row, 1)?.map(SessionId),
+                parent_run: opt_uuid(row, 2)?.map(RunId),
+            })
+        },
+    )
+}
+
+/// The run that asked for the first run of this session, if one did.
+pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
+    let found = first(
+        tx,
+        "SELECT parent_run FROM runs WHERE session_id = ?1 ORDER BY seq LIMIT 1",
+        &[(&session.0).into()],
+        |row| Ok(opt_uuid(row, 0)?.map(RunId)),
+    )?;
+    Ok(found.flatten())
+}
+
 /// The open runs that this session asked for.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
     all(
@@ -263,6 +323,102 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
     )
 }
 
+/// How many runs were spawned, and messages sent, below this root run, ended ones included.
+pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM runs WHERE root_run = ?1 AND root_run <> id \
+         AND (origin = 'spawn' OR origin = 'send')",
+        &[(&root.0).into()],
+    )
+}
+
+/// Does any open run work in this session?
+pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
+    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+}
+
+/// When the latest run of this session ended; `None` if it has none, or that one is open.
+pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timestamp>, DbError> {
+    let found = first(
+        tx,
+        "SELECT ended_at FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1",
+        &[(&session.0).into()],
+        |row| opt_time(row, 0),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The runs of this session after place `after`, oldest first, each with its place.
+pub fn ids_in(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, RunId)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id FROM runs WHERE session_id = ?1 AND seq > ?2 \
+             ORDER BY seq LIMIT {limit}"
+        ),
+        &[(&session.0).into(), after.into()],
+        |row| Ok((row.int(0)?, RunId(uuid(row, 1)?))),
+    )
+}
+
+/// What retention looks at in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Its place.
+    pub seq: i64,
+    /// The run.
+    pub id: RunId,
+    /// The tenant.
+    pub org: String,
+    /// The session it worked in.
+    pub session: SessionId,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// What it pins.
+    pub pins: Pins,
+}
+
+/// Runs after place `after`, oldest first.
+pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id, org, session_id, created_at, ended_at, pin_agent, pin_tools \
+             FROM runs WHERE seq > ?1 ORDER BY seq LIMIT {limit}"
+        ),
+        &[after.into()],
+        |row| {
+            Ok(Age {
+                seq: row.int(0)?,
+                id: RunId(uuid(row, 1)?),
+                org: row.text(2)?.to_owned(),
+                session: SessionId(uuid(row, 3)?),
+                created_at: time(row, 4)?,
+                ended_at: opt_time(row, 5)?,
+                pins: Pins {
+                    agent: row.text(6)?.to_owned(),
+                    tools: row.text(7)?.to_owned(),
+                },
+            })
+        },
+    )
+}
+
+/// The row of an ended run is gone; whatever refers to it must be gone before.
+pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id.0).into()])
+        .map(|_| ())
+}
+
 /// The open runs that work in this session, oldest first.
 pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError> {
     all(
@@ -273,6 +429,12 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
         &[(&session.0).into()],
         read,
     )
+}
+
+/// The run that was made last in this session.
+pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
+    first(tx, &sql, &[(&session.0).into()], read)
 }
 
 /// How many open runs are in each state: queued, running, paused, settling.

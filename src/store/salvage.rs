@@ -213,8 +213,12 @@ fn copy_table(
 ) -> Result<Saved, DbError> {
     // A fresh store has a few rows of its own, such as its counter.
     target.execute(&format!("DELETE FROM {table}"), &[])?;
-    let columns = names(target, table, "true ORDER BY cid")?;
-    let key = names(target, table, "pk > 0 ORDER BY pk")?;
+    let mut columns = names(target, table, "true ORDER BY cid")?;
+    let mut key = names(target, table, "pk > 0 ORDER BY pk")?;
+    if key.is_empty() {
+        columns.insert(0, "rowid".to_owned());
+        key.push("rowid".to_owned());
+    }
     let marks: Vec<String> = (1..=columns.len()).map(|at| format!("?{at}")).collect();
     let insert = format!(
         "INSERT INTO {table} ({}) VALUES ({})",
@@ -236,29 +240,24 @@ fn copy_table(
         .collect();
     let mut count = 0;
     let track = expected.is_known || !expected.keys.is_empty();
-    let complete = scan(
-        source,
-        &part,
-        &mut || hints.iter().cloned().collect(),
-        &mut |values| {
-            let place: Vec<Raw> = places.iter().map(|at| values[*at].clone()).collect();
-            let params: Vec<Param<'_>> = values.iter().map(Param::Raw).collect();
-            match target.execute(&insert, &params) {
-                Ok(_) => count += 1,
-                Err(fault) if fault.kind == DbErrorKind::Constraint => misfits.push(Misfit {
-                    table: table.to_owned(),
-                    key: key.iter().cloned().zip(place.clone()).collect(),
-                    row: columns.iter().cloned().zip(values.clone()).collect(),
-                    why: fault.message,
-                }),
-                Err(fault) => return Err(fault),
-            }
-            if track {
-                kept.insert(place);
-            }
-            Ok(())
-        },
-    )?;
+    let complete = scan(source, &part, hints, &mut |values| {
+        let place: Vec<Raw> = places.iter().map(|at| values[*at].clone()).collect();
+        let params: Vec<Param<'_>> = values.iter().map(Param::Raw).collect();
+        match target.execute(&insert, &params) {
+            Ok(_) => count += 1,
+            Err(fault) if fault.kind == DbErrorKind::Constraint => misfits.push(Misfit {
+                table: table.to_owned(),
+                key: key.iter().cloned().zip(place.clone()).collect(),
+                row: columns.iter().cloned().zip(values.clone()).collect(),
+                why: fault.message,
+            }),
+            Err(fault) => return Err(fault),
+        }
+        if track {
+            kept.insert(place);
+        }
+        Ok(())
+    })?;
     let lost = expected.keys.difference(&kept).count() as u64;
     Ok(Saved {
         table: table.to_owned(),
@@ -271,7 +270,12 @@ fn copy_table(
 /// Transcripts and journals have no index that names their rows, but what they belong to says
 /// how many there were.
 fn count_by_parents(target: &mut Sqlite, saved: &mut Saved) -> Result<(), DbError> {
+    let forks = names(target, "sessions", "name = 'fork_seq'")?;
     let sql = match saved.table.as_str() {
+        // A fork counts on from where it left the other transcript.
+        "messages" if !forks.is_empty() => {
+            "SELECT coalesce(sum(messages - coalesce(fork_seq, 0)), 0) FROM sessions"
+        }
         "messages" => "SELECT coalesce(sum(messages), 0) FROM sessions",
         "steps" => "SELECT coalesce(sum(steps), 0) FROM runs",
         _ => return Ok(()),

@@ -1,7 +1,7 @@
 //! Reads the rows of a table whose file is damaged: from both ends up to the damage, then by
 //! asking for keys in between, so that a page that cannot be read costs its own rows only.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::tx::{DbError, Param, Raw, Row, Tx};
 
@@ -9,6 +9,8 @@ use super::tx::{DbError, Param, Raw, Row, Tx};
 /// keys that lie between two others (the largest gaps first), before the rest is given up.
 const HINTS_IN_VAIN: usize = 20_000;
 const PROBES_IN_VAIN: usize = 300;
+/// After so many rows in a row that were read before, a part has met what is known.
+const MOST_AGAIN: usize = 500;
 
 /// A table as it is read: its name, all of its columns, and those of its primary key.
 pub struct Source<'a> {
@@ -25,32 +27,65 @@ pub type Take<'a> = dyn FnMut(Vec<Raw>) -> Result<(), DbError> + 'a;
 
 type Key = Vec<Raw>;
 
+/// How far a scan has come.
+struct Scan<'a> {
+    source: &'a Source<'a>,
+    take: &'a mut Take<'a>,
+    /// Keys of rows that were taken.
+    seen: BTreeSet<Key>,
+    /// A row stood where it does not belong: what the engine calls the end of a part need not
+    /// be one.
+    disorder: bool,
+}
+
 /// A part of the table that was not read yet, between two keys; `None`: an end of the table.
 struct Gap {
     after: Option<Key>,
     before: Option<Key>,
 }
 
-/// Reads every row that can be read and gives it to `take`, each once. `hints` are keys that
-/// rows may have. Whether all of the table was read.
-pub fn scan(
+impl Gap {
+    /// Is it one row, whose key is known?
+    fn is_one(&self) -> bool {
+        self.after.is_some() && self.after == self.before
+    }
+
+    /// Does the key lie between its ends?
+    fn holds(&self, key: &Key) -> bool {
+        self.after.as_ref().is_none_or(|after| after < key)
+            && self.before.as_ref().is_none_or(|before| key < before)
+    }
+}
+
+/// Reads every row that can be read and gives it to `take`, each key once. `hints` are keys
+/// that rows may have. Whether all of the table was read.
+pub fn scan<'a>(
     db: &mut dyn Tx,
-    source: &Source<'_>,
-    hints: &mut dyn FnMut() -> Vec<Key>,
-    take: &mut Take<'_>,
+    source: &'a Source<'a>,
+    hints: impl IntoIterator<Item = Vec<Raw>>,
+    take: &'a mut Take<'a>,
 ) -> Result<bool, DbError> {
-    let whole = Gap {
+    let mut scan = Scan {
+        source,
+        take,
+        seen: BTreeSet::new(),
+        disorder: false,
+    };
+    let mut whole = Gap {
         after: None,
         before: None,
     };
-    let Some(gap) = narrow(db, source, whole, take)? else {
+    let (last, done) = scan.read(db, &whole, false)?;
+    if done {
         return Ok(true);
-    };
-    let mut gaps = VecDeque::from([gap]);
+    }
+    let (first, _) = scan.read(db, &whole, true)?;
+    (whole.after, whole.before) = (last, first);
+    let mut gaps = VecDeque::from([whole]);
     let mut in_vain = 0;
-    for hint in hints() {
+    for hint in hints {
         if in_vain < HINTS_IN_VAIN {
-            count(&mut in_vain, split_at(db, source, &mut gaps, &hint, take)?);
+            count(&mut in_vain, scan.split_at(db, &mut gaps, &hint)?);
         }
     }
     in_vain = 0;
@@ -58,10 +93,7 @@ pub fn scan(
         let Some(gap) = gaps.pop_front() else { break };
         let Some(middle) = middle(&gap) else { continue };
         gaps.push_front(gap);
-        count(
-            &mut in_vain,
-            split_at(db, source, &mut gaps, &middle, take)?,
-        );
+        count(&mut in_vain, scan.split_at(db, &mut gaps, &middle)?);
     }
     Ok(false)
 }
@@ -71,152 +103,144 @@ fn count(in_vain: &mut usize, found: bool) {
     *in_vain = if found { 0 } else { *in_vain + 1 };
 }
 
-/// Reads a part from both of its ends; what is left of it.
-fn narrow(
-    db: &mut dyn Tx,
-    source: &Source<'_>,
-    mut gap: Gap,
-    take: &mut Take<'_>,
-) -> Result<Option<Gap>, DbError> {
-    let (last, done) = read(db, source, &gap, false, take)?;
-    if done {
-        return Ok(None);
-    }
-    gap.after = last.or(gap.after);
-    let (last, done) = read(db, source, &gap, true, take)?;
-    gap.before = last.or(gap.before);
-    Ok((!done).then_some(gap))
-}
-
-/// Asks for `key` and what lies around it, in the gap that it falls into; whether a row was
-/// found, or nobody had to ask.
-fn split_at(
-    db: &mut dyn Tx,
-    source: &Source<'_>,
-    gaps: &mut VecDeque<Gap>,
-    key: &Key,
-    take: &mut Take<'_>,
-) -> Result<bool, DbError> {
-    let falls_into = |gap: &Gap| {
-        gap.after.as_ref().is_none_or(|after| after < key)
-            && gap.before.as_ref().is_none_or(|before| key < before)
-    };
-    let Some(at) = gaps.iter().position(falls_into) else {
-        return Ok(true);
-    };
-    let Some(gap) = gaps.remove(at) else {
-        return Ok(true);
-    };
-    // The row at the key itself belongs to neither side.
-    let here = Gap {
-        after: Some(key.clone()),
-        before: Some(key.clone()),
-    };
-    let (row, _) = read(db, source, &here, false, take)?;
-    let mut found = row.is_some();
-    let mut below = Gap {
-        after: gap.after,
-        before: Some(key.clone()),
-    };
-    let mut above = Gap {
-        after: Some(key.clone()),
-        before: gap.before,
-    };
-    // From the key away only: the far ends are known to be damaged.
-    let (last, done) = read(db, source, &below, true, take)?;
-    found |= last.is_some() || done;
-    below.before = last.or(below.before);
-    if !done {
-        gaps.push_back(below);
-    }
-    let (last, done) = read(db, source, &above, false, take)?;
-    found |= last.is_some() || done;
-    above.after = last.or(above.after);
-    if !done {
-        gaps.push_back(above);
-    }
-    Ok(found)
-}
-
-/// Reads a part from one end on, until it ends or an error comes; the last key that was read,
-/// and whether the part was read to its end. A part whose bounds are the same is that one row.
-fn read(
-    db: &mut dyn Tx,
-    source: &Source<'_>,
-    gap: &Gap,
-    downwards: bool,
-    take: &mut Take<'_>,
-) -> Result<(Option<Key>, bool), DbError> {
-    let tuple = |first: usize| {
-        let marks = (first..first + source.key.len()).map(|at| format!("?{at}"));
-        marks.collect::<Vec<_>>().join(", ")
-    };
-    let names = source.key.join(", ");
-    let mut clauses = Vec::new();
-    let mut params: Vec<Param<'_>> = Vec::new();
-    let one = gap.after.is_some() && gap.after == gap.before;
-    if let Some(key) = &gap.after {
-        let compare = if one { "=" } else { ">" };
-        clauses.push(format!("({names}) {compare} ({})", tuple(1)));
-        params.extend(key.iter().map(Param::Raw));
-    }
-    if let (Some(key), false) = (&gap.before, one) {
-        clauses.push(format!("({names}) < ({})", tuple(params.len() + 1)));
-        params.extend(key.iter().map(Param::Raw));
-    }
-    let order: Vec<String> = source
-        .key
-        .iter()
-        .map(|name| format!("{name} {}", if downwards { "DESC" } else { "ASC" }))
-        .collect();
-    let clause = match clauses.is_empty() {
-        true => String::new(),
-        false => format!("WHERE {}", clauses.join(" AND ")),
-    };
-    let sql = format!(
-        "SELECT {} FROM {} {clause} ORDER BY {}",
-        source.columns.join(", "),
-        source.table,
-        order.join(", ")
-    );
-    let places: Vec<usize> = source
-        .key
-        .iter()
-        .filter_map(|name| source.columns.iter().position(|column| column == name))
-        .collect();
-    let mut last: Option<Key> = None;
-    let mut refused = None;
-    let mut astray = false;
-    let asked = db.query(&sql, &params, &mut |row: &dyn Row| {
-        let values = (0..source.columns.len()).map(|at| row.raw(at));
-        let values: Vec<Raw> = values.collect::<Result<_, _>>()?;
-        let key: Key = places.iter().map(|at| values[*at].clone()).collect();
-        // A damaged tree may lead anywhere; only what goes on in its order is believed.
-        let goes_on = match (&last, downwards) {
-            (None, _) => true,
-            (Some(last), false) => *last < key,
-            (Some(last), true) => key < *last,
+impl Scan<'_> {
+    /// Asks for `key` and what lies around it, in the gap that it falls into; whether a row was
+    /// found, or nobody had to ask.
+    fn split_at(
+        &mut self,
+        db: &mut dyn Tx,
+        gaps: &mut VecDeque<Gap>,
+        key: &Key,
+    ) -> Result<bool, DbError> {
+        let Some(at) = gaps.iter().position(|gap| gap.holds(key)) else {
+            return Ok(true);
         };
-        let inside = one
-            || (gap.after.as_ref().is_none_or(|after| *after < key)
-                && gap.before.as_ref().is_none_or(|before| key < *before));
-        if !goes_on || !inside {
-            astray = true;
-            return Err(DbError::undecodable(0, "a key out of order"));
+        let Some(gap) = gaps.remove(at) else {
+            return Ok(true);
+        };
+        let before = self.seen.len();
+        // The row at the key itself belongs to neither side.
+        let here = Gap {
+            after: Some(key.clone()),
+            before: Some(key.clone()),
+        };
+        self.read(db, &here, false)?;
+        let mut below = Gap {
+            after: gap.after,
+            before: Some(key.clone()),
+        };
+        let mut above = Gap {
+            after: Some(key.clone()),
+            before: gap.before,
+        };
+        // From the key away only: the far ends are known to be damaged.
+        let (last, below_done) = self.read(db, &below, true)?;
+        below.before = last.or(below.before);
+        if !below_done {
+            gaps.push_back(below);
         }
-        last = Some(key);
-        if let Err(fault) = take(values) {
-            let told = fault.clone();
-            refused = Some(fault);
-            return Err(told);
+        let (last, above_done) = self.read(db, &above, false)?;
+        above.after = last.or(above.after);
+        if !above_done {
+            gaps.push_back(above);
         }
-        Ok(())
-    });
-    match (refused, asked) {
-        (Some(fault), _) => Err(fault),
-        (None, Ok(())) => Ok((last, true)),
-        // Whatever the engine says about a damaged file: the part ends here.
-        (None, Err(_)) => Ok((last, false)),
+        Ok(self.seen.len() > before || (below_done && above_done))
+    }
+
+    /// Reads from one end of a part on, until an error comes or what is known is met; the last
+    /// key that was read in order, and whether no error came. The other end is no bound: a
+    /// damaged page may hold any key, and the engine would take it for the end. A part whose
+    /// bounds are the same is that one row.
+    fn read(
+        &mut self,
+        db: &mut dyn Tx,
+        gap: &Gap,
+        downwards: bool,
+    ) -> Result<(Option<Key>, bool), DbError> {
+        let (sql, params) = self.source.question(gap, downwards);
+        let places = self.source.places();
+        let mut last: Option<Key> = None;
+        let mut refused = None;
+        let (mut again, mut met) = (0, false);
+        let asked = db.query(&sql, &params, &mut |row: &dyn Row| {
+            let values = (0..self.source.columns.len()).map(|at| row.raw(at));
+            let values: Vec<Raw> = values.collect::<Result<_, _>>()?;
+            let key: Key = places.iter().map(|at| values[*at].clone()).collect();
+            let goes_on = match (&last, downwards) {
+                (None, _) => true,
+                (Some(last), false) => *last < key,
+                (Some(last), true) => key < *last,
+            };
+            self.disorder |= !goes_on;
+            if goes_on && (gap.is_one() || gap.holds(&key)) {
+                last = Some(key.clone());
+            }
+            if !self.seen.insert(key) {
+                // Or a damaged tree leads around in a circle.
+                again += 1;
+                met = again > MOST_AGAIN;
+                return match met {
+                    true => Err(DbError::undecodable(0, "what is known")),
+                    false => Ok(()),
+                };
+            }
+            again = 0;
+            (self.take)(values).map_err(|fault| {
+                refused = Some(fault.clone());
+                fault
+            })
+        });
+        match (refused, asked) {
+            (Some(fault), _) => Err(fault),
+            (None, Ok(())) => Ok((last, !self.disorder)),
+            (None, Err(_)) if met => Ok((last, !self.disorder)),
+            // Whatever the engine says about a damaged file: the part ends here.
+            (None, Err(_)) => Ok((last, false)),
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Where the columns of the key stand among all.
+    fn places(&self) -> Vec<usize> {
+        let place = |name| self.columns.iter().position(|column| column == name);
+        self.key.iter().filter_map(place).collect()
+    }
+
+    /// The statement that reads a part from one end on, and its parameters.
+    fn question<'g>(&self, gap: &'g Gap, downwards: bool) -> (String, Vec<Param<'g>>) {
+        let tuple = |first: usize| {
+            let marks = (first..first + self.key.len()).map(|at| format!("?{at}"));
+            marks.collect::<Vec<_>>().join(", ")
+        };
+        let names = self.key.join(", ");
+        let mut clauses = Vec::new();
+        let mut params: Vec<Param<'_>> = Vec::new();
+        let (from, compare) = match (gap.is_one(), downwards) {
+            (true, _) => (&gap.after, "="),
+            (false, false) => (&gap.after, ">"),
+            (false, true) => (&gap.before, "<"),
+        };
+        if let Some(key) = from {
+            clauses.push(format!("({names}) {compare} ({})", tuple(1)));
+            params.extend(key.iter().map(Param::Raw));
+        }
+        let clause = match clauses.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", clauses.join(" AND ")),
+        };
+        let order: Vec<String> = self
+            .key
+            .iter()
+            .map(|name| format!("{name} {}", if downwards { "DESC" } else { "ASC" }))
+            .collect();
+        let sql = format!(
+            "SELECT {} FROM {} {clause} ORDER BY {}",
+            self.columns.join(", "),
+            self.table,
+            order.join(", ")
+        );
+        (sql, params)
     }
 }
 
@@ -311,6 +335,6 @@ mod tests {
         }
         assert_eq!(half(3, 5), Some(4));
         assert_eq!(half(3, 4), None);
-        assert_eq!(half(i64::MIN, i64::MAX), Some(-1));
+        assert_eq!(half(i64::MIN, i64::MAX), Some(0));
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
@@ -28,6 +28,8 @@ const BATCH: usize = 512;
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -43,6 +45,14 @@ pub struct Job {
 /// Called once when a commit cannot be trusted any more; it must end the process.
 pub type OnFatal = Box<dyn Fn(String) + Send>;
 
+/// Who is told after each commit.
+pub struct Told {
+    /// What is to be done now.
+    pub effects: mpsc::UnboundedSender<Vec<Effect>>,
+    /// How far the event log may reach.
+    pub head: watch::Sender<i64>,
+}
+
 /// The writing side of an open store.
 pub struct Writer {
     db: Sqlite,
@@ -50,6 +60,7 @@ pub struct Writer {
     settings: Settings,
     sequence: Sequence,
     effects: mpsc::UnboundedSender<Vec<Effect>>,
+    head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
     noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
@@ -70,11 +81,15 @@ enum Undone {
 
 impl Writer {
     /// A writer over an open database.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of one struct, named at both ends"
+    )]
     pub fn new(
         db: Sqlite,
         clock: Clock,
         settings: Settings,
-        effects: mpsc::UnboundedSender<Vec<Effect>>,
+        told: Told,
         checkpoints: Arc<Checkpoints>,
         noticed: Arc<Noticed>,
         on_fatal: OnFatal,
@@ -84,7 +99,8 @@ impl Writer {
             clock,
             settings,
             sequence: Sequence::default(),
-            effects,
+            effects: told.effects,
+            head: told.head,
             commits: checkpoints.commits(),
             checkpoints,
             noticed,
@@ -104,6 +120,8 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
@@ -252,6 +270,13 @@ impl Writer {
         self.commits.fetch_add(1, Ordering::Relaxed);
         for job in &batch {
             reach_edge(job.command.name(), "committed");
+        }
+        if let Some(last) = self.sequence.last() {
+            self.head.send_if_modified(|head| {
+                let rises = last > *head;
+                *head = last.max(*head);
+                rises
+            });
         }
         let mut effects = Vec::new();
         let mut held = Vec::with_capacity(batch.len());

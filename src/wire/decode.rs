@@ -10,6 +10,9 @@ use crate::kernel::fault::{Fault, Kind};
 pub trait Params: DeserializeOwned {
     /// Parameters that the protocol has and this version does not.
     const LATER: &'static [&'static str] = &[];
+    /// The one parameter that may also be given by position: clients of subscriptions end them
+    /// so.
+    const ALONE: Option<&'static str> = None;
 }
 
 /// Reads the parameters of one call; `None` stands for no parameters.
@@ -19,6 +22,12 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
         Some(text) => text,
     };
     if text.trim_start().starts_with('[') {
+        if let Some(name) = P::ALONE
+            && let Ok([value]) = serde_json::from_str::<[Value; 1]>(text)
+        {
+            let named = Map::from_iter([(name.to_owned(), value)]);
+            return decode(Some(&Value::Object(named).to_string()));
+        }
         return Err(Fault::new(
             Kind::InvalidParams,
             "parameters are given by name, in an object, not by position",
@@ -99,32 +108,28 @@ mod tests {
 
     #[test]
     fn parameters_of_later_versions_are_refused_by_name() {
-        for name in ["env", "attachments", "thinking", "budget"] {
+        for name in ["env", "attachments", "budget"] {
             let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
             refused::<Turn>(&turn, name, "this version does not have");
         }
-        for (name, word) in [
-            ("context", "fork"),
-            ("mode", "session"),
-            ("cleanup", "delete"),
-            ("announce", "steer"),
-        ] {
-            let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
-            refused::<Spawn>(&spawn, name, "this version does not have");
-        }
-        refused::<Drain>(
-            r#"{"then": "restart"}"#,
-            "then",
-            "this version does not have",
-        );
-        refused::<Drain>(
-            r#"{"then": "stop", "timeout": 1}"#,
-            "timeout",
-            "this version",
-        );
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
+    }
+
+    #[test]
+    fn a_thinking_level_is_a_word_of_the_list() {
+        let spawn = r#"{"task": "t", "thinking": "deep"}"#;
+        refused::<Spawn>(spawn, "thinking", "off, minimal, low, medium, high");
+        let turn = r#"{"sessionKey": "a", "message": "m", "thinking": "deep"}"#;
+        refused::<Turn>(turn, "thinking", "off, minimal, low, medium, high");
+    }
+
+    #[test]
+    fn a_drain_that_makes_no_sense_is_refused_by_name() {
+        refused::<Drain>(r#"{"then": "sleep"}"#, "then", "stop, restart, resume");
+        refused::<Drain>(r#"{"then": "stop", "timeout": "25h"}"#, "timeout", "24 h");
+        refused::<Drain>(r#"{"timeout": 1}"#, "then", "missing");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
-use super::input::choice;
+use super::input::{DrainTimeout, choice};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -82,6 +82,9 @@ pub struct Limits {
     pub in_flight: u32,
     /// Waits in flight on one connection.
     pub waits: u32,
+    /// Event subscriptions of one connection.
+    #[serde(default)]
+    pub subscriptions: u32,
     /// Entries of a batch.
     pub batch: u32,
 }
@@ -119,6 +122,9 @@ pub struct Status {
     pub store_id: String,
     /// Where it listens.
     pub url: String,
+    /// The path of its Unix socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
     /// The agent used where none is named.
     pub default_agent: String,
     /// The model in force for that agent, `provider/name`.
@@ -166,8 +172,11 @@ choice! {
     Then {
         /// The process ends.
         Stop = "stop",
+        /// The process ends and is started again.
+        Restart = "restart",
+        /// Work is taken again.
+        Resume = "resume",
     }
-    later ["restart", "resume"]
 }
 
 /// `gateway.drain`.
@@ -176,7 +185,16 @@ choice! {
 pub struct Drain {
     /// What follows.
     pub then: Then,
+    /// How long steps in flight may go on; as configured if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<DrainTimeout>,
 }
-impl Params for Drain {
-    const LATER: &'static [&'static str] = &["timeout"];
+impl Params for Drain {}
+
+/// What `gateway.drain` answers: it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Draining {
+    /// How long steps in flight may go on.
+    pub timeout_ms: u64,
 }

@@ -5,11 +5,15 @@ pub mod agents;
 pub mod care;
 pub mod decode;
 pub mod error;
+pub mod events;
 pub mod gateway;
 pub mod input;
+pub mod lifecycle;
+pub mod questions;
 pub mod runs;
 pub mod sessions;
 pub mod shapes;
+pub mod trust;
 
 /// The protocol that this version speaks.
 pub const PROTOCOL: u32 = 1;

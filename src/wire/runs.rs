@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, WaitTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::shapes::{Run, Step};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
@@ -33,6 +33,9 @@ pub struct Turn {
     /// In place of the session's model, for this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// How long it may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
@@ -52,7 +55,7 @@ pub struct Turn {
     pub meta: Option<Value>,
 }
 impl Params for Turn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 }
 
 /// What `agent.run` answers: the run is in the store.
@@ -137,7 +140,7 @@ pub enum WaitedRun {
     /// No run has that id.
     #[serde(rename_all = "camelCase")]
     Unknown {
-        /// `not_found`.
+        /// `not_found`, or `expired` where retention has removed it.
         status: Cow<'static, str>,
         /// The id.
         run_id: RunId,

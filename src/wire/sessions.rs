@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
+use crate::kernel::run::RunError;
 
 choice! {
     /// How a requester is told of the end.
@@ -15,19 +16,21 @@ choice! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there; as `wake` where none is.
+        Steer = "steer",
         /// Not at all.
         None = "none",
     }
-    later ["steer"]
 }
 
 choice! {
     /// What becomes of the child session.
     Cleanup {
-        /// It stays.
+        /// It stays, and is archived after a while.
         Keep = "keep",
+        /// It is deleted once all is told.
+        Delete = "delete",
     }
-    later ["delete"]
 }
 
 choice! {
@@ -35,8 +38,9 @@ choice! {
     Mode {
         /// For one task.
         Run = "run",
+        /// Until it is deleted.
+        Session = "session",
     }
-    later ["session"]
 }
 
 choice! {
@@ -44,8 +48,9 @@ choice! {
     Context {
         /// Nothing.
         Isolated = "isolated",
+        /// All of it, as it is now.
+        Fork = "fork",
     }
-    later ["fork"]
 }
 
 /// `sessions.spawn`.
@@ -78,6 +83,9 @@ pub struct Spawn {
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -116,7 +124,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
@@ -137,6 +145,68 @@ pub struct Spawned {
     pub depth: u32,
     /// What the caller should know.
     pub warnings: Vec<String>,
+}
+
+/// `sessions.send`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Send {
+    /// To the session with this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<SessionKey>,
+    /// To the session with this label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What is said.
+    #[serde(deserialize_with = "input::text")]
+    pub message: String,
+    /// The session that says it and gets a late reply; a client owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<SessionKey>,
+    /// How long this call waits for the reply; 30 s if unset, 0 = not at all.
+    #[serde(default)]
+    pub wait_timeout: WaitTimeout,
+    /// How long the turn that answers may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<RunTimeout>,
+    /// For a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub idempotency_key: Option<String>,
+    /// Comes back unchanged.
+    #[serde(
+        default,
+        deserialize_with = "input::meta",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub meta: Option<Value>,
+}
+impl Params for Send {}
+
+/// What `sessions.send` answers: delivery and reply apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    /// The run of the turn that answers; missing where a client owns the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The session.
+    pub session_key: SessionKey,
+    /// The message stands in its transcript.
+    pub delivered: bool,
+    /// There is a reply.
+    pub replied: bool,
+    /// The reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
+    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    pub status: String,
+    /// Why the turn did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
 }
 
 choice! {
@@ -183,6 +253,9 @@ pub struct Create {
         skip_serializing_if = "Option::is_none"
     )]
     pub title: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -248,6 +321,9 @@ pub struct ListSessions {
     /// Only those whose key, label or title contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// The archived ones, too.
+    #[serde(default)]
+    pub archived: bool,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,

@@ -8,9 +8,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey, StepId};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+};
 use crate::kernel::message::Block;
-use crate::kernel::run::{Pins, RunError, Usage};
+use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
 /// A word of a closed set that may grow.
@@ -36,6 +38,9 @@ pub struct Run {
     pub agent: AgentId,
     /// With which model.
     pub model: String,
+    /// How much it thinks, if that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Word>,
     /// Levels below a root session.
     pub depth: u32,
     /// Its name.
@@ -79,6 +84,12 @@ pub struct Run {
     /// Why it did not end `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
+    /// A cancel that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<CancelRequest>,
+    /// The run that it does again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RunId>,
     /// Model use.
     pub usage: Usage,
     /// What the caller should know.
@@ -90,10 +101,32 @@ pub struct Run {
     pub pins: Pins,
     /// A person must settle something.
     pub needs_review: bool,
+    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_up: Option<String>,
+    /// What it asks people, and nobody has answered yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<OpenQuestion>,
     /// One trace through parent, child and restarts.
     pub trace_id: String,
     /// How far the telling of its end has come.
     pub announce: AnnounceProgress,
+}
+
+/// What a run asks people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenQuestion {
+    /// Its id.
+    pub id: QuestionId,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// When it runs out as "no answer".
+    pub expires_at: Timestamp,
 }
 
 /// A run's present step.
@@ -108,10 +141,13 @@ pub struct CurrentStep {
 /// How a requester is told, and how far that has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnnounceProgress {
-    /// `wake`, `inbox` or `none`.
+    /// `wake`, `inbox`, `steer` or `none`.
     pub policy: Word,
-    /// `none`, `open`, `pending`, `delivered`, `acked` or `undelivered`.
+    /// `none`, `open`, `pending`, `delivered`, `acked`, `undelivered` or `dismissed`.
     pub state: Word,
+    /// Why it is undelivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 /// A session.
@@ -142,10 +178,25 @@ pub struct Session {
     /// The model of its turns, if not the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much it thinks, if not as the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Word>,
     /// The folder that its tools see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How many messages it holds; the last one's seq.
+    /// `run`: for one task; `session`: until it is deleted.
+    pub mode: Word,
+    /// `keep` or `delete`: what becomes of it once all is told.
+    pub cleanup: Word,
+    /// Raised by each reset; no model sees messages of an earlier one.
+    pub generation: i64,
+    /// When it was put aside; lists leave it out since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
+    /// The session whose transcript its own begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<SessionId>,
+    /// The last message's seq.
     pub messages: i64,
     /// When it was made.
     pub created_at: Timestamp,
@@ -167,6 +218,8 @@ pub struct Message {
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 …
     pub seq: i64,
+    /// The session's generation then.
+    pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
     /// `user`, `assistant`, `tool` or `system`.
@@ -266,6 +319,12 @@ pub struct Step {
     /// When its outcome was committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+    /// What it waits for: `reply`, `child`, `any_child` or `answer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Word>,
+    /// When that window is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
     /// How often it was begun.
     pub attempts: u32,
     /// Why it failed.

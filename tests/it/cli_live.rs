@@ -266,7 +266,9 @@ fn g1_3_ctrl_c_leaves_the_run_alone() {
         told.contains(&format!("abide wait {}", &id[28..])),
         "{told}"
     );
-    assert_eq!(live.only_run()["state"], "running");
+    // It was accepted just now, and may not have a slot yet.
+    let state = live.only_run()["state"].clone();
+    assert!(state == "queued" || state == "running", "{state}");
 }
 
 #[test]

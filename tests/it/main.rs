@@ -5,15 +5,23 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod agents;
 mod announces;
 mod api;
 mod architecture;
 mod backups;
+mod cancels;
 mod cli;
+mod cli_events;
+mod cli_lifecycle;
 mod cli_live;
 mod damage;
+mod deletes;
 mod disk;
 mod doctor;
+mod drains;
+mod events;
+mod examples;
 mod harness;
 mod home;
 mod house;
@@ -23,9 +31,17 @@ mod licences;
 mod limits;
 mod migrations;
 mod panics;
+mod policies;
+mod questions;
 mod random_kills;
 mod restart;
 mod scenarios;
+mod sends;
+mod service;
+mod sockets;
 mod starts;
+mod stdio;
+mod steers;
 mod storage;
+mod sweeps;
 mod waits;

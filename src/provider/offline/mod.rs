@@ -23,12 +23,16 @@ mod survey;
 mod terms;
 mod transcript;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
-use crate::kernel::message::{Block, MessageKind};
+use crate::contract::runner::TextSink;
+use crate::kernel::message::{Block, Message, MessageKind, plain_text};
 use crate::kernel::run::Usage;
+use crate::kernel::send::REPLY_SKIP;
 use transcript::rounds;
 
 /// The first sentence of every answer: nobody shall take it for a model's.
@@ -55,13 +59,22 @@ impl Provider for Offline {
         "offline/search".to_owned()
     }
 
+    fn thinking(&self) -> Option<String> {
+        None
+    }
+
     fn complete(
         &self,
         request: ModelRequest,
+        sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>> {
         Box::pin(async move {
+            let blocks = blocks(&request)?;
+            for line in plain_text(&blocks).split_inclusive('\n') {
+                sink.text(line);
+            }
             Ok(ModelAnswer {
-                blocks: blocks(&request)?,
+                blocks,
                 // It reads no tokens and writes none.
                 usage: Usage {
                     model_calls: 1,
@@ -78,6 +91,10 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
         .ok_or_else(|| ProviderFault("there is nothing to answer".to_owned()))?;
     if messages[latest].kind == MessageKind::Announce {
         return Ok(text_only(relay::relay(messages, latest)));
+    }
+    if is_reply(&messages[latest]) {
+        // A search has nothing to add to what another session has answered.
+        return Ok(text_only(REPLY_SKIP.to_owned()));
     }
     let missing: Vec<&str> = ["glob", "grep", "list", "read"]
         .into_iter()
@@ -111,6 +128,16 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
             })
             .collect(),
     })
+}
+
+/// Is it a turn of an exchange after its first message?
+fn is_reply(message: &Message) -> bool {
+    let turn = message
+        .metadata
+        .as_ref()
+        .and_then(|known| known.get("exchange"))
+        .and_then(serde_json::Value::as_u64);
+    turn.is_some_and(|turn| turn > 0)
 }
 
 fn text_only(text: String) -> Vec<Block> {

@@ -6,25 +6,30 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{BootId, MessageId, RunId, SessionId};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
-use crate::store::events::NewEvent;
-use crate::store::tx::Tx;
-use crate::store::{db_fault, events, messages};
+use crate::store::events::{Circumstances, NewEvent};
+use crate::store::tx::{DbError, Tx};
+use crate::store::{db_fault, events, messages, steps};
 
 /// Settings that commands obey.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Limits of spawning.
     pub limits: SpawnLimits,
     /// What becomes of open runs after a kill.
     pub recovery: RecoveryPolicy,
+    /// What sessions may do with each other.
+    pub policy: Policy,
+    /// The most turns of an exchange of replies after the first answer.
+    pub max_ping_pong: u32,
 }
 
 /// A run that wants a slot.
@@ -36,26 +41,44 @@ pub struct Ticket {
     pub session: SessionId,
     /// Slots are shared out fairly between these.
     pub root_session: SessionId,
+    /// Within a root session, between these.
+    pub requester: SessionId,
     /// Its queue.
     pub lane: Lane,
     /// It held a slot before, or brings announces: it goes before new work.
     pub first: bool,
+    /// It is in the middle of its session's turn: nobody else has one there before it goes on.
+    pub in_turn: bool,
     /// Not before this point.
     pub not_before: Option<Timestamp>,
 }
 
 impl Ticket {
-    /// The ticket of a queued run.
-    pub fn of(run: &Run) -> Ticket {
+    /// The ticket of a queued run; `in_turn`: it is in the middle of a turn.
+    pub fn of(run: &Run, in_turn: bool) -> Ticket {
         Ticket {
             run: run.id,
             session: run.session,
             root_session: run.root_session,
+            requester: run
+                .requester
+                .as_ref()
+                .map_or(run.session, |requester| requester.session),
             lane: run.lane,
+            in_turn,
             first: run.started_at.is_some() || run.origin == RunOrigin::Wake,
             not_before: run.not_before,
         }
     }
+}
+
+/// A time for which an outcome from elsewhere is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// Of this step of a run.
+    Step(RunId, u32),
+    /// Of a client's call that has made this run.
+    Call(RunId),
 }
 
 /// What the registry must do after the commit.
@@ -65,12 +88,24 @@ pub enum Effect {
     Enqueue(Ticket),
     /// Its executor must stop.
     StopExecutor(RunId),
-    /// It is settling, and has so much of its limit left.
+    /// It is settling, or holds still while its time counts, and has so much of its limit left.
     Settling(RunId, Option<u64>),
+    /// It holds still in the middle of this session's turn, which stays its own.
+    Paused(RunId, SessionId),
+    /// The window is over at this point.
+    Window(Window, Timestamp),
+    /// Nobody waits for the window any more.
+    WindowClosed(Window),
+    /// A turn that answers another session has ended, and what follows is due.
+    Exchange(RunId),
     /// It has ended.
     Ended(RunId),
+    /// Stored agents or trusted projects have changed.
+    AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
+    /// A deleted session has left something that is to be taken away.
+    Purge(SessionId),
 }
 
 /// What a command works in.
@@ -85,6 +120,9 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     sequence: &'a mut Sequence,
     events: Vec<NewEvent>,
+    /// What is known already of the sessions and runs of these events.
+    keys: Vec<(SessionId, Option<String>)>,
+    trees: Vec<(RunId, Circumstances)>,
     effects: Vec<Effect>,
 }
 
@@ -103,20 +141,59 @@ impl<'a> Context<'a> {
             settings,
             sequence,
             events: Vec::new(),
+            keys: Vec::new(),
+            trees: Vec::new(),
             effects: Vec::new(),
         }
     }
 
     /// Writes the events of this command; what is left to do after the commit.
-    pub fn finish(self) -> Result<Vec<Effect>, Fault> {
-        if !self.events.is_empty() {
-            let count = self.events.len() as i64;
+    pub fn finish(mut self) -> Result<Vec<Effect>, Fault> {
+        let told = std::mem::take(&mut self.events);
+        if !told.is_empty() {
+            let count = told.len() as i64;
             let first = self.sequence.take(self.tx, count).map_err(db_fault)?;
-            for (cursor, event) in (first..).zip(&self.events) {
-                events::insert(self.tx, cursor, event, self.now.wall).map_err(db_fault)?;
+            for (cursor, event) in (first..).zip(&told) {
+                let about = self.circumstances(event).map_err(db_fault)?;
+                events::insert(self.tx, cursor, event, &about, self.now.wall).map_err(db_fault)?;
             }
         }
         Ok(self.effects)
+    }
+
+    /// What an event says of its session and run beside their ids. Most commands have their
+    /// rows in hand and read nothing here.
+    fn circumstances(&mut self, event: &NewEvent) -> Result<Circumstances, DbError> {
+        let mut about = Circumstances::default();
+        if let Some(run) = event.run {
+            let known = self.trees.iter().find(|(id, _)| *id == run);
+            about = match known {
+                Some((_, known)) => known.clone(),
+                None => {
+                    let read = events::tree_of(self.tx, run)?.unwrap_or_default();
+                    self.trees.push((run, read.clone()));
+                    read
+                }
+            };
+        }
+        if let Some(session) = event.session {
+            let known = self.keys.iter().find(|(id, _)| *id == session);
+            about.session_key = match known {
+                Some((_, known)) => known.clone(),
+                None => {
+                    let read = events::key_of(self.tx, session)?;
+                    self.keys.push((session, read.clone()));
+                    read
+                }
+            };
+        }
+        Ok(about)
+    }
+
+    fn knows_key(&mut self, session: SessionId, key: &SessionKey) {
+        if self.keys.iter().all(|(id, _)| *id != session) {
+            self.keys.push((session, Some(key.to_string())));
+        }
     }
 
     /// A number that nobody had before.
@@ -137,12 +214,24 @@ impl<'a> Context<'a> {
     }
 
     /// Asks for a slot for `run` after the commit.
-    pub fn enqueue(&mut self, run: &Run) {
-        self.effect(Effect::Enqueue(Ticket::of(run)));
+    pub fn enqueue(&mut self, run: &Run) -> Result<(), Fault> {
+        let in_turn = steps::is_in_turn(self.tx, run).map_err(db_fault)?;
+        self.effect(Effect::Enqueue(Ticket::of(run, in_turn)));
+        Ok(())
     }
 
     /// An event about `run`.
     pub fn emit(&mut self, kind: EventKind, run: &Run, data: Value) {
+        self.knows_key(run.session, &run.session_key);
+        if self.trees.iter().all(|(id, _)| *id != run.id) {
+            let tree = Circumstances {
+                session_key: None,
+                parent_run: run.parent_run,
+                root_run: Some(run.root_run),
+                trace_id: Some(run.trace_id.clone()),
+            };
+            self.trees.push((run.id, tree));
+        }
         self.events.push(NewEvent {
             kind,
             org: run.org.clone(),
@@ -155,6 +244,7 @@ impl<'a> Context<'a> {
 
     /// An event about a session.
     pub fn emit_session(&mut self, kind: EventKind, session: &Session, data: Value) {
+        self.knows_key(session.id, &session.key);
         self.events.push(NewEvent {
             kind,
             org: session.org.clone(),
@@ -165,15 +255,27 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// An event about a tenant's own things.
+    pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: org.to_owned(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
     /// An event about the daemon itself.
-    pub fn emit_gateway(&mut self, kind: EventKind, boot: BootId) {
+    pub fn emit_gateway(&mut self, kind: EventKind, data: Value) {
         self.events.push(NewEvent {
             kind,
             org: String::new(),
             session: None,
             run: None,
             parent_run: None,
-            data: json!({ "bootId": boot }),
+            data,
         });
     }
 
@@ -199,7 +301,8 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Message>, Fault> {
         let appended =
             messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
-        for message in &appended {
+        // Nobody outside is told of an answer that has nothing to say.
+        for message in appended.iter().filter(|message| !message.silent) {
             self.added(
                 org,
                 session,

@@ -60,8 +60,10 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         label: new.label.clone(),
         title: new.title.clone(),
         model: None,
+        thinking: new.thinking,
         cwd: new.cwd.clone(),
         messages: 0,
+        fork: None,
         mode: SessionMode::Session,
         cleanup: Cleanup::Keep,
         archived_at: None,
@@ -88,6 +90,7 @@ pub fn for_turn(
         agent: agent.clone(),
         label: None,
         title: None,
+        thinking: None,
         cwd: None,
         get_existing: true,
     };

@@ -185,6 +185,12 @@ fn remove(
         follow_all(context, "run_id IS ?1", &[id.into()])?;
     }
     table.remove(context.tx, place).map_err(db_fault)?;
+    if id.is_some() {
+        // What waits for it or in it waits no more.
+        let nobody = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id)";
+        let sql = format!("DELETE FROM waits WHERE {nobody}");
+        context.tx.execute(&sql, &[]).map_err(db_fault)?;
+    }
     if id.is_some_and(|id| run_id(id).is_none()) {
         // Nobody knows any more which id it had: what refers to it refers to nothing now.
         let orphans = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)";
@@ -193,9 +199,9 @@ fn remove(
     Ok(())
 }
 
-/// Moves the steps and announces for which `clause` holds: their run goes.
+/// Moves the steps, announces and steers for which `clause` holds: their run goes.
 fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> Result<(), Fault> {
-    for name in ["steps", "outbox"] {
+    for name in ["steps", "outbox", "steers"] {
         let table = tables::find(name).expect("it is listed");
         let places = table.places(context.tx, clause, params);
         for place in places.map_err(db_fault)? {
@@ -227,7 +233,7 @@ fn note_what_broke(
 ) -> Result<(), Fault> {
     let (_, run) = owner(table, row);
     match (table.name, fate) {
-        ("runs" | "steps" | "messages", _) => {
+        ("runs" | "steps" | "messages" | "steers" | "sends" | "questions", _) => {
             broken.runs.extend(run);
             if table.name == "runs" && fate == Fate::Moved {
                 broken.children = true;
@@ -277,7 +283,7 @@ fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     let now = context.now.wall;
     outbox::insert(context.tx, seq, &run, AnnouncePolicy::Inbox, now).map_err(db_fault)?;
     match outbox::place_in_transcript(context.tx, &run).map_err(db_fault)? {
-        Some(at) => outbox::mark_delivered(context.tx, seq, at, now).map_err(db_fault)?,
+        Some(at) => outbox::mark_delivered(context.tx, seq, at, true, now).map_err(db_fault)?,
         None => {
             if let Some(requester) = &run.requester {
                 context.effect(Effect::Deliverable(requester.session));

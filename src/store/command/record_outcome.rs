@@ -6,14 +6,15 @@ use super::{Recorded, Reply, RunAfter, Then};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{NewMessage, plain_text};
 use crate::kernel::run::{RunOrigin, Usage};
 use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, sessions, steps};
 
-const SUMMARY: usize = 200;
+/// The most characters of a summary.
+pub const SUMMARY: usize = 200;
 
 /// The step's outcome stands in journal and transcript, and what follows it is intended or
 /// ended. While a cancel is open the outcome is kept and nothing follows.
@@ -36,7 +37,7 @@ pub fn record(
             used.model_calls = 1;
             let text = plain_text(&blocks);
             step.result_summary = Some(preview(&text, SUMMARY));
-            let mut message = NewMessage::answer(context.message_id(), id, blocks);
+            let mut message = NewMessage::answer(MessageId::answer_of(step.id), id, blocks);
             // Only a wake run may be silent: nobody asked it anything.
             message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
             Some(message)
@@ -55,7 +56,7 @@ pub fn record(
             None
         }
     };
-    let messages = context.append(
+    let mut messages = context.append(
         &run.org,
         run.session,
         run.generation,
@@ -76,13 +77,20 @@ pub fn record(
     let mut changed = vec![step];
     if run.cancel.is_none() {
         match then {
-            Then::Wait => {}
+            // The others may wait for what comes from elsewhere, or have got it.
+            Then::Wait => run = super::waiting::regroup(context, &run)?,
             Then::Steps(intents) => {
-                let (next, made) = intend(context, &run, intents)?;
-                run = next;
-                changed.extend(made);
+                let intended = intend(context, &run, intents)?;
+                run = intended.run;
+                changed.extend(intended.steps);
+                messages.extend(intended.messages);
             }
-            Then::EndTurn(text) => run = end_turn(context, &run, text)?,
+            Then::EndTurn(end) => {
+                let ended = end_turn(context, &run, end)?;
+                run = ended.run;
+                changed.extend(ended.steps);
+                messages.extend(ended.messages);
+            }
             Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
         }
     }

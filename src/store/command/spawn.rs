@@ -4,15 +4,17 @@ use serde_json::json;
 
 use super::context::Context;
 use super::create_session;
-use super::{Accepted, Key, NewRun, Reply, Spawn};
+use super::waiting::acting;
+use super::{Accepted, Begins, Key, NewRun, Reply, Spawn, change_session};
+use crate::contract::allow::check_allowed;
 use crate::contract::catalog::Pinned;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::limits::{SpawnCounts, check_spawn};
+use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
-use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::session::{Fork, Owner, Session};
 use crate::store::columns::to_json;
 use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
@@ -24,7 +26,12 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         return Ok(Reply::Accepted(accepted));
     }
     refuse_taken_id(context, spawn.run.id)?;
-    let parent = match &spawn.parent {
+    let caller = match &spawn.by {
+        Some(by) => Some(acting(context, by.step)?.0),
+        None => None,
+    };
+    let named = spawn.parent.as_ref();
+    let parent = match named.or(caller.as_ref().map(|caller| &caller.session_key)) {
         None => None,
         Some(key) => Some(
             sessions::by_key(context.tx, &spawn.org, key)
@@ -40,7 +47,17 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
+        let mut limits = context.settings.limits;
+        if let Some(by) = &spawn.by {
+            limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
+            check_depth(&limits, depth)?;
+            check_allowed(&parent.agent, &spawn.run.agent.id, &by.allowed)?;
+        }
         let tx = &mut *context.tx;
+        let total = match &caller {
+            Some(caller) => Some(runs::count_below(tx, caller.root_run).map_err(db_fault)?),
+            None => None,
+        };
         let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
         // A client takes note of its inbox; an agent sees what waits with its next turn.
         let backlog = match parent.owner {
@@ -51,15 +68,17 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         let counts = SpawnCounts {
             depth,
             children: u32::try_from(children).unwrap_or(u32::MAX),
+            total: total.map(|total| u32::try_from(total).unwrap_or(u32::MAX)),
             backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
             client_owned: parent.owner == Owner::Client,
         };
-        warnings.extend(check_spawn(&context.settings.limits, &counts)?);
+        warnings.extend(check_spawn(&limits, &counts)?);
     }
     let (announce, warning) = announce_policy(&spawn, parent.as_ref())?;
     warnings.extend(warning);
 
-    let session = child_session(context, &spawn, parent.as_ref(), depth);
+    let fork = fork(&spawn, parent.as_ref())?;
+    let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
     create_session::insert(context, &session)?;
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
     row.run.announce = announce;
@@ -69,19 +88,33 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         generation: parent.generation,
     });
     row.run.warnings.extend(warnings);
+    if let Some(caller) = caller {
+        row.run.parent_run = Some(caller.id);
+        row.run.root_run = caller.root_run;
+        row.run.trace_id = caller.trace_id;
+        row.run.user = caller.user;
+    }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
     task.run = Some(row.run.id);
     let accepted = accept(context, row, None, true)?;
     let now = context.now.wall;
-    messages::insert(context.tx, session.id, session.generation, 1, &task, now)
-        .map_err(db_fault)?;
+    let first = session.messages;
+    messages::insert(
+        context.tx,
+        session.id,
+        session.generation,
+        first,
+        &task,
+        now,
+    )
+    .map_err(db_fault)?;
     context.added(
         &spawn.org,
         session.id,
         task.run,
         task.id,
-        1,
+        first,
         task.kind.as_str(),
     );
     Ok(Reply::Accepted(accepted))
@@ -93,6 +126,7 @@ fn child_session(
     spawn: &Spawn,
     parent: Option<&Session>,
     depth: u32,
+    fork: Option<Fork>,
 ) -> Session {
     let agent = spawn.run.agent.id.clone();
     Session {
@@ -109,18 +143,39 @@ fn child_session(
         label: spawn.run.label.clone(),
         title: Some(spawn.run.title.clone()),
         model: None,
+        thinking: spawn.thinking,
         cwd: spawn
             .cwd
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
-        messages: 1,
-        mode: SessionMode::Run,
-        cleanup: Cleanup::Keep,
+        // The task, behind what the session begins with.
+        messages: fork.map_or(0, |fork| fork.seq) + 1,
+        fork,
+        mode: spawn.mode,
+        cleanup: spawn.cleanup,
         archived_at: None,
         usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,
+    }
+}
+
+/// What the child's transcript begins with: a reference to its parent's, so that a fork of any
+/// length costs nothing. The parent stays as long as its children do.
+fn fork(spawn: &Spawn, parent: Option<&Session>) -> Result<Option<Fork>, Fault> {
+    match (spawn.begins, parent) {
+        (Begins::Isolated, _) => Ok(None),
+        (_, None) => Err(Fault::params(
+            "context",
+            "fork needs a parent session whose transcript it begins with",
+        )),
+        (Begins::Fork, Some(parent)) => Ok(Some(Fork {
+            of: parent.id,
+            generation: parent.generation,
+            seq: parent.messages,
+        })),
+        (Begins::At(fork), Some(_)) => Ok(Some(fork)),
     }
 }
 
@@ -140,10 +195,10 @@ fn announce_policy(
         };
     };
     Ok(match (parent.owner, spawn.announce) {
-        (Owner::Client, Some(AnnouncePolicy::Wake)) => (
+        (Owner::Client, Some(policy)) if policy.wakes() => (
             AnnouncePolicy::Inbox,
             Some(format!(
-                "announce wake became inbox: session {} belongs to a client, nothing runs in it",
+                "announce {policy} became inbox: session {} belongs to a client, nothing runs in it",
                 parent.key
             )),
         ),
@@ -225,8 +280,12 @@ pub fn accept(
     created: bool,
 ) -> Result<Accepted, Fault> {
     let NewRow { run, key, pinned } = row;
+    let now = context.now.wall;
     for body in &pinned {
-        blobs::insert(context.tx, body).map_err(db_fault)?;
+        blobs::insert(context.tx, body, now).map_err(db_fault)?;
+    }
+    if run.origin != RunOrigin::Spawn {
+        use_again(context, &run)?;
     }
     let seq = context.take_seq()?;
     runs::insert(context.tx, seq, &run, input).map_err(db_fault)?;
@@ -242,7 +301,7 @@ pub fn accept(
             "meta": run.meta,
         }),
     );
-    context.enqueue(&run);
+    context.enqueue(&run)?;
     let accepted = Accepted {
         run: run.id,
         session: run.session_key,
@@ -251,6 +310,7 @@ pub fn accept(
         depth: run.depth,
         created,
         warnings: run.warnings,
+        message: None,
     };
     if let Some(key) = key {
         let used = idempotency::Used {
@@ -258,10 +318,24 @@ pub fn accept(
             run: run.id,
             answer: to_json(&accepted),
         };
-        let now = context.now.wall;
         idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
     }
     Ok(accepted)
+}
+
+/// The session of a new run is in use: it is brought back from the archive, and what is held
+/// for it is offered again.
+fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    if sessions::bring_back(context.tx, run.session).map_err(db_fault)?
+        && let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)?
+    {
+        context.emit_session(
+            EventKind::SessionUpdated,
+            &session,
+            json!({ "changed": ["archived"], "archived": false }),
+        );
+    }
+    change_session::touch(context, run.session)
 }
 
 /// A queued run in `session`, with what the caller gave.
@@ -285,12 +359,13 @@ pub fn new_run(
         parent_run: None,
         root_run: new.id,
         root_session: session.root,
-        retry_of: None,
+        retry_of: new.retry_of,
         origin,
         agent: new.agent.id,
         label: new.label,
         title: new.title,
         model: new.agent.model,
+        thinking: new.agent.thinking,
         lane: if session.depth > 0 {
             Lane::Subagent
         } else {

@@ -7,8 +7,6 @@ use std::path::Path;
 
 use super::{Bench, accepted, sqlite};
 use crate::clock::Clock;
-use crate::kernel::limits::SpawnLimits;
-use crate::kernel::recover::RecoveryPolicy;
 use crate::store::open::Threads;
 use crate::store::open::{OpenError, OpenOptions, Store};
 use crate::store::outline::Outline;
@@ -16,7 +14,7 @@ use crate::store::salvage::Report;
 use crate::store::sqlite::{Sqlite, Use};
 use crate::store::tables::TABLES;
 use crate::store::tx::{Raw, Tx, all, number};
-use crate::store::{Settings, files, quarantine, read};
+use crate::store::{files, quarantine, read};
 
 const PAGE: usize = files::PAGE;
 
@@ -24,6 +22,7 @@ const PAGE: usize = files::PAGE;
 fn bytes() -> Vec<u8> {
     let mut bench = Bench::new(sqlite);
     bench.settings.limits.max_children = 1000;
+    bench.settings.limits.max_total = 1000;
     bench.settings.limits.max_unacked = 1000;
     let root = bench.client_session("client:a");
     for number in 0..120 {
@@ -41,6 +40,7 @@ fn bytes() -> Vec<u8> {
         let deliver = crate::store::Command::Deliver {
             session,
             wake: None,
+            unable: None,
         };
         bench.run(deliver).unwrap();
     }
@@ -115,16 +115,7 @@ fn options(folder: &Path) -> OpenOptions {
     OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),
-        settings: Settings {
-            limits: SpawnLimits {
-                max_depth: 3,
-                max_children: 5,
-                max_unacked: 10,
-                max_untold: 10,
-                max_queued_turns: 3,
-            },
-            recovery: RecoveryPolicy::default(),
-        },
+        settings: Bench::new(sqlite).settings.clone(),
         on_fatal: Box::new(|why| panic!("{why}")),
     }
 }

@@ -2,8 +2,10 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod cancels;
 mod damaged_files;
 mod damaged_rows;
+mod lifecycle;
 mod recovery;
 mod schema;
 mod spawning;
@@ -14,20 +16,23 @@ use uuid::Uuid;
 
 use super::boots::Sequence;
 use super::command::{
-    Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, execute,
+    Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then,
+    TurnEnd, execute,
 };
 use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
+use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind};
 use crate::kernel::time::Timestamp;
 
@@ -53,11 +58,15 @@ impl Bench {
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
+                    max_run_children: 2,
+                    max_total: 4,
                     max_unacked: 10,
                     max_untold: 10,
                     max_queued_turns: 3,
                 },
                 recovery: RecoveryPolicy::default(),
+                policy: Policy::default(),
+                max_ping_pong: 2,
             },
             sequence: Sequence::default(),
             _folder: folder,
@@ -129,6 +138,7 @@ impl Bench {
             agent: AgentId::parse("build").unwrap(),
             label: None,
             title: None,
+            thinking: None,
             cwd: None,
             get_existing: true,
         };
@@ -170,6 +180,11 @@ pub(super) fn agent(name: &str) -> Resolved {
         id: AgentId::parse(name).unwrap(),
         mode: AgentMode::All,
         model: "script/x".to_owned(),
+        thinking: None,
+        run_timeout_ms: None,
+        allow: AllowList::Unset,
+        linked: Vec::new(),
+        max_spawn_depth: None,
         definition: pinned(name),
         tools: pinned("[]"),
         warnings: Vec::new(),
@@ -187,6 +202,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         agent: agent(name),
         trace_id: "trace".to_owned(),
         key: None,
+        retry_of: None,
     }
 }
 
@@ -200,6 +216,11 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        by: None,
+        thinking: None,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        begins: Begins::Isolated,
     }
 }
 
@@ -215,6 +236,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         new_session: SessionId(id()),
         message: message.to_owned(),
         model_named: false,
+        thinking_named: false,
     }))
 }
 
@@ -256,7 +278,11 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
             blocks: text(said),
             usage: Usage::default(),
         },
-        then: Then::EndTurn(Some(said.to_owned())),
+        then: Then::EndTurn(TurnEnd {
+            text: Some(said.to_owned()),
+            // What the runner would do if something were said to it.
+            more: vec![model()],
+        }),
     }
 }
 
@@ -309,6 +335,8 @@ contract! { sqlite:
     schema::one_turn_for_each_session,
     schema::a_step_has_one_outcome,
     schema::the_event_log_is_in_order,
+    schema::an_event_says_where_it_belongs,
+    schema::what_was_deleted_of_the_log_is_remembered,
     spawning::g5_9_a_spawn_is_whole_or_absent,
     spawning::a_refused_spawn_leaves_nothing,
     spawning::g9_13_a_key_gives_the_first_answer_for_ever,
@@ -331,6 +359,31 @@ contract! { sqlite:
     announces::a_failed_parent_takes_its_children_along,
     announces::acknowledging_is_all_or_nothing,
     announces::g2_14_a_gone_target_leaves_the_result_on_the_run,
+    cancels::g4_12_a_cancel_reaches_everything_below,
+    cancels::a_cancel_goes_on_below_runs_that_have_ended,
+    cancels::a_cancelled_turn_leaves_other_turns_of_its_session_alone,
+    cancels::a_session_that_is_not_there_cannot_be_cancelled,
+    cancels::a_steer_enters_with_the_next_model_call_only,
+    cancels::a_turn_does_not_end_before_a_steer_was_seen,
+    cancels::a_steer_that_no_model_call_can_see_is_dropped_and_said,
+    cancels::an_announce_that_steers_enters_a_turn_that_goes_on,
+    lifecycle::a_fork_begins_with_its_parents_transcript_and_costs_no_copy,
+    lifecycle::a_reset_hides_what_was_said_and_wakes_nobody_for_old_news,
+    lifecycle::a_patch_of_another_revision_changes_nothing,
+    lifecycle::g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed,
+    lifecycle::a_large_session_goes_bit_by_bit,
+    lifecycle::a_tree_too_large_for_one_command_goes_too,
+    lifecycle::a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used,
+    lifecycle::a_result_that_a_tool_brought_is_not_announced,
+    lifecycle::a_dismissed_announce_lets_a_settling_run_end,
+    lifecycle::announces_of_one_wake_turn_share_100_kilobytes,
+    lifecycle::cleanup_waits_for_the_acknowledgement_and_for_what_is_below,
+    lifecycle::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
+    lifecycle::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
+    lifecycle::a_body_that_an_old_run_names_stays,
+    lifecycle::events_go_by_age_and_young_ones_stay,
+    lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
+    lifecycle::lists_and_sweeps_walk_their_indexes,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,
