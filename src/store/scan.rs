@@ -185,9 +185,8 @@ impl Scan<'_> {
                 };
             }
             again = 0;
-            (self.take)(values).map_err(|fault| {
+            (self.take)(values).inspect_err(|fault| {
                 refused = Some(fault.clone());
-                fault
             })
         });
         match (refused, asked) {
