@@ -1,13 +1,16 @@
 //! How a method is put into the table: a name, a request type, and a function from one to an
 //! answer.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::discover::{self, Described};
 use super::rpc::{error_object, logged};
 use super::{Context, agents, runs, sessions, status};
 use crate::kernel::fault::Fault;
@@ -15,14 +18,20 @@ use crate::registry::Idempotency;
 use crate::wire::decode::{Params, decode};
 
 /// Every method.
-pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
+pub(super) fn table(context: Context) -> Result<Methods, Box<dyn Error + Send + Sync>> {
     let context = Arc::new(context);
-    let mut table = Table(RpcModule::from_arc(Arc::clone(&context)));
+    let mut table = Table {
+        module: RpcModule::from_arc(Arc::clone(&context)),
+        described: Vec::new(),
+    };
     agents::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
-    let methods: Methods = table.0.into();
+    discover::register(&mut table)?;
+    let document = discover::document(&table.described, &context.url, status::VERSION)?;
+    context.document.get_or_init(|| document);
+    let methods: Methods = table.module.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();
     context.capabilities.get_or_init(|| names);
@@ -30,7 +39,10 @@ pub(super) fn table(context: Context) -> Result<Methods, RegisterMethodError> {
 }
 
 /// The methods registered so far.
-pub(super) struct Table(RpcModule<Context>);
+pub(super) struct Table {
+    module: RpcModule<Context>,
+    described: Vec<Described>,
+}
 
 impl Table {
     /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
@@ -41,11 +53,12 @@ impl Table {
     ) -> Result<(), RegisterMethodError>
     where
         P: Params + Send + 'static,
-        R: Serialize + Clone + Send + 'static,
+        R: Serialize + JsonSchema + Clone + Send + 'static,
         F: Fn(Arc<Context>, P) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send,
     {
-        self.0
+        self.described.push(Described::new::<P, R>(name));
+        self.module
             .register_async_method(name, move |params, context, _| async move {
                 let params = decode(params.as_str()).map_err(error_object)?;
                 let clock = context.clock.clone();

@@ -1,9 +1,11 @@
 //! The doors: JSON-RPC over HTTP and WebSocket. Methods translate the wire into calls of the
 //! registry and its answers back; nothing is decided here. The daemon calls [`serve`].
 
+mod about;
 mod agents;
 mod auth;
 mod convert;
+mod discover;
 mod envelope;
 mod http;
 mod method;
@@ -108,6 +110,7 @@ struct Context {
     url: String,
     limits: Limits,
     capabilities: OnceLock<Vec<String>>,
+    document: OnceLock<discover::Document>,
 }
 
 /// Serves clients on `listener` until `shutdown` is called and every call in flight has been
@@ -139,6 +142,7 @@ pub async fn serve(
         url,
         limits: options.limits,
         capabilities: OnceLock::new(),
+        document: OnceLock::new(),
     };
     let methods = method::table(context).map_err(io::Error::other)?;
     let guard = auth::Guard::new(

@@ -1,5 +1,6 @@
 //! `agents.*`: which agents there are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
@@ -16,7 +17,7 @@ choice! {
 }
 
 /// `agents.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
     /// For whom; every agent if unset.
@@ -26,14 +27,14 @@ pub struct ListAgents {
 impl Params for ListAgents {}
 
 /// What `agents.list` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Agents {
     /// By name.
     pub agents: Vec<Agent>,
 }
 
 /// `agents.get`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgent {
     /// Its name.
@@ -42,7 +43,7 @@ pub struct GetAgent {
 impl Params for GetAgent {}
 
 /// An agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// Its name.

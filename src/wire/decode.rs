@@ -1,13 +1,14 @@
 //! From the text of `params` to a request type, with refusals that name the parameter. The
 //! gateway calls it once for each call.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
 
 /// The parameters of a method.
-pub trait Params: DeserializeOwned {
+pub trait Params: DeserializeOwned + JsonSchema {
     /// Parameters that the protocol has and this version does not.
     const LATER: &'static [&'static str] = &[];
 }

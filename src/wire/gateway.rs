@@ -1,5 +1,6 @@
 //! `gateway.*`: who answers, how it is, and its drain.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
@@ -8,17 +9,17 @@ use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
 /// A request without parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
 impl Params for NoParams {}
 
 /// An answer that says only that it worked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
 
 /// `gateway.hello`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
     /// Who calls; for the daemon's log.
@@ -31,7 +32,7 @@ pub struct Hello {
 impl Params for Hello {}
 
 /// A client program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientInfo {
     /// Its name.
@@ -41,7 +42,7 @@ pub struct ClientInfo {
 }
 
 /// Protocol numbers, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProtocolRange {
     /// The lowest.
@@ -51,7 +52,7 @@ pub struct ProtocolRange {
 }
 
 /// What `gateway.hello` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Welcome {
     /// The protocol in use.
@@ -71,7 +72,7 @@ pub struct Welcome {
 }
 
 /// How much a client may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
     /// Bytes of a request.
@@ -87,7 +88,7 @@ pub struct Limits {
 }
 
 /// On whose behalf a connection speaks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrincipalInfo {
     /// The tenant.
     pub org: String,
@@ -98,7 +99,7 @@ pub struct PrincipalInfo {
 }
 
 /// What `gateway.status` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The daemon's version.
@@ -128,7 +129,7 @@ pub struct Status {
 }
 
 /// What is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Runs that want a slot.
@@ -144,7 +145,7 @@ pub struct Counts {
 }
 
 /// What `GET /ready` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Readiness {
     /// `starting`, `ready` or `draining`.
     pub state: String,
@@ -153,7 +154,7 @@ pub struct Readiness {
 }
 
 /// Rows restored, and to restore.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Restoring {
     /// Rows restored.
     pub done: u64,
@@ -171,7 +172,7 @@ choice! {
 }
 
 /// `gateway.drain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// What follows.

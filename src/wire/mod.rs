@@ -4,9 +4,11 @@
 pub mod agents;
 pub mod decode;
 pub mod error;
+pub mod event_data;
 pub mod gateway;
 pub mod input;
 pub mod runs;
+mod schema;
 pub mod sessions;
 pub mod shapes;
 

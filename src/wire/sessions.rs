@@ -1,10 +1,12 @@
 //! `sessions.*`: spawn work, keep conversations, read them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, choice};
+use super::schema;
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
 
@@ -49,11 +51,12 @@ choice! {
 }
 
 /// `sessions.spawn`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spawn {
     /// What is to be done.
     #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
     pub task: String,
     /// An id chosen by the client, a UUID of version 7.
     #[serde(
@@ -61,6 +64,7 @@ pub struct Spawn {
         deserialize_with = "input::chosen_run",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::chosen_run")]
     pub run_id: Option<RunId>,
     /// The session that asks and is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +78,7 @@ pub struct Spawn {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<String>,
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +89,7 @@ pub struct Spawn {
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
     /// How long it may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +112,7 @@ pub struct Spawn {
         deserialize_with = "input::key",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(
@@ -120,7 +127,7 @@ impl Params for Spawn {
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spawned {
     /// `accepted`.
@@ -160,7 +167,7 @@ choice! {
 }
 
 /// `sessions.create`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
     /// The agent of its turns.
@@ -175,6 +182,7 @@ pub struct Create {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<String>,
     /// A heading for people.
     #[serde(
@@ -182,6 +190,7 @@ pub struct Create {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub title: Option<String>,
     /// The folder that its tools see, absolute.
     #[serde(
@@ -189,6 +198,7 @@ pub struct Create {
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
     /// Who answers in it; the agent if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +210,7 @@ pub struct Create {
 impl Params for Create {}
 
 /// What `sessions.create` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// The session.
     pub session: Session,
@@ -209,7 +219,7 @@ pub struct Created {
 }
 
 /// `sessions.get`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSession {
     /// Its address.
@@ -230,7 +240,7 @@ choice! {
 }
 
 /// `sessions.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
     /// Which kind; `main` if unset.
@@ -258,7 +268,7 @@ pub struct ListSessions {
 impl Params for ListSessions {}
 
 /// What `sessions.list` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
     /// A page of them.
@@ -269,7 +279,7 @@ pub struct Sessions {
 }
 
 /// `sessions.history`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetHistory {
     /// Whose.
@@ -290,7 +300,7 @@ pub struct GetHistory {
 impl Params for GetHistory {}
 
 /// What `sessions.history` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// Oldest first.
     pub messages: Vec<Message>,
@@ -299,7 +309,7 @@ pub struct History {
 }
 
 /// `sessions.inbox`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetInbox {
     /// Whose.
@@ -317,7 +327,7 @@ pub struct GetInbox {
 impl Params for GetInbox {}
 
 /// What `sessions.inbox` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbox {
     /// A page of them, oldest first.
@@ -328,7 +338,7 @@ pub struct Inbox {
 }
 
 /// `sessions.ack`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ack {
     /// Whose inbox.
@@ -340,7 +350,7 @@ pub struct Ack {
 impl Params for Ack {}
 
 /// What `sessions.ack` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Acked {
     /// Those acknowledged by this or an earlier call.

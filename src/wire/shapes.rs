@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use crate::kernel::time::Timestamp;
 pub type Word = Cow<'static, str>;
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// Its id.
@@ -97,7 +98,7 @@ pub struct Run {
 }
 
 /// A run's present step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CurrentStep {
     /// Its place in the run.
     pub seq: u32,
@@ -106,7 +107,7 @@ pub struct CurrentStep {
 }
 
 /// How a requester is told, and how far that has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
     /// `wake`, `inbox` or `none`.
     pub policy: Word,
@@ -115,7 +116,7 @@ pub struct AnnounceProgress {
 }
 
 /// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     /// Its address.
@@ -160,7 +161,7 @@ pub struct Session {
 }
 
 /// An entry of a transcript.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Its id.
@@ -196,7 +197,7 @@ pub struct Message {
 }
 
 /// How a run ended, in its requester's inbox.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announce {
     /// Its id.
@@ -238,7 +239,7 @@ pub struct Announce {
 }
 
 /// A journaled action of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Its id.

@@ -67,6 +67,11 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Where it listens.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The token that it takes.
     pub(crate) fn token(&self) -> &str {
         self.token.trim()

@@ -30,6 +30,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::nobody_is_forgotten_while_settling(book);
     rows::steps_are_whole(book);
     events::log_is_in_order(book);
+    events::data_is_as_described(book);
     events::each_move_is_told_once(book);
     transcripts::nothing_is_lost_or_doubled(book);
     promises::accepted_is_kept(book, history);

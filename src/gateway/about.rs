@@ -1,0 +1,154 @@
+//! What `rpc.discover` says of each method besides its schemas: a sentence, an example, and
+//! whether it changes anything.
+
+/// What is said of a method.
+pub(super) struct About {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Whether it changes anything.
+    pub(super) effect: Effect,
+    /// One sentence.
+    pub(super) summary: &'static str,
+    /// Parameters with which it can be called, as JSON. Those of all methods belong together:
+    /// the session and the run that some of them name are made by others.
+    pub(super) example: &'static str,
+}
+
+/// What a call may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effect {
+    /// It only looks.
+    Reads,
+    /// It makes, moves or removes something.
+    Changes,
+}
+
+use Effect::{Changes, Reads};
+
+/// What is said of the method `name`.
+pub(super) fn about(name: &str) -> Option<&'static About> {
+    METHODS.iter().find(|about| about.name == name)
+}
+
+const fn row(
+    name: &'static str,
+    effect: Effect,
+    summary: &'static str,
+    example: &'static str,
+) -> About {
+    About {
+        name,
+        effect,
+        summary,
+        example,
+    }
+}
+
+/// Every method. A new one has its row here.
+pub(super) const METHODS: &[About] = &[
+    row("rpc.discover", Reads, "Gives this document.", "{}"),
+    row(
+        "gateway.hello",
+        Reads,
+        "Says who answers, which protocol it speaks, and how much may be asked for.",
+        r#"{"client": {"name": "desk", "version": "1.0"}, "protocol": {"min": 1, "max": 1}}"#,
+    ),
+    row("gateway.ping", Reads, "Answers at once.", "{}"),
+    row(
+        "gateway.status",
+        Reads,
+        "Says how the daemon is and what is live.",
+        "{}",
+    ),
+    row(
+        "gateway.drain",
+        Changes,
+        "Stops the daemon in order: nothing new starts, runs stop at their next step.",
+        r#"{"then": "stop"}"#,
+    ),
+    row(
+        "sessions.create",
+        Changes,
+        "Makes a session, or gives the one that is there.",
+        r#"{"agent": "build", "key": "agent:build:desk", "label": "desk"}"#,
+    ),
+    row(
+        "sessions.spawn",
+        Changes,
+        "Starts a run in a session of its own. Once it is accepted, it is in the store.",
+        r#"{"task": "Where does it start?", "runId": "01936f0e-0000-7000-8000-000000000001", "agent": "explore"}"#,
+    ),
+    row(
+        "sessions.get",
+        Reads,
+        "Gives one session.",
+        r#"{"sessionKey": "agent:build:desk"}"#,
+    ),
+    row(
+        "sessions.list",
+        Reads,
+        "Lists sessions, newest first.",
+        r#"{"kind": "all"}"#,
+    ),
+    row(
+        "sessions.history",
+        Reads,
+        "Gives a part of a session's transcript, oldest first.",
+        r#"{"sessionKey": "agent:build:desk"}"#,
+    ),
+    row(
+        "sessions.inbox",
+        Reads,
+        "Lists how the runs ended that this session asked for.",
+        r#"{"sessionKey": "agent:build:desk"}"#,
+    ),
+    row(
+        "sessions.ack",
+        Changes,
+        "Takes note of announces; acknowledged ones may be forgotten in time.",
+        r#"{"sessionKey": "agent:build:desk", "announceIds": []}"#,
+    ),
+    row(
+        "agent.run",
+        Changes,
+        "Queues a turn in a session, which is made if there is none.",
+        r#"{"sessionKey": "agent:build:desk", "message": "What is in here?"}"#,
+    ),
+    row(
+        "agent.wait",
+        Reads,
+        "Waits until runs have ended, or says how they are when the window is over.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001"}"#,
+    ),
+    row(
+        "runs.get",
+        Reads,
+        "Gives one run with its whole result.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001"}"#,
+    ),
+    row(
+        "runs.list",
+        Reads,
+        "Lists runs, newest first.",
+        r#"{"sessionKey": "agent:build:desk"}"#,
+    ),
+    row(
+        "runs.steps",
+        Reads,
+        "Lists the journal of a run, oldest first.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001"}"#,
+    ),
+    row(
+        "agents.list",
+        Reads,
+        "Lists the agents that there are, by name.",
+        r#"{"for": "people"}"#,
+    ),
+    row(
+        "agents.get",
+        Reads,
+        "Gives one agent.",
+        r#"{"agent": "explore"}"#,
+    ),
+];
