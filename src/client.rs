@@ -1,7 +1,8 @@
-//! The JSON-RPC client over WebSocket, used by the command line and by tests.
+//! The JSON-RPC client over WebSocket, on TCP or the Unix socket, used by the command line and by tests.
 //!
 //! Finding a daemon and its token is the caller's job; here both come in as values.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::wire::error::WireError;
 use crate::wire::input::WAIT_LIMIT;
@@ -70,6 +71,18 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The same, with the place that the person knows.
+    fn at(mut self, place: &str) -> Self {
+        if let ClientError::Url { url, .. }
+        | ClientError::NoDaemon { url, .. }
+        | ClientError::Unauthorized { url }
+        | ClientError::Refused { url, .. } = &mut self
+        {
+            place.clone_into(url);
+        }
+        self
+    }
+
     /// The exit code of the command line.
     pub fn exit(&self) -> u8 {
         match self {
@@ -106,6 +119,19 @@ impl Client {
             .set_nodelay(true)
             .map_err(|error| no_daemon(error.to_string()))?;
         Client::over(stream, url, token).await
+    }
+
+    /// Connects over the Unix socket at `path`. The daemon sees who connects, so no token is
+    /// needed.
+    pub async fn connect_socket(path: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(path)
+            .await
+            .map_err(|error| ClientError::NoDaemon {
+                url: path.display().to_string(),
+                message: error.to_string(),
+            })?;
+        let opened = Client::over(stream, "http://localhost", None).await;
+        opened.map_err(|error| error.at(&path.display().to_string()))
     }
 
     /// Connects over a stream that is open already; `url` names the host in the upgrade.

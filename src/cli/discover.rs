@@ -14,11 +14,11 @@ use crate::daemon::Endpoint;
 #[command(next_help_heading = "Which daemon")]
 pub(crate) struct Where {
     /// The daemon's address, such as http://127.0.0.1:7777
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "state_dir")]
+    #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["state_dir", "socket"])]
     url: Option<String>,
 
-    /// Not yet: this version listens on TCP only
-    #[arg(long, global = true, value_name = "PATH", hide = true)]
+    /// The daemon's Unix socket, which needs no token; for serve, where it is to be
+    #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
 
     /// The folder in which the daemon keeps its state
@@ -33,12 +33,24 @@ pub(crate) struct Where {
 /// A daemon that may be there.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// `http://host:port`.
-    pub(crate) url: String,
-    /// What to send as bearer token.
-    pub(crate) token: String,
+    /// How to reach it, the best way first; at least one.
+    pub(crate) ways: Vec<Way>,
     /// What the daemon wrote about itself; `None` if it was found by its address alone.
     pub(crate) endpoint: Option<Endpoint>,
+}
+
+/// A way to a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Its Unix socket: the daemon sees who connects.
+    Socket(PathBuf),
+    /// Its address.
+    Tcp {
+        /// `http://host:port`.
+        url: String,
+        /// The file with the token, read only when this way is taken.
+        token_file: PathBuf,
+    },
 }
 
 impl Where {
@@ -76,29 +88,48 @@ impl Where {
     /// The daemon that these flags and the environment name. It was there when it wrote its
     /// endpoint; whether it still answers is found out by asking.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        if self.socket.is_some() {
-            return Err(Failure::usage("--socket: this version listens on TCP only")
-                .hint("use --url or --state-dir"));
-        }
-        // A flag goes before any variable, also before one of another name.
-        let url = match (&self.url, &self.state_dir) {
-            (Some(url), _) => Some(url.clone()),
-            (None, Some(_)) => None,
-            (None, None) => variable("ABIDE_URL"),
-        };
         let folder = self.state_dir()?;
-        match url {
-            Some(url) => self.at_address(&url, &folder),
-            None => self.in_folder(&folder),
+        // A flag goes before any variable, also before one of another name.
+        if let Some(socket) = &self.socket {
+            return self.at_socket(socket, &folder);
         }
+        if let Some(url) = &self.url {
+            return self.at_address(url, &folder);
+        }
+        if self.state_dir.is_some() {
+            return self.in_folder(&folder);
+        }
+        let url = variable("ABIDE_URL");
+        match (variable("ABIDE_SOCKET"), url) {
+            (Some(socket), Some(url)) => {
+                let mut target = self.at_socket(Path::new(&socket), &folder)?;
+                // An address that cannot be used matters only where the socket is lost.
+                if let Ok(other) = self.at_address(&url, &folder) {
+                    target.ways.truncate(1);
+                    target.ways.extend(other.ways);
+                }
+                Ok(target)
+            }
+            (Some(socket), None) => self.at_socket(Path::new(&socket), &folder),
+            (None, Some(url)) => self.at_address(&url, &folder),
+            (None, None) => self.in_folder(&folder),
+        }
+    }
+
+    /// Where a daemon that is started shall have its socket, if that was said.
+    pub(crate) fn socket_to_listen(&self) -> Result<Option<PathBuf>, Failure> {
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path).map_err(|error| Failure::local(path.display(), error))
+        };
+        self.socket.as_ref().map(absolute).transpose()
     }
 
     /// For a command that an address means nothing to.
     pub(crate) fn refuse_address(&self, command: &str, instead: &str) -> Result<(), Failure> {
-        match (&self.url, &self.socket) {
-            (None, None) => Ok(()),
-            _ => Err(Failure::usage(format!(
-                "{command} takes {instead}, not --url or --socket"
+        match &self.url {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!(
+                "{command} takes {instead}, not --url"
             ))),
         }
     }
@@ -109,15 +140,37 @@ impl Where {
             Some(endpoint) => return Err(gone(folder, &endpoint)),
             None => return Err(no_daemon(folder)),
         };
-        let token = match self.named_token()? {
-            Some(token) => token,
-            None => read_token(&folder.join("token"))?,
-        };
-        Ok(Target {
+        let named = self.named_token();
+        let mut ways = Vec::new();
+        // Whoever names a token wants to be seen with it and not by the user's own rights.
+        if let (Some(socket), None) = (&endpoint.socket, &named) {
+            ways.push(Way::Socket(PathBuf::from(socket)));
+        }
+        ways.push(Way::Tcp {
             url: endpoint.url.clone(),
-            token,
+            token_file: named.unwrap_or_else(|| folder.join("token")),
+        });
+        Ok(Target {
+            ways,
             endpoint: Some(endpoint),
         })
+    }
+
+    fn at_socket(&self, socket: &Path, folder: &Path) -> Result<Target, Failure> {
+        let socket =
+            std::path::absolute(socket).map_err(|error| Failure::local(socket.display(), error))?;
+        // The folder's daemon is this one only if it says so.
+        let endpoint = endpoint(folder)
+            .ok()
+            .flatten()
+            .filter(|endpoint| endpoint.socket.as_deref().map(Path::new) == Some(&socket));
+        let other = endpoint.as_ref().map(|endpoint| Way::Tcp {
+            url: endpoint.url.clone(),
+            token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
+        });
+        let mut ways = vec![Way::Socket(socket)];
+        ways.extend(other);
+        Ok(Target { ways, endpoint })
     }
 
     fn at_address(&self, url: &str, folder: &Path) -> Result<Target, Failure> {
@@ -129,9 +182,9 @@ impl Where {
         }
         let endpoint = endpoint(folder)?.filter(|endpoint| endpoint.url == url);
         // The folder's token is for the folder's daemon and is shown to no other address.
-        let token = match (self.named_token()?, &endpoint) {
-            (Some(token), _) => token,
-            (None, Some(_)) => read_token(&folder.join("token"))?,
+        let token_file = match (self.named_token(), &endpoint) {
+            (Some(file), _) => file,
+            (None, Some(_)) => folder.join("token"),
             (None, None) => {
                 return Err(Failure::new(
                     exit::AUTH,
@@ -142,18 +195,15 @@ impl Where {
             }
         };
         Ok(Target {
-            url,
-            token,
+            ways: vec![Way::Tcp { url, token_file }],
             endpoint,
         })
     }
 
-    fn named_token(&self) -> Result<Option<String>, Failure> {
-        let file = self
-            .token_file
+    fn named_token(&self) -> Option<PathBuf> {
+        self.token_file
             .clone()
-            .or_else(|| variable("ABIDE_TOKEN_FILE").map(PathBuf::from));
-        file.map(|file| read_token(&file)).transpose()
+            .or_else(|| variable("ABIDE_TOKEN_FILE").map(PathBuf::from))
     }
 }
 
@@ -232,7 +282,8 @@ pub(crate) fn start_command(folder: &Path) -> String {
     }
 }
 
-fn read_token(file: &Path) -> Result<String, Failure> {
+/// The token in `file`.
+pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(file).map_err(|error| {
         let message = format!("the token in {} cannot be read: {error}", file.display());
         Failure::new(exit::AUTH, "unauthorized", message)

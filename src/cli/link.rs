@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::discover::{Target, Where};
+use super::discover::{Target, Way, Where, read_token};
 use super::failure::{Failure, exit};
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
@@ -24,10 +24,17 @@ impl Link {
     /// Finds the daemon and connects to it.
     pub(crate) async fn open(place: &Where) -> Result<Link, Failure> {
         let target = place.target()?;
-        match Client::connect(&target.url, Some(&target.token)).await {
-            Ok(client) => Ok(Link { client, target }),
-            Err(error) => Err(failure(error, &target)),
+        let mut lost = None;
+        for way in &target.ways {
+            match connect(way).await? {
+                Ok(client) => return Ok(Link { client, target }),
+                // A socket whose file is gone says nothing about the daemon's address.
+                Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
+                Err(error) => return Err(failure(error, &target)),
+            }
         }
+        let lost = lost.expect("a target has at least one way, and each has failed");
+        Err(failure(lost, &target))
     }
 
     /// Asks, and gives the answer as it came.
@@ -50,6 +57,17 @@ impl Link {
             .await
             .map_err(|error| failure(error, &self.target))
     }
+}
+
+/// Takes one way; the outer failure is about the way itself.
+async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
+    Ok(match way {
+        Way::Socket(path) => Client::connect_socket(path).await,
+        Way::Tcp { url, token_file } => {
+            let token = read_token(token_file)?;
+            Client::connect(url, Some(&token)).await
+        }
+    })
 }
 
 /// Reads an answer that came with [`Link::raw`].
@@ -94,18 +112,18 @@ const LOST: &str = "link_lost";
 fn failure(error: ClientError, target: &Target) -> Failure {
     let code = error.exit();
     let failure = match &error {
-        ClientError::NoDaemon { .. } => {
+        ClientError::NoDaemon { url, .. } => {
             let text = match &target.endpoint {
                 Some(endpoint) => format!("process {} does not answer at", endpoint.pid),
                 None => "no daemon answers at".to_owned(),
             };
-            Failure::new(code, "no_daemon", format!("{text} {}", target.url))
+            Failure::new(code, "no_daemon", format!("{text} {url}"))
                 .hint("see how it is: abide status; start one: abide serve --detach")
         }
-        ClientError::Unauthorized { .. } => Failure::new(
+        ClientError::Unauthorized { url } => Failure::new(
             exit::AUTH,
             "unauthorized",
-            format!("the daemon at {} does not take this token", target.url),
+            format!("the daemon at {url} does not take this token"),
         )
         .hint("use the one of its state folder: --state-dir DIR or --token-file FILE"),
         ClientError::LinkLost(_) => Failure::new(code, LOST, error.to_string())
@@ -118,6 +136,12 @@ fn failure(error: ClientError, target: &Target) -> Failure {
             failure
         }
         ClientError::Url { .. } => Failure::usage(error.to_string()),
+        ClientError::Refused { url, status: 403 } if url.starts_with('/') => Failure::new(
+            code,
+            "forbidden",
+            format!("{url} serves the user who started the daemon, and root; you are neither"),
+        )
+        .hint("run as that user, or use --url and --token-file"),
         ClientError::Refused { .. } | ClientError::Answer(_) => {
             Failure::new(code, "refused", error.to_string())
         }
@@ -156,8 +180,7 @@ mod tests {
             "startedAt": "2026-11-30T00:53:20.123Z",
         });
         Target {
-            url: "http://127.0.0.1:1".to_owned(),
-            token: String::new(),
+            ways: vec![Way::Socket("/nowhere".into())],
             endpoint: serde_json::from_value(endpoint).unwrap(),
         }
     }

@@ -58,6 +58,7 @@ impl Serve {
         daemon::serve(Options {
             state_dir: common.place.state_dir()?,
             listen: self.listen,
+            socket: common.place.socket_to_listen()?,
             config: loaded.config,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
@@ -88,6 +89,7 @@ impl Serve {
             state_dir: common.place.state_dir()?,
             config: self.config,
             listen: self.listen,
+            socket: common.place.socket_to_listen()?,
             alone: false,
         };
         let endpoint = start::start(&plan).await?.endpoint;
@@ -143,6 +145,9 @@ fn announce(ready: &Ready, config: Option<&Path>, json: bool) {
             "  runs     {} go on, {} of them were in the middle of a turn",
             ready.restored, ready.resumed
         ));
+    }
+    if let Some(socket) = &ready.endpoint.socket {
+        lines.insert(2, format!("  socket   {socket}"));
     }
     lines.push(styled(DIM, "  try: abide run \"where does it start?\""));
     print::note(&lines.join("\n"));

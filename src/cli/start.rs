@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) config: Option<PathBuf>,
     /// Where it listens; else as configured.
     pub(crate) listen: Option<SocketAddr>,
+    /// Where its socket is; else as configured.
+    pub(crate) socket: Option<PathBuf>,
     /// Nothing from this terminal's `ABIDE_*` variables.
     pub(crate) alone: bool,
 }
@@ -51,6 +53,7 @@ pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
         state_dir: place.state_dir()?,
         config: None,
         listen: None,
+        socket: place.socket_to_listen()?,
         alone: false,
     };
     Ok(start(&plan).await?.endpoint)
@@ -117,6 +120,9 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     }
     if let Some(listen) = plan.listen {
         command.arg("--listen").arg(listen.to_string());
+    }
+    if let Some(socket) = &plan.socket {
+        command.arg("--socket").arg(socket);
     }
     if plan.alone {
         for (name, _) in std::env::vars_os() {

@@ -23,7 +23,7 @@ impl Status {
         }
         let status: Answer = link::read(&raw)?;
         let counts = status.counts;
-        let lines = [
+        let mut lines = vec![
             format!(
                 "abide {} ({}), process {}, up {}",
                 status.version,
@@ -43,6 +43,9 @@ impl Status {
                 counts.pending_announces
             ),
         ];
+        if let Some(socket) = &status.socket {
+            lines.insert(2, format!("  socket   {socket}"));
+        }
         print::answer(&clean(&lines.join("\n")))?;
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {

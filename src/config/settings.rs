@@ -11,6 +11,8 @@ use toml::Value;
 pub struct Config {
     /// `gateway.listen`: where the daemon listens.
     pub listen: SocketAddr,
+    /// `gateway.socket`: where the Unix socket is; in the state folder if unset.
+    pub socket: Option<PathBuf>,
     /// `gateway.allowed_hosts`: further names that a `Host` header may give.
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
@@ -56,6 +58,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             drain_timeout: Duration::from_secs(20),
@@ -82,6 +85,7 @@ impl Default for Config {
 /// The keys that exist, as `section.key`.
 pub const KEYS: &[&str] = &[
     "gateway.listen",
+    "gateway.socket",
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
@@ -114,6 +118,7 @@ impl Config {
                     .parse()
                     .map_err(|_| "an address such as 127.0.0.1:7777 is expected".to_owned())?;
             }
+            "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
             "gateway.drain_timeout" => self.drain_timeout = duration(value)?,

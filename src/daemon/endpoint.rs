@@ -28,6 +28,9 @@ pub struct Endpoint {
     pub boot_id: BootId,
     /// Where it listens.
     pub url: String,
+    /// The path of its Unix socket, if there is one and it is UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
     /// Since when.
     pub started_at: Timestamp,
 }

@@ -28,6 +28,15 @@ pub enum Failure {
          --listen (port 0 picks a free one)"
     )]
     AddressTaken(SocketAddr),
+    /// Somebody answers at the Unix socket.
+    #[error(
+        "another daemon answers at {0}. Nothing was restored. End it, or choose another socket \
+         with --socket"
+    )]
+    SocketTaken(PathBuf),
+    /// Something else is where the Unix socket should be.
+    #[error("{0} is no socket and was left as it is. Choose another path with --socket")]
+    NoSocket(PathBuf),
     /// The system does not allow it.
     #[error("{0}: {1}. Nothing was changed")]
     NotPermitted(String, io::Error),
@@ -81,10 +90,10 @@ impl Failure {
     /// configuration, 71 the system.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Held { .. } | Failure::AddressTaken(_) => 75,
+            Failure::Held { .. } | Failure::AddressTaken(_) | Failure::SocketTaken(_) => 75,
             Failure::NotPermitted(..) | Failure::NotOurs { .. } => 77,
             Failure::Open(_) | Failure::Store(_) => 74,
-            Failure::Config(_) => 78,
+            Failure::Config(_) | Failure::NoSocket(_) => 78,
             Failure::System(..) => 71,
         }
     }

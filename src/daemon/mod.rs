@@ -4,6 +4,7 @@
 mod endpoint;
 mod failure;
 mod folder;
+mod local;
 mod lock;
 mod parts;
 mod phase;
@@ -27,6 +28,7 @@ use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
+use crate::telemetry::metrics::metrics;
 use phase::Process;
 use signals::Signals;
 
@@ -36,6 +38,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where it listens, in place of `gateway.listen`.
     pub listen: Option<SocketAddr>,
+    /// Where its Unix socket is, in place of `gateway.socket`; absolute.
+    pub socket: Option<PathBuf>,
     /// The settings in force.
     pub config: Config,
     /// Called once it is ready, with what clients need to know.
@@ -85,6 +89,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     let clock = Clock::system();
     let boot = BootId(clock.new_id());
     let started_at = clock.now();
+    metrics().started(started_at);
     let pid = std::process::id();
     let config = options.config;
 
@@ -98,6 +103,12 @@ async fn run(options: Options) -> Result<(), Failure> {
         .local_addr()
         .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
     let url = format!("http://{local}");
+    let named = options.socket.as_deref().or(config.socket.as_deref());
+    let (unix, socket) = local::listen(&folder, named)?.unzip();
+    let socket_path = socket
+        .as_ref()
+        .and_then(|socket| socket.path().to_str())
+        .map(str::to_owned);
     let token = folder::token(&folder)?;
 
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
@@ -118,7 +129,10 @@ async fn run(options: Options) -> Result<(), Failure> {
     let process = Arc::new(Process::new(registry.clone()));
     let shutdown = CancellationToken::new();
     let mut doors = tokio::spawn(gateway::serve(
-        listener,
+        gateway::Listeners {
+            tcp: listener,
+            unix,
+        },
         gateway::State {
             registry: registry.clone(),
             control: Arc::clone(&process) as Arc<dyn Control>,
@@ -131,6 +145,7 @@ async fn run(options: Options) -> Result<(), Failure> {
             boot,
             started_at,
             url: url.clone(),
+            socket: socket_path.clone(),
             options: gateway::Options {
                 allowed_hosts: config.allowed_hosts.clone(),
                 allowed_origins: config.allowed_origins.clone(),
@@ -149,6 +164,7 @@ async fn run(options: Options) -> Result<(), Failure> {
         pid,
         boot_id: boot,
         url,
+        socket: socket_path,
         started_at,
     };
     process.ready();
@@ -200,6 +216,7 @@ async fn run(options: Options) -> Result<(), Failure> {
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
     Endpoint::remove(&folder);
+    drop(socket);
     if tokio::task::spawn_blocking(move || threads.close())
         .await
         .is_err()

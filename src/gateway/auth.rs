@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
@@ -71,10 +71,8 @@ impl Guard {
         let Some(origin) = headers.get(ORIGIN) else {
             return Ok(());
         };
-        if origin
-            .to_str()
-            .is_ok_and(|origin| self.is_allowed(origin, ends))
-        {
+        let page = origin.to_str();
+        if self.is_configured(origin) || page.is_ok_and(|page| self.is_page(page, ends)) {
             return Ok(());
         }
         Err(
@@ -84,22 +82,24 @@ impl Guard {
     }
 
     fn is_own(&self, host: &str, ends: Ends) -> bool {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match bare.parse::<IpAddr>() {
-            Ok(address) if address.is_loopback() || address == ends.local => true,
-            _ => {
-                bare.eq_ignore_ascii_case("localhost")
-                    || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(bare))
-            }
-        }
+        self.knows(host) || address(host) == Some(ends.local)
     }
 
-    /// A page that the daemon itself could have served, or one that is configured. Another
-    /// port of the same machine is another program.
-    fn is_allowed(&self, origin: &str, ends: Ends) -> bool {
-        if self.origins.iter().any(|allowed| allowed == origin) {
-            return true;
-        }
+    /// Is the host this machine's loopback, or a configured name?
+    pub(crate) fn knows(&self, host: &str) -> bool {
+        address(host).is_some_and(|address| address.is_loopback())
+            || host.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+    }
+
+    /// Is it one of the origins that are configured?
+    pub(crate) fn is_configured(&self, origin: &HeaderValue) -> bool {
+        self.origins.iter().any(|allowed| allowed == origin)
+    }
+
+    /// A page that the daemon itself could have served. Another port of the same machine is
+    /// another program.
+    fn is_page(&self, origin: &str, ends: Ends) -> bool {
         let Ok(uri) = origin.parse::<Uri>() else {
             return false;
         };
@@ -166,6 +166,14 @@ impl Guard {
     }
 }
 
+/// The address that the host part of a URL is, if it is none of names.
+fn address(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
+}
+
 /// One IPv4 address, or one IPv6 network, whose owner has all its addresses.
 fn place(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
@@ -181,7 +189,6 @@ fn place(peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
     use crate::kernel::time::Timestamp;
-    use http::HeaderValue;
 
     fn guard(clock: Clock) -> Guard {
         let hosts = ["abide.lan".to_owned()];

@@ -17,12 +17,15 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::{Ends, Guard};
+use super::metrics::Scrape;
+use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
 use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Principal;
+use crate::telemetry::metrics::CONTENT_TYPE as CONTENT_TYPE_OF_NUMBERS;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
@@ -30,8 +33,9 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What every request needs.
 pub(crate) struct Door {
-    pub(crate) guard: Guard,
+    pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) metrics: Scrape,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -45,7 +49,7 @@ pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
 pub(crate) async fn handle(
     door: Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Infallible> {
@@ -54,31 +58,45 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
-        (_, "/") => match enter(&door, connection, ends, seat, request).await {
+        (&Method::GET | &Method::HEAD, "/metrics") => match numbers(&door, &peer, &request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, "/metrics") => wrong_method("GET"),
+        (_, "/") => match enter(&door, connection, peer, seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("there are /, /health and /ready"))
+            refused(fault.hint("there are /, /health, /ready and /metrics"))
         }
     };
+    Ok(answered)
+}
+
+/// The daemon's numbers, for those who may call.
+async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Result<Answered, Fault> {
+    door.gate.admit(peer, request.headers())?;
+    let text = (door.metrics)().await?;
+    let mut answered = Response::new(Full::new(text.into()));
+    let kind = HeaderValue::from_static(CONTENT_TYPE_OF_NUMBERS);
+    answered.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(answered)
 }
 
 async fn enter(
     door: &Arc<Door>,
     connection: Arc<Connection>,
-    ends: Ends,
+    peer: Peer,
     seat: Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    door.guard.check_names(request.headers(), ends)?;
-    door.guard.check_token(request.headers(), ends)?;
+    let who = door.gate.admit(&peer, request.headers())?;
     match *request.method() {
-        Method::POST => call(door, connection, request).await,
-        Method::GET if wants_websocket(request.headers()) => upgrade(door, seat, request),
+        Method::POST => call(door, connection, &who, request).await,
+        Method::GET if wants_websocket(request.headers()) => upgrade(door, who, seat, request),
         _ => Ok(wrong_method("POST")),
     }
 }
@@ -87,6 +105,7 @@ async fn enter(
 async fn call(
     door: &Door,
     connection: Arc<Connection>,
+    who: &Arc<Principal>,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
     if !is_json(request.headers()) {
@@ -129,7 +148,7 @@ async fn call(
             return Ok(json(StatusCode::OK, error_text(Id::Null, fault)));
         }
     };
-    let text = match door.dispatcher.answer(&connection, text) {
+    let text = match door.dispatcher.answer(&connection, who, text) {
         Answer::None => String::new(),
         Answer::Now(text) => text,
         Answer::Later(answer) => answer.await,
@@ -140,6 +159,7 @@ async fn call(
 /// From HTTP to a WebSocket, which goes on in a task of its own.
 fn upgrade(
     door: &Arc<Door>,
+    who: Arc<Principal>,
     seat: Seat,
     mut request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
@@ -157,7 +177,7 @@ fn upgrade(
     let shutdown = door.shutdown.clone();
     door.tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, shutdown).await,
+            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, who, shutdown).await,
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
         }
         drop(seat);

@@ -12,16 +12,16 @@ use serde::Serialize;
 
 use super::discover::{self, Described};
 use super::rpc::{error_object, logged};
-use super::{Context, agents, runs, sessions, status};
+use super::{Context, Shared, agents, runs, sessions, status};
 use crate::kernel::fault::Fault;
-use crate::registry::Idempotency;
+use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
 
 /// Every method.
-pub(super) fn table(context: Context) -> Result<Methods, Box<dyn Error + Send + Sync>> {
-    let context = Arc::new(context);
+pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sync>> {
+    let shared = Arc::new(shared);
     let mut table = Table {
-        module: RpcModule::from_arc(Arc::clone(&context)),
+        module: RpcModule::from_arc(Arc::clone(&shared)),
         described: Vec::new(),
     };
     agents::register(&mut table)?;
@@ -29,18 +29,18 @@ pub(super) fn table(context: Context) -> Result<Methods, Box<dyn Error + Send + 
     sessions::register(&mut table)?;
     status::register(&mut table)?;
     discover::register(&mut table)?;
-    let document = discover::document(&table.described, &context.url, status::VERSION)?;
-    context.document.get_or_init(|| document);
+    let document = discover::document(&table.described, &shared.url, status::VERSION)?;
+    shared.document.get_or_init(|| document);
     let methods: Methods = table.module.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();
-    context.capabilities.get_or_init(|| names);
+    shared.capabilities.get_or_init(|| names);
     Ok(methods)
 }
 
 /// The methods registered so far.
 pub(super) struct Table {
-    module: RpcModule<Context>,
+    module: RpcModule<Shared>,
     described: Vec<Described>,
 }
 
@@ -59,11 +59,18 @@ impl Table {
     {
         self.described.push(Described::new::<P, R>(name));
         self.module
-            .register_async_method(name, move |params, context, _| async move {
+            .register_async_method(name, move |params, shared, extensions| async move {
                 let params = decode(params.as_str()).map_err(error_object)?;
-                let clock = context.clock.clone();
-                let answer = handler(context, params).await;
-                let answer = answer.map_err(|fault| error_object(logged(name, fault, &clock)))?;
+                let answer = match extensions.get::<Arc<Principal>>() {
+                    Some(who) => {
+                        let shared = Arc::clone(&shared);
+                        let principal = Arc::clone(who);
+                        handler(Arc::new(Context { shared, principal }), params).await
+                    }
+                    None => Err(Fault::internal("a call came from nobody")),
+                };
+                let clock = &shared.clock;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
                 Ok::<R, ErrorObjectOwned>(answer)
             })?;
         Ok(())

@@ -1,4 +1,4 @@
-//! The doors: JSON-RPC over HTTP and WebSocket. Methods translate the wire into calls of the
+//! The doors: JSON-RPC over HTTP and WebSocket, on a TCP port and a Unix socket. Methods translate the wire into calls of the
 //! registry and its answers back; nothing is decided here. The daemon calls [`serve`].
 
 mod about;
@@ -9,7 +9,9 @@ mod discover;
 mod envelope;
 mod http;
 mod method;
+mod metrics;
 mod page;
+mod peer;
 mod rpc;
 mod runs;
 mod server;
@@ -20,9 +22,10 @@ mod status;
 mod tests;
 
 use std::io;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,7 +45,7 @@ pub struct State {
     pub clock: Clock,
     /// The token that clients must show.
     pub token: String,
-    /// On whose behalf its holders speak.
+    /// On whose behalf its holders speak, and this process's own user over the Unix socket.
     pub principal: Principal,
     /// This life of the process.
     pub boot: BootId,
@@ -50,6 +53,8 @@ pub struct State {
     pub started_at: Timestamp,
     /// Where clients reach it, for `gateway.status`.
     pub url: String,
+    /// The path of its Unix socket, for `gateway.status`.
+    pub socket: Option<String>,
     /// What can be configured.
     pub options: Options,
 }
@@ -99,25 +104,48 @@ impl Default for Limits {
     }
 }
 
-/// What the methods work with.
+/// What one call works with.
 struct Context {
+    shared: Arc<Shared>,
+    /// On whose behalf it is made.
+    principal: Arc<Principal>,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// What all calls work with.
+struct Shared {
     registry: Registry,
     control: Arc<dyn Control>,
     clock: Clock,
-    principal: Principal,
     boot: BootId,
     started_at: Timestamp,
     url: String,
+    socket: Option<String>,
     limits: Limits,
     capabilities: OnceLock<Vec<String>>,
     document: OnceLock<discover::Document>,
 }
 
-/// Serves clients on `listener` until `shutdown` is called and every call in flight has been
+/// Where clients come in.
+pub struct Listeners {
+    /// For those with the token.
+    pub tcp: TcpListener,
+    /// For this process's own user.
+    pub unix: Option<UnixListener>,
+}
+
+/// Serves clients on `listeners` until `shutdown` is called and every call in flight has been
 /// answered. The registry ends open waits when the daemon drains; a caller that wants a bound
 /// on the rest puts one around this.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     state: State,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -130,21 +158,23 @@ pub async fn serve(
         boot,
         started_at,
         url,
+        socket,
         options,
     } = state;
-    let context = Context {
+    let shared = Shared {
         registry,
         control: Arc::clone(&control),
         clock: clock.clone(),
-        principal,
         boot,
         started_at,
         url,
+        socket,
         limits: options.limits,
         capabilities: OnceLock::new(),
         document: OnceLock::new(),
     };
-    let methods = method::table(context).map_err(io::Error::other)?;
+    let metrics = metrics::of(shared.registry.clone());
+    let methods = method::table(shared).map_err(io::Error::other)?;
     let guard = auth::Guard::new(
         &token,
         &options.allowed_hosts,
@@ -152,21 +182,24 @@ pub async fn serve(
         clock.clone(),
     );
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, options.limits);
-    open(listener, guard, dispatcher, shutdown).await
+    let gate = peer::Gate::new(guard, principal);
+    open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 
 /// The doors around any table of methods.
 async fn open(
-    listener: TcpListener,
-    guard: auth::Guard,
+    listeners: Listeners,
+    gate: peer::Gate,
     dispatcher: rpc::Dispatcher,
+    metrics: metrics::Scrape,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = http::Door {
-        guard,
+        gate,
         dispatcher: Arc::new(dispatcher),
+        metrics,
         shutdown,
         tasks: TaskTracker::new(),
     };
-    server::accept(listener, Arc::new(door)).await
+    server::accept(listeners, Arc::new(door)).await
 }

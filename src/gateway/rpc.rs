@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
@@ -22,6 +23,8 @@ use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
+use crate::registry::Principal;
+use crate::telemetry::metrics::{self, metrics};
 use crate::wire::error::WireError;
 
 /// The method that waits, which has a limit of its own.
@@ -63,6 +66,7 @@ pub(crate) enum Answer {
 struct Held {
     connection: Arc<Connection>,
     waits: bool,
+    _counted: Option<metrics::Held>,
 }
 
 impl Drop for Held {
@@ -129,19 +133,30 @@ impl Dispatcher {
     }
 
     /// Begins to answer one message.
-    pub(crate) fn answer(self: &Arc<Self>, connection: &Arc<Connection>, text: &str) -> Answer {
+    pub(crate) fn answer(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+    ) -> Answer {
         let held = match self.hold_bytes(text.len()) {
             Ok(held) => held,
             Err(fault) => return Answer::Now(self.refusal(text, fault)),
         };
         if text.trim_start().starts_with('[') {
-            self.batch(connection, text, held)
+            self.batch(connection, who, text, held)
         } else {
-            self.single(connection, text, Place::Alone(held))
+            self.single(connection, who, text, Place::Alone(held))
         }
     }
 
-    fn single(&self, connection: &Arc<Connection>, text: &str, place: Place) -> Answer {
+    fn single(
+        &self,
+        connection: &Arc<Connection>,
+        who: &Arc<Principal>,
+        text: &str,
+        place: Place,
+    ) -> Answer {
         let message = match serde_json::from_str::<Envelope>(text) {
             Ok(message) if message.jsonrpc == "2.0" => message,
             Ok(_) => return Answer::Now(broken(text, "jsonrpc must be \"2.0\"")),
@@ -159,7 +174,7 @@ impl Dispatcher {
                 "an id is a string, a whole number from 0 to 2^64-1, or null",
             ));
         };
-        match self.call(connection, id.clone(), &message, place) {
+        match self.call(connection, who, id.clone(), &message, place) {
             Ok(call) => Answer::Later(call),
             Err(fault) => Answer::Now(error_text(id, fault)),
         }
@@ -168,13 +183,31 @@ impl Dispatcher {
     fn call(
         &self,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         id: Id,
         message: &Envelope,
         place: Place,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         let Some((name, method)) = self.methods.method_with_name(&message.method) else {
+            metrics().refused("unknown", Kind::UnknownMethod.as_str());
             return Err(self.unknown(&message.method));
         };
+        let began = self.begin(connection, name, method, who, id, message, place);
+        began.inspect_err(|fault| metrics().refused(name, fault.kind.as_str()))
+    }
+
+    /// Begins a call of a method that there is.
+    #[expect(clippy::too_many_arguments, reason = "one call, taken apart")]
+    fn begin(
+        &self,
+        connection: &Arc<Connection>,
+        name: &'static str,
+        method: &MethodCallback,
+        who: &Arc<Principal>,
+        id: Id,
+        message: &Envelope,
+        place: Place,
+    ) -> Result<BoxFuture<'static, String>, Fault> {
         self.check_phase(name)?;
         let waits = name == WAIT;
         if waits && matches!(place, Place::Batch) {
@@ -193,31 +226,39 @@ impl Dispatcher {
         };
         let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
+        let mut extensions = Extensions::new();
+        extensions.insert(Arc::clone(who));
         let answer = method(
             id.clone(),
             params,
             ConnectionId(0),
             self.limits.reply,
-            Extensions::new(),
+            extensions,
         );
         let most = self.limits.reply;
         let clock = self.clock.clone();
+        let began = clock.monotonic();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
                 fail::fail_point!("gateway.handler");
                 answer.await
             });
-            let text = match answer.catch_unwind().await {
-                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => {
-                    error_text(id, reply_too_large(most))
-                }
-                Ok(answer) => into_text(answer),
+            let (kind, text) = match answer.catch_unwind().await {
+                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => (
+                    Kind::TooLarge.as_str(),
+                    error_text(id, reply_too_large(most)),
+                ),
+                Ok(answer) => (kind_of(&answer), into_text(answer)),
                 // The panic hook has logged where it was.
                 Err(_) => {
                     let fault = Fault::internal(format_args!("{name} failed by a defect"));
-                    error_text(id, logged(name, fault, &clock))
+                    (
+                        Kind::Internal.as_str(),
+                        error_text(id, logged(name, fault, &clock)),
+                    )
                 }
             };
+            metrics().answered(name, kind, clock.monotonic() - began);
             drop(held);
             text
         }))
@@ -226,6 +267,7 @@ impl Dispatcher {
     fn batch(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
+        who: &Arc<Principal>,
         text: &str,
         bytes: HeldBytes,
     ) -> Answer {
@@ -255,10 +297,11 @@ impl Dispatcher {
         let list: Vec<Box<RawValue>> = list.into_iter().map(RawValue::to_owned).collect();
         let dispatcher = Arc::clone(self);
         let connection = Arc::clone(connection);
+        let who = Arc::clone(who);
         Answer::Later(Box::pin(async move {
             let mut out = String::from("[");
             for entry in &list {
-                let answer = match dispatcher.single(&connection, entry.get(), Place::Batch) {
+                let answer = match dispatcher.single(&connection, &who, entry.get(), Place::Batch) {
                     Answer::None => continue,
                     Answer::Now(text) => text,
                     Answer::Later(answer) => answer.await,
@@ -292,6 +335,7 @@ impl Dispatcher {
         let held = Held {
             connection: Arc::clone(connection),
             waits,
+            _counted: waits.then(|| metrics().wait()),
         };
         if before >= most {
             return Err(busy(&format!(
@@ -375,6 +419,20 @@ pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
 /// A fault as the text of an answer.
 pub(crate) fn error_text(id: Id, fault: Fault) -> String {
     into_text(MethodResponse::error(id, error_object(fault)))
+}
+
+/// `ok`, or the kind of the error.
+fn kind_of(answer: &MethodResponse) -> &'static str {
+    #[derive(Deserialize)]
+    struct Failed {
+        error: WireError,
+    }
+    if answer.is_success() {
+        return "ok";
+    }
+    let failed = serde_json::from_str::<Failed>(answer.as_json().get());
+    let kind = failed.ok().and_then(|failed| failed.error.kind());
+    kind.unwrap_or(Kind::Internal).as_str()
 }
 
 fn into_text(answer: MethodResponse) -> String {

@@ -8,14 +8,18 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::Listeners;
 use super::auth::Ends;
 use super::http::{self, Door};
+use super::peer::{Credentials, Peer};
 use super::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
+use crate::telemetry::metrics::metrics;
 
 /// How long a client may take to send the head of a request, the next one on an open
 /// connection too.
@@ -26,51 +30,51 @@ const REST: Duration = Duration::from_millis(100);
 const TURNED_AWAY: usize = 64;
 
 /// Accepts until the door's shutdown is called, then returns when every connection has ended.
-pub(crate) async fn accept(listener: TcpListener, door: Arc<Door>) -> io::Result<()> {
-    let most = door.dispatcher.limits().connections;
-    let seats = Arc::new(Semaphore::new(most));
-    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<()> {
+    let seats = Seats::new(door.dispatcher.limits().connections);
     loop {
         let accepted = tokio::select! {
             biased;
             () = door.shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(REST).await;
-                continue;
+            accepted = listeners.tcp.accept() => {
+                accepted.and_then(|(stream, peer)| over_tcp(&door, &seats, stream, peer))
+            }
+            accepted = accept_local(listeners.unix.as_ref()) => {
+                accepted.and_then(|stream| over_unix(&door, &seats, stream))
             }
         };
-        if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
-            door.tasks
-                .spawn(connection(Arc::clone(&door), stream, peer, seat));
-        } else if let Ok(seat) = Arc::clone(&turned_away).try_acquire_owned() {
-            door.tasks
-                .spawn(turn_away(door.shutdown.clone(), stream, most, seat));
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(REST).await;
         }
     }
-    drop(listener);
+    drop(listeners);
     door.tasks.close();
     door.tasks.wait().await;
     Ok(())
 }
 
-async fn connection(
-    door: Arc<Door>,
+async fn accept_local(listener: Option<&UnixListener>) -> io::Result<UnixStream> {
+    match listener {
+        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+fn over_tcp(
+    door: &Arc<Door>,
+    seats: &Seats,
     stream: TcpStream,
     peer: SocketAddr,
-    seat: OwnedSemaphorePermit,
-) {
+) -> io::Result<()> {
     // Answers are small and waited for, so holding them back helps nobody.
     let ready = stream.set_nodelay(true).and_then(|()| stream.local_addr());
     let local = match ready {
         Ok(local) => local,
+        // Its peer has left already; that is no fault of accepting.
         Err(error) => {
             tracing::debug!(%error, "a connection ended at once");
-            return;
+            return Ok(());
         }
     };
     let ends = Ends {
@@ -78,6 +82,57 @@ async fn connection(
         local: local.ip().to_canonical(),
         port: local.port(),
     };
+    seats.place(door, stream, Peer::Tcp(ends));
+    Ok(())
+}
+
+fn over_unix(door: &Arc<Door>, seats: &Seats, stream: UnixStream) -> io::Result<()> {
+    // Asked of the system once, for whoever connected: what it hands on is still its own.
+    let credentials = stream.peer_cred()?;
+    let peer = Peer::Local(Credentials {
+        uid: credentials.uid(),
+        pid: credentials.pid(),
+    });
+    seats.place(door, stream, peer);
+    Ok(())
+}
+
+/// Places for connections, over all doors.
+struct Seats {
+    most: usize,
+    free: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
+}
+
+impl Seats {
+    fn new(most: usize) -> Self {
+        Seats {
+            most,
+            free: Arc::new(Semaphore::new(most)),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
+        }
+    }
+
+    /// Serves a connection in a task of its own, or says that there are too many.
+    fn place<S>(&self, door: &Arc<Door>, stream: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        if let Ok(seat) = Arc::clone(&self.free).try_acquire_owned() {
+            door.tasks
+                .spawn(connection(Arc::clone(door), stream, peer, seat));
+        } else if let Ok(seat) = Arc::clone(&self.turned_away).try_acquire_owned() {
+            door.tasks
+                .spawn(turn_away(door.shutdown.clone(), stream, self.most, seat));
+        }
+    }
+}
+
+async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let _counted = metrics().connection();
     let seat = Arc::new(seat);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
@@ -85,7 +140,7 @@ async fn connection(
         http::handle(
             Arc::clone(&door),
             Arc::clone(&in_flight),
-            ends,
+            peer,
             Arc::clone(&seat),
             request,
         )
@@ -104,17 +159,19 @@ async fn connection(
         }
     };
     if let Err(error) = served {
-        tracing::debug!(%error, %peer, "a connection ended");
+        tracing::debug!(%error, ?peer, "a connection ended");
     }
 }
 
 /// Tells a client that there are too many connections.
-async fn turn_away(
+async fn turn_away<S>(
     shutdown: CancellationToken,
-    stream: TcpStream,
+    stream: S,
     most: usize,
     _seat: OwnedSemaphorePermit,
-) {
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let service = service_fn(move |_| {
         let fault = Fault::new(
             Kind::Busy,

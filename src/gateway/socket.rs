@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use crate::contract::BoxFuture;
 use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Principal;
 
 /// A connection whose peer takes nothing for so long is given up.
 const STALLED: Duration = Duration::from_secs(60);
@@ -48,8 +49,12 @@ enum End {
 
 /// Serves one connection until the peer leaves or `shutdown` is called and what is in flight
 /// has been answered.
-pub(crate) async fn serve<S>(io: S, dispatcher: Arc<Dispatcher>, shutdown: CancellationToken)
-where
+pub(crate) async fn serve<S>(
+    io: S,
+    dispatcher: Arc<Dispatcher>,
+    who: Arc<Principal>,
+    shutdown: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let limits = dispatcher.limits();
@@ -59,7 +64,7 @@ where
         .max_message_size(Some(limits.payload))
         .max_frame_size(Some(limits.payload));
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-    let end = match talk(&mut socket, &dispatcher, &shutdown).await {
+    let end = match talk(&mut socket, &dispatcher, &who, &shutdown).await {
         Ok(end) => end,
         Err(error) => {
             tracing::debug!(%error, "a connection ended");
@@ -93,6 +98,7 @@ where
 async fn talk<S>(
     socket: &mut WebSocketStream<S>,
     dispatcher: &Arc<Dispatcher>,
+    who: &Arc<Principal>,
     shutdown: &CancellationToken,
 ) -> Result<End, Error>
 where
@@ -140,7 +146,7 @@ where
                     }
                     Some(Err(error)) => return Err(error),
                 };
-                match dispatcher.answer(&connection, &text) {
+                match dispatcher.answer(&connection, who, &text) {
                     Answer::None => {}
                     Answer::Later(call) => calls.push(call),
                     Answer::Now(text) => {

@@ -78,6 +78,7 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
         phase: phase_name(context.control.phase()).to_owned(),
         store_id: context.registry.store_id().to_owned(),
         url: context.url.clone(),
+        socket: context.socket.clone(),
         default_agent: agent.id.into(),
         model: agent.model,
         counts: wire::Counts {

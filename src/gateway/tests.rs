@@ -23,9 +23,10 @@ use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, auth, open, rpc};
+use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
 use crate::contract::control::{Control, Phase};
+use crate::registry::Principal;
 
 const TOKEN: &str = "a-token-for-tests";
 
@@ -116,6 +117,13 @@ fn shared() -> Arc<Shared> {
     })
 }
 
+fn principal() -> Principal {
+    Principal {
+        org: "default".to_owned(),
+        user: "admin".to_owned(),
+    }
+}
+
 fn dispatcher(shared: Arc<Shared>, limits: Limits) -> Arc<rpc::Dispatcher> {
     let stage = Arc::new(Stage(Mutex::new(Phase::Ready)));
     Arc::new(rpc::Dispatcher::new(
@@ -153,7 +161,12 @@ impl Server {
             limits,
         );
         let guard = auth::Guard::new(TOKEN, &[], &[], Clock::system());
-        let serving = tokio::spawn(open(listener, guard, dispatcher, shutdown.clone()));
+        let listeners = Listeners {
+            tcp: listener,
+            unix: None,
+        };
+        let gate = peer::Gate::new(guard, principal());
+        let serving = tokio::spawn(open(listeners, gate, dispatcher, shutdown.clone()));
         Server {
             address,
             shared,

@@ -30,6 +30,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         parent_run: None,
         root_run: id,
         root_session: session,
+        retry_of: None,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

@@ -222,6 +222,8 @@ pub struct Run {
     pub root_run: RunId,
     /// The topmost session of its session's tree.
     pub root_session: SessionId,
+    /// The run that it does again.
+    pub retry_of: Option<RunId>,
     /// What made it.
     pub origin: RunOrigin,
     /// Who carries it out.

@@ -15,6 +15,26 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// How long a session stays open for messages.
+    SessionMode {
+        /// For the one task that it was spawned for.
+        Run = "run",
+        /// Until it is deleted.
+        Session = "session",
+    }
+}
+
+text_enum! {
+    /// What becomes of a spawned session once its runs have ended and all is told.
+    Cleanup {
+        /// It stays, and is archived after a while.
+        Keep = "keep",
+        /// It is deleted, with the sessions below it.
+        Delete = "delete",
+    }
+}
+
 /// A conversation with a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -46,6 +66,12 @@ pub struct Session {
     pub model: Option<String>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
+    /// How long it stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of it once all is told.
+    pub cleanup: Cleanup,
+    /// When the sweep put it aside.
+    pub archived_at: Option<Timestamp>,
     /// How many messages it holds; the last one's seq.
     pub messages: i64,
     /// Model use of all its runs.

@@ -4,6 +4,7 @@
 mod announce;
 mod compare;
 mod drive;
+mod gauges;
 mod lanes;
 mod options;
 mod request;

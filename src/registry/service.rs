@@ -20,6 +20,7 @@ use super::timers::Settling;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
 use crate::store::{Command, Effect};
+use crate::telemetry::metrics::metrics;
 
 /// What the registry's tasks tell the loop.
 #[derive(Debug)]
@@ -146,6 +147,9 @@ impl Service {
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
+            }
+            Effect::Outcome(_, outcome, lived_ms) => {
+                metrics().run_ended(outcome, Duration::from_millis(lived_ms));
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
         }

@@ -244,6 +244,7 @@ fn run(folder: &Path, model: &str) -> Run {
         parent_run: None,
         root_run: run_id(1),
         root_session: session,
+        retry_of: None,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::sqlite::Sqlite;
-use super::tx::DbError;
+use super::tx::{DbError, DbErrorKind, Tx};
 
 struct Migration {
     name: &'static str,
@@ -14,11 +14,18 @@ struct Migration {
 }
 
 /// The database's history. Append only; a released step never changes.
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "0001_sessions_and_runs",
-    sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
-    destructive: false,
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "0001_sessions_and_runs",
+        sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0002_whole_registry",
+        sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
+        destructive: true,
+    },
+];
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
@@ -92,13 +99,22 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
             db.copy_to(&beside)?;
             copy = format!(", with a copy at {}", beside.display());
         }
+        // A table that is made anew is dropped while others refer to it. Whether they still
+        // do in the end is checked before the commit.
         let sql = format!(
-            "BEGIN IMMEDIATE;\n{}\nPRAGMA user_version = {to};\nCOMMIT;",
+            "PRAGMA foreign_keys = 0;\nBEGIN IMMEDIATE;\n{}",
             migration.sql
         );
-        if let Err(source) = db.batch(&sql) {
+        let done = db
+            .batch(&sql)
+            .and_then(|()| check_references(db))
+            .and_then(|()| db.batch(&format!("PRAGMA user_version = {to};\nCOMMIT;")));
+        if done.is_err() {
             // Not in a transaction any more when the fault itself rolled it back.
             let _ = db.batch("ROLLBACK");
+        }
+        db.batch("PRAGMA foreign_keys = 1")?;
+        if let Err(source) = done {
             return Err(MigrateError::Failed {
                 name: migration.name,
                 copy,
@@ -110,11 +126,27 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
     Ok(())
 }
 
+/// Every row that refers to another still finds it.
+fn check_references(db: &mut Sqlite) -> Result<(), DbError> {
+    let mut lost = None;
+    db.query("PRAGMA foreign_key_check", &[], &mut |row| {
+        lost = Some(row.text(0)?.to_owned());
+        Ok(())
+    })?;
+    match lost {
+        None => Ok(()),
+        Some(table) => Err(DbError {
+            kind: DbErrorKind::Other,
+            message: format!("rows of {table} refer to rows that are not there"),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::sqlite::Use;
-    use crate::store::tx::number;
+    use crate::store::tx::{all, first, number};
 
     const GOOD: Migration = Migration {
         name: "good",
@@ -165,5 +197,67 @@ mod tests {
             number(&mut db, "SELECT count(*) FROM sqlite_master", &[]).unwrap(),
             0
         );
+    }
+
+    /// Every row of a table, each as one text of the columns that the first schema gave it.
+    fn rows(db: &mut Sqlite, table: &str, columns: &str) -> Vec<String> {
+        let quoted: Vec<String> = columns
+            .split(',')
+            .map(|one| format!("quote({one})"))
+            .collect();
+        let sql = format!("SELECT {} FROM {table}", quoted.join(" || '|' || "));
+        let mut found = all(db, &sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap();
+        found.sort_unstable();
+        found
+    }
+
+    fn columns(db: &mut Sqlite, table: &str) -> String {
+        let sql = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+        first(db, &sql, &[], |row| Ok(row.text(0)?.to_owned()))
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn every_row_of_the_first_schema_survives() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.db");
+        let mut db = Sqlite::open(&path, Use::Write).unwrap();
+        run(&mut db, &path, &MIGRATIONS[..1]).unwrap();
+        // A dump has its tables by name, not in the order of their references.
+        db.batch("PRAGMA foreign_keys = 0").unwrap();
+        db.batch(include_str!("tests/fixtures/schema_1.sql"))
+            .unwrap();
+        let names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
+        let tables = all(&mut db, names, &[], |row| Ok(row.text(0)?.to_owned())).unwrap();
+        assert!(tables.len() >= 11, "{tables:?}");
+        let before: Vec<(String, String, Vec<String>)> = tables
+            .into_iter()
+            .map(|table| {
+                let columns = columns(&mut db, &table);
+                let rows = rows(&mut db, &table, &columns);
+                assert!(!rows.is_empty(), "the fixture has no {table}");
+                (table, columns, rows)
+            })
+            .collect();
+        migrate(&mut db, &path).unwrap();
+        for (table, columns, expected) in before {
+            assert_eq!(rows(&mut db, &table, &columns), expected, "{table}");
+        }
+        assert!(
+            dir.path()
+                .join("abide.before-0002_whole_registry.db")
+                .exists()
+        );
+        // What the schema promises is promised again.
+        let changed = db.execute("UPDATE runs SET state = 'error' WHERE state = 'ok'", &[]);
+        assert_eq!(changed.unwrap_err().kind, DbErrorKind::Constraint);
+        let orphan = db.execute(
+            "UPDATE steps SET run_id = x'00' WHERE ended_at IS NULL",
+            &[],
+        );
+        assert_eq!(orphan, Ok(0), "the fixture's steps have all ended");
+        let orphan = db.execute("DELETE FROM runs", &[]);
+        assert_eq!(orphan.unwrap_err().kind, DbErrorKind::Constraint);
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod command;
 pub mod events;
+pub mod gauges;
 pub mod messages;
 pub mod outbox;
 pub mod read;

@@ -256,6 +256,13 @@ impl Store {
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
     }
 
+    /// Bytes of the write-ahead file.
+    pub fn log_bytes(&self) -> u64 {
+        let file = self.inner.readers.path.with_extension("db-wal");
+        // Not there: nothing was written since it was emptied.
+        std::fs::metadata(file).map_or(0, |about| about.len())
+    }
+
     /// The store's own id, the same for ever.
     pub fn id(&self) -> &str {
         &self.inner.id

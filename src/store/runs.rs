@@ -19,10 +19,10 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title";
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 49;
+pub const WIDTH: usize = 50;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
@@ -93,6 +93,7 @@ pub fn read(row: &dyn Row) -> Result<Run, DbError> {
         last_activity_at: time(row, 46)?,
         ver: row.int(47)?,
         title: row.text(48)?.to_owned(),
+        retry_of: opt_uuid(row, 49)?.map(RunId),
     })
 }
 
@@ -105,9 +106,10 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
          requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, \
          label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
          tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-         warnings, trace_id, input, created_at, last_activity_at, ver, title) VALUES \
+         warnings, trace_id, input, created_at, last_activity_at, ver, title, \
+         retry_of) VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
         &[
             seq.into(),
             (&run.id.0).into(),
@@ -142,6 +144,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             run.last_activity_at.0.into(),
             run.ver.into(),
             (&run.title).into(),
+            run.retry_of.as_ref().map(|id| &id.0).into(),
         ],
     )
     .map(|_| ())

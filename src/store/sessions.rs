@@ -1,14 +1,16 @@
 //! The table of sessions.
 
-use super::columns::{agent, amount, count, key, named, opt_string, opt_uuid, time, to_int, uuid};
+use super::columns::{
+    agent, amount, count, key, named, opt_string, opt_time, opt_uuid, time, to_int, uuid,
+};
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 
 const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens";
+     output_tokens, mode, cleanup, archived_at";
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
@@ -35,6 +37,9 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
             input_tokens: amount(row, 19)?,
             output_tokens: amount(row, 20)?,
         },
+        mode: named(row, 21, SessionMode::parse)?,
+        cleanup: named(row, 22, Cleanup::parse)?,
+        archived_at: opt_time(row, 23)?,
     })
 }
 
@@ -42,8 +47,9 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
 pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
-         root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+         root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
+         cleanup) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
         &[
             seq.into(),
             (&session.id.0).into(),
@@ -64,6 +70,8 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
             session.created_at.0.into(),
             session.updated_at.0.into(),
             session.ver.into(),
+            session.mode.as_str().into(),
+            session.cleanup.as_str().into(),
         ],
     )
     .map(|_| ())

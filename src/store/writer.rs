@@ -17,6 +17,7 @@ use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
 use crate::failpoint::{reach, reach_edge};
 use crate::kernel::fault::{Fault, Kind};
+use crate::telemetry::metrics::metrics;
 
 /// So many commands wait at most; one more is `busy`.
 pub const QUEUE: usize = 4096;
@@ -129,12 +130,16 @@ impl Writer {
 
     /// Carries out a batch in one transaction, and answers after its commit.
     fn commit(&mut self, batch: Vec<Job>) {
+        let began = self.clock.monotonic();
         let done = match self.together(&batch) {
             Err(Undone::Spoilt(at, fault)) => self.apart(&batch, at, &fault),
             done => done,
         };
         match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
-            Ok(done) => self.answer(batch, done),
+            Ok(done) => {
+                metrics().committed(batch.len(), self.clock.monotonic() - began);
+                self.answer(batch, done);
+            }
             Err(Undone::Spoilt(_, fault) | Undone::Lost(fault)) => self.lost(batch, &fault),
         }
     }

@@ -120,6 +120,9 @@ pub struct Status {
     pub store_id: String,
     /// Where it listens.
     pub url: String,
+    /// The path of its Unix socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
     /// The agent used where none is named.
     pub default_agent: String,
     /// The model in force for that agent, `provider/name`.

@@ -80,7 +80,8 @@ fn nonsense_is_a_usage_error() {
         &["spawn", "x", "--meta", "{"],
         &["history", "x", "--limit", "0"],
         &["ps", "--url", "http://127.0.0.1:1", "--state-dir", "x"],
-        &["ps", "--socket", "x"],
+        &["ps", "--url", "http://127.0.0.1:1", "--socket", "x"],
+        &["serve", "--url", "http://127.0.0.1:1"],
         &["ps", "--url", "https://127.0.0.1:1"],
     ] {
         let said = home.abide(line);

@@ -23,6 +23,7 @@ mod random_kills;
 mod restart;
 mod scenarios;
 mod schemas;
+mod sockets;
 mod starts;
 mod storage;
 mod waits;

@@ -31,8 +31,10 @@ fn serve(place: &Place, arguments: &[&str]) -> (i32, String) {
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
-        .map(|entry| {
-            let path = entry.unwrap().path();
+        .map(|entry| entry.unwrap().path())
+        // A daemon that was killed leaves its socket behind.
+        .filter(|path| path.is_file())
+        .map(|path| {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (name, fs::read(&path).unwrap())
         })

@@ -82,20 +82,20 @@ impl Show {
             "place",
             json!({ "folder": self.place.folder, "files": files, "sample": self.place.is_sample }),
         )?;
-        let (first_pid, link) = self.stage.start().await?;
+        let (first_pid, url, link) = self.stage.start().await?;
         self.say(
-            &format!("daemon {first_pid} is up at {}", link.target.url),
+            &format!("daemon {first_pid} is up at {url}"),
             "started",
-            json!({ "pid": first_pid, "url": link.target.url }),
+            json!({ "pid": first_pid, "url": url }),
         )?;
         let (parent, runs) = self.spawn(&link).await?;
 
         let before = self.watch_then_kill(link, &runs, first_pid).await?;
-        let (second_pid, link) = self.stage.start().await?;
+        let (second_pid, url, link) = self.stage.start().await?;
         self.say(
             &format!("daemon {second_pid} is up in its place"),
             "restarted",
-            json!({ "pid": second_pid, "url": link.target.url }),
+            json!({ "pid": second_pid, "url": url }),
         )?;
         let kept_steps = self.watch_to_the_end(&link, &runs, &before).await?;
 

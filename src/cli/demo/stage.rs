@@ -48,6 +48,7 @@ impl Stage {
                 state_dir: folder.join("state"),
                 config: Some(config),
                 listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+                socket: None,
                 alone: true,
             },
             folder,
@@ -66,12 +67,17 @@ impl Stage {
         self.keep = true;
     }
 
-    /// Starts the daemon; it is ready when this returns. Gives its process and a link.
-    pub(super) async fn start(&mut self) -> Result<(u32, Link), Failure> {
+    /// Starts the daemon; it is ready when this returns. Gives its process, its address
+    /// and a link.
+    pub(super) async fn start(&mut self) -> Result<(u32, String, Link), Failure> {
         let started = start::start(&self.plan).await?;
-        let pid = started.endpoint.pid;
+        let (pid, url) = (started.endpoint.pid, started.endpoint.url.clone());
         self.running = Some(started);
-        Ok((pid, Link::open(&Where::folder(&self.plan.state_dir)).await?))
+        Ok((
+            pid,
+            url,
+            Link::open(&Where::folder(&self.plan.state_dir)).await?,
+        ))
     }
 
     /// Kills the daemon with SIGKILL: nothing in it gets a chance to put anything away.

@@ -139,7 +139,12 @@ async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHan
     const PIPE: usize = 64 * 1024;
     let dispatcher = dispatcher(Arc::clone(shared), Limits::default());
     let (near, far) = tokio::io::duplex(PIPE);
-    let serving = tokio::spawn(socket::serve(far, dispatcher, CancellationToken::new()));
+    let serving = tokio::spawn(socket::serve(
+        far,
+        dispatcher,
+        Arc::new(principal()),
+        CancellationToken::new(),
+    ));
     let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
     let mut sent = 0;
     let blocked = tokio::time::timeout(Duration::from_secs(1), async {
@@ -178,7 +183,12 @@ async fn a_client_that_reads_again_gets_all_its_answers() {
     let shared = shared();
     let dispatcher = dispatcher(Arc::clone(&shared), Limits::default());
     let (near, far) = tokio::io::duplex(1024);
-    let serving = tokio::spawn(socket::serve(far, dispatcher, CancellationToken::new()));
+    let serving = tokio::spawn(socket::serve(
+        far,
+        dispatcher,
+        Arc::new(principal()),
+        CancellationToken::new(),
+    ));
     let client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
     let (mut send, mut receive) = client.split();
     let sending = tokio::spawn(async move {

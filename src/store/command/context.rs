@@ -10,7 +10,7 @@ use crate::kernel::ids::{BootId, MessageId, RunId, SessionId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::run::{Lane, Run, RunOrigin};
+use crate::kernel::run::{Lane, Outcome, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
@@ -69,6 +69,8 @@ pub enum Effect {
     Settling(RunId, Option<u64>),
     /// It has ended.
     Ended(RunId),
+    /// It has ended so, and so many milliseconds after it was accepted.
+    Outcome(RunId, Outcome, u64),
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
 }

@@ -8,7 +8,7 @@ use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
 use crate::kernel::run::Usage;
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::{db_fault, sessions};
 
 /// The session is there, new or as it was.
@@ -62,6 +62,9 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         model: None,
         cwd: new.cwd.clone(),
         messages: 0,
+        mode: SessionMode::Session,
+        cleanup: Cleanup::Keep,
+        archived_at: None,
         usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,

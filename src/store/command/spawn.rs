@@ -12,7 +12,7 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::columns::to_json;
 use crate::store::tx::Tx;
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
@@ -114,6 +114,9 @@ fn child_session(
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
         messages: 1,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        archived_at: None,
         usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
@@ -269,6 +272,7 @@ pub fn new_run(
         parent_run: None,
         root_run: new.id,
         root_session: session.root,
+        retry_of: None,
         origin,
         agent: new.agent.id,
         label: new.label,

@@ -2,11 +2,13 @@
 
 use super::{Bench, answer};
 use crate::store::read;
+use crate::store::tx::DbErrorKind;
 
 /// The engine refuses `sql`, and nothing has changed.
 fn refused(bench: &mut Bench, sql: &str) {
     let before = bench.rows();
-    assert!(bench.db.execute(sql, &[]).is_err(), "{sql}");
+    let refused = bench.db.execute(sql, &[]).unwrap_err();
+    assert_eq!(refused.kind, DbErrorKind::Constraint, "{sql}: {refused}");
     assert_eq!(bench.rows(), before);
 }
 
@@ -49,7 +51,7 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
     refused(
         &mut bench,
         "INSERT INTO outbox SELECT seq + 1000, run_id, x'00', org, target_session, \
-         target_generation, policy, 'pending', NULL, created_at, NULL, NULL FROM outbox",
+         target_generation, policy, 'pending', NULL, NULL, NULL, created_at, NULL, NULL FROM outbox",
     );
     refused(
         &mut bench,

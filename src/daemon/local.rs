@@ -1,0 +1,197 @@
+//! The Unix socket: where it is, who may open it, and that none is taken from somebody else.
+//! Called at start, while the state folder's lock is held.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+
+use super::Failure;
+
+/// The socket's name in the state folder.
+const FILE: &str = "abide.sock";
+/// Bytes that the path of a socket may have. The systems' own limits are 108 and 104, the zero
+/// at the end included.
+const LONGEST: usize = 103;
+
+/// A socket that is listened on; its file goes when this is dropped.
+pub struct Local {
+    path: PathBuf,
+    /// Device and number of the file, so that only this one is ever removed.
+    identity: (u64, u64),
+}
+
+impl Local {
+    /// Where clients find it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity)
+            && let Err(fault) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(%fault, path = %self.path.display(), "the socket's file stays behind");
+        }
+    }
+}
+
+/// Listens at `named`, or in the state folder, or where a path in the state folder would be
+/// too long, in the folder for sockets of this login. `None`: there is no place for one.
+pub fn listen(
+    folder: &Path,
+    named: Option<&Path>,
+) -> Result<Option<(UnixListener, Local)>, Failure> {
+    let Some(path) = place(folder, named, runtime_folder().as_deref())? else {
+        tracing::warn!(
+            folder = %folder.display(),
+            "no Unix socket: the folder's path is too long and XDG_RUNTIME_DIR is not set; \
+             name a path with --socket"
+        );
+        return Ok(None);
+    };
+    if let Some(parent) = path.parent() {
+        private_folder(parent)?;
+    }
+    clear(&path)?;
+    // Made in the runtime, which takes care of it from now on. Between this and the next line
+    // others can connect, and are refused by who they are.
+    let listener = UnixListener::bind(&path).map_err(|fault| refused(&path, fault))?;
+    let identity = fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+        .and_then(|()| identity(&path))
+        .map_err(|fault| refused(&path, fault))?;
+    Ok(Some((listener, Local { path, identity })))
+}
+
+fn place(
+    folder: &Path,
+    named: Option<&Path>,
+    runtime: Option<&Path>,
+) -> Result<Option<PathBuf>, Failure> {
+    if let Some(named) = named {
+        return match fits(named) {
+            true => Ok(Some(named.to_owned())),
+            false => Err(Failure::Config(format!(
+                "{} has {} bytes, and the path of a socket has at most {LONGEST}. Name a \
+                 shorter one with --socket or gateway.socket",
+                named.display(),
+                named.as_os_str().len()
+            ))),
+        };
+    }
+    let usual = folder.join(FILE);
+    if fits(&usual) {
+        return Ok(Some(usual));
+    }
+    // One for each state folder, the same at every start.
+    let digest = blake3::hash(folder.as_os_str().as_bytes()).to_hex();
+    let other = runtime.map(|runtime| {
+        runtime
+            .join("abide")
+            .join(format!("{}.sock", &digest[..16]))
+    });
+    Ok(other.filter(|other| fits(other)))
+}
+
+fn fits(path: &Path) -> bool {
+    path.as_os_str().len() <= LONGEST
+}
+
+fn runtime_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+/// The folder is there, and nobody else can put another socket in this one's place.
+fn private_folder(folder: &Path) -> Result<(), Failure> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .and_then(|()| fs::metadata(folder))
+        .map_err(|fault| refused(folder, fault))
+        .and_then(|found| {
+            let own = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+            let sticky = found.mode() & 0o1000 != 0;
+            if own && (sticky || found.mode() & 0o022 == 0) {
+                return Ok(());
+            }
+            Err(Failure::NotPermitted(
+                format!("no socket can be put into {}", folder.display()),
+                io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "others may change that folder and put another socket in its place",
+                ),
+            ))
+        })
+}
+
+/// Nothing is at `path` any more, or it belongs to somebody. A daemon that was killed leaves
+/// its socket behind; nobody answers there.
+fn clear(path: &Path) -> Result<(), Failure> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(fault) => return Err(refused(path, fault)),
+    };
+    if !found.file_type().is_socket() {
+        return Err(Failure::NoSocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(Failure::SocketTaken(path.to_owned())),
+        Err(fault) if fault.kind() == io::ErrorKind::ConnectionRefused => {
+            tracing::info!(path = %path.display(), "a socket that nobody answers at is replaced");
+            fs::remove_file(path).map_err(|fault| refused(path, fault))
+        }
+        Err(fault) => Err(refused(path, fault)),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+fn refused(path: &Path, fault: io::Error) -> Failure {
+    let what = format!("{} cannot be used for the Unix socket", path.display());
+    match fault.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::AlreadyExists => Failure::NotPermitted(what, fault),
+        io::ErrorKind::AddrInUse => Failure::SocketTaken(path.to_owned()),
+        _ => Failure::System(what, fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_long_path_has_its_socket_in_the_runtime_folder() {
+        let short = Path::new("/home/a/.local/state/abide");
+        let runtime = Path::new("/run/user/1000");
+        let at = |folder: &Path, runtime| place(folder, None, runtime).unwrap();
+        assert_eq!(at(short, Some(runtime)), Some(short.join(FILE)));
+        let long = PathBuf::from(format!("/{}", "long/".repeat(30)));
+        let other = at(&long, Some(runtime)).unwrap();
+        assert!(other.starts_with("/run/user/1000/abide"), "{other:?}");
+        assert_eq!(at(&long, Some(runtime)), Some(other.clone()));
+        assert_ne!(at(&long.join("b"), Some(runtime)), Some(other));
+        assert_eq!(at(&long, None), None);
+        assert_eq!(at(&long, Some(&long)), None);
+        // Just as long as may be.
+        let most = PathBuf::from(format!("/{}", "x".repeat(LONGEST - 1)));
+        assert_eq!(place(short, Some(&most), None).unwrap(), Some(most.clone()));
+        let refused = place(short, Some(&most.join("y")), None).unwrap_err();
+        assert_eq!(refused.exit_code(), 78);
+        assert!(refused.to_string().contains("103"), "{refused}");
+    }
+}

@@ -1,0 +1,315 @@
+//! The Unix socket: who finds it, who may use it, and whose it is.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use abide::client::Client;
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Script, run, says};
+
+fn place() -> Place {
+    Place::new(Script::new().on("[a]", [says("a is done")]))
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.state().join("abide.sock")
+}
+
+/// Every mode bit of what is at `path`.
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// What the program says to `line`, and its exit code.
+fn abide(place: &Place, line: &[&str]) -> (i32, String, String) {
+    said(place.command(line).output().unwrap())
+}
+
+fn said(output: Output) -> (i32, String, String) {
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+/// curl over the socket: HTTP status and body.
+fn curl(socket: &Path, more: &[&str]) -> (u16, Value) {
+    curled(Command::new("curl").args(arguments(socket, more)))
+}
+
+fn arguments(socket: &Path, more: &[&str]) -> Vec<String> {
+    let own = ["-sS", "-w", "\n%{http_code}", "--unix-socket"];
+    let own = own.iter().map(|text| (*text).to_owned());
+    own.chain([socket.to_str().unwrap().to_owned()])
+        .chain(more.iter().map(|text| (*text).to_owned()))
+        .collect()
+}
+
+fn curled(command: &mut Command) -> (u16, Value) {
+    let (code, out, err) = said(command.output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    let (body, status) = out.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+const JSON: &str = "Content-Type: application/json";
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"gateway.ping"}"#;
+
+#[test]
+fn the_same_doors_are_on_the_socket_and_need_no_token() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = socket(&place);
+        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_socket());
+        assert_eq!((mode(&path), mode(&place.state())), (0o600, 0o700));
+
+        let (status, body) = curl(&path, &["-H", JSON, "-d", PING, "http://localhost/"]);
+        assert_eq!((status, &body["id"]), (200, &json!(7)), "{body}");
+        let (status, body) = curl(&path, &["http://localhost/ready"]);
+        assert_eq!((status, &body["state"]), (200, &json!("ready")));
+        // The same call over TCP is nobody's.
+        let (status, _) = daemon.get("/").unwrap();
+        assert_eq!(status, 401);
+
+        let client = Client::connect_socket(&path).await.unwrap();
+        let told: Value = client.call("gateway.status", json!({})).await.unwrap();
+        assert_eq!(told["socket"], path.to_str().unwrap());
+        let hello: Value = client.call("gateway.hello", json!({})).await.unwrap();
+        assert_eq!(hello["principal"]["user"], "admin");
+        let file = fs::read_to_string(place.state().join("endpoint.json")).unwrap();
+        let endpoint: Value = serde_json::from_str(&file).unwrap();
+        assert_eq!(endpoint["socket"], path.to_str().unwrap());
+        // Work that came in here is the same work.
+        let task = json!({ "task": "[a]", "agent": "explore" });
+        let run: Value = client.call("sessions.spawn", task).await.unwrap();
+        let id = run["runId"].as_str().unwrap();
+        let over_tcp = daemon.client().await;
+        assert_eq!(over_tcp.ended(id).await["result"], "a is done");
+
+        drop(client);
+        assert_eq!(daemon.stop().await, 0);
+        assert!(!path.exists(), "a clean stop leaves no socket behind");
+    });
+}
+
+#[test]
+fn the_command_line_takes_the_socket_first_and_the_address_where_it_is_lost() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = socket(&place);
+        let token = place.state().join("token");
+        let aside = place.path().join("token");
+        fs::rename(&token, &aside).unwrap();
+        // No token, so this is the socket.
+        let (code, out, err) = abide(&place, &["status", "--json"]);
+        assert_eq!(code, 0, "{err}");
+        let told: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(told["socket"], path.to_str().unwrap());
+        let (_, out, _) = abide(&place, &["status"]);
+        assert!(
+            out.contains(&format!("socket   {}", path.display())),
+            "{out}"
+        );
+        // Whoever names a token is seen with it.
+        fs::write(place.path().join("wrong"), "wrong").unwrap();
+        let (code, _, err) = abide(&place, &["status", "--token-file", "wrong"]);
+        assert_eq!(code, 11, "{err}");
+
+        fs::rename(&aside, &token).unwrap();
+        fs::remove_file(&path).unwrap();
+        let (code, _, err) = abide(&place, &["status"]);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_named_socket_is_where_it_was_named() {
+    run(async {
+        let mut place = place();
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("made/a.sock");
+        place.set("gateway.socket", &format!("{named:?}"));
+        let daemon = place.start().await;
+        assert_eq!(
+            (mode(&named), mode(named.parent().unwrap())),
+            (0o600, 0o700)
+        );
+        assert!(!socket(&place).exists());
+        // A client that knows nothing but the path.
+        let elsewhere = folder.path().join("elsewhere");
+        let ask = |arguments: &[&str], variable: Option<&Path>| {
+            let mut command = place.command(arguments);
+            command.env("ABIDE_STATE_DIR", &elsewhere);
+            if let Some(path) = variable {
+                command.env("ABIDE_SOCKET", path);
+            }
+            said(command.output().unwrap())
+        };
+        let text = named.to_str().unwrap();
+        for (line, variable) in [
+            (&["status", "--json", "--socket", text][..], None),
+            (&["status", "--json"][..], Some(named.as_path())),
+        ] {
+            let (code, out, err) = ask(line, variable);
+            assert_eq!(code, 0, "{err}");
+            let told: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(told["pid"], daemon.pid());
+        }
+        // Nobody is asked instead where nobody answers at the named one.
+        let nowhere = folder.path().join("nowhere.sock");
+        let (code, _, err) = abide(&place, &["ps", "--socket", nowhere.to_str().unwrap()]);
+        assert_eq!(code, 10, "{err}");
+        assert!(err.contains("nowhere.sock"), "{err}");
+        let (code, _, err) = ask(&["stop", "--socket", text], None);
+        assert_eq!(code, 0, "{err}");
+        let mut daemon = daemon;
+        assert_eq!(daemon.ended().await.code(), Some(0));
+        assert!(!named.exists());
+    });
+}
+
+#[test]
+fn g15_3_the_socket_of_a_dead_daemon_is_replaced() {
+    run(async {
+        let place = place();
+        place.start().await.kill().await;
+        let path = socket(&place);
+        assert!(path.exists());
+        let daemon = place.start().await;
+        assert!(Client::connect_socket(&path).await.is_ok());
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g15_2_a_socket_of_somebody_else_is_left_alone() {
+    run(async {
+        let place = place();
+        let path = place.path().join("other.sock");
+        let living = UnixListener::bind(&path).unwrap();
+        let text = path.to_str().unwrap();
+        let (code, _, err) = abide(&place, &["serve", "--socket", text]);
+        assert_eq!(code, 75, "{err}");
+        assert!(err.contains(text), "{err}");
+        assert!(!place.database().exists(), "something was opened");
+        assert!(path.exists(), "it was taken away");
+        drop(living);
+
+        let file = place.path().join("notes");
+        fs::write(&file, "mine").unwrap();
+        let (code, _, err) = abide(&place, &["serve", "--socket", file.to_str().unwrap()]);
+        assert_eq!(code, 78, "{err}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+
+        // A folder in which others could put another socket in its place.
+        let open = place.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let inside = open.join("s");
+        let (code, _, err) = abide(&place, &["serve", "--socket", inside.to_str().unwrap()]);
+        assert_eq!(code, 77, "{err}");
+        assert!(!inside.exists());
+    });
+}
+
+#[test]
+fn a_state_folder_with_a_long_path_has_its_socket_in_the_runtime_folder() {
+    run(async {
+        let place = place();
+        let runtime = tempfile::tempdir().unwrap();
+        let long = place.path().join("long/".repeat(20));
+        let command = |arguments: &[&str]| {
+            let mut command = place.command(arguments);
+            command
+                .env("ABIDE_STATE_DIR", &long)
+                .env("XDG_RUNTIME_DIR", runtime.path());
+            command
+        };
+        let (code, out, err) = said(command(&["serve", "--detach", "--json"]).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        let endpoint: Value = serde_json::from_str(&out).unwrap();
+        let path = PathBuf::from(endpoint["socket"].as_str().unwrap());
+        assert_eq!(path.parent().unwrap(), runtime.path().join("abide"));
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        fs::remove_file(long.join("token")).unwrap();
+        let (code, _, err) = said(command(&["stop"]).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        assert!(!path.exists());
+
+        // Without such a folder there is TCP, and the log says so.
+        let mut bare = command(&["serve", "--detach", "--json"]);
+        let (code, out, err) = said(bare.env_remove("XDG_RUNTIME_DIR").output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        let endpoint: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(endpoint["socket"], Value::Null);
+        let log = fs::read_to_string(long.join("abide.log")).unwrap();
+        assert!(log.contains("no Unix socket"), "{log}");
+        let (code, _, err) = said(command(&["stop"]).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+    });
+}
+
+#[test]
+fn g10_1_web_pages_do_not_come_in_by_a_forwarded_socket() {
+    run(async {
+        let place = place().with("gateway.allowed_origins", "[\"https://panel.lan\"]");
+        let daemon = place.start().await;
+        let ask = |header: &str| {
+            let line = ["-H", JSON, "-H", header, "-d", PING, "http://localhost/"];
+            curl(&socket(&place), &line)
+        };
+        assert_eq!(ask("Origin: https://panel.lan").0, 200);
+        for header in ["Origin: https://evil.example", "Host: evil.example:7777"] {
+            let (status, body) = ask(header);
+            assert_eq!(status, 403, "{header}");
+            assert_eq!(body["error"]["data"]["kind"], "forbidden");
+        }
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn another_user_is_refused_by_the_system_and_by_the_daemon() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = socket(&place);
+        let as_nobody = || {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl"]);
+            command.args(arguments(
+                &path,
+                &["-H", JSON, "-d", PING, "http://localhost/"],
+            ));
+            command
+        };
+        // As it stands, not even a connection is made.
+        assert_ne!(as_nobody().output().unwrap().status.code(), Some(0));
+        // Whoever opens the files up does not open the daemon up.
+        for open in [place.path(), &place.state()] {
+            fs::set_permissions(open, fs::Permissions::from_mode(0o711)).unwrap();
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let (status, body) = curled(&mut as_nobody());
+        assert_eq!(status, 403, "{body}");
+        let error = &body["error"];
+        assert_eq!(error["data"]["kind"], "forbidden");
+        assert!(
+            error["message"].as_str().unwrap().contains("65534"),
+            "{error}"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
