@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
-use super::{demo, history, inbox, print, ps, run, serve, sessions, spawn, status, stop, wait};
+use super::{
+    audit, completions, config, demo, history, inbox, print, ps, run, serve, sessions, spawn,
+    status, stop, wait,
+};
 use crate::daemon;
 
 /// A durable session daemon with a persistent subagent registry.
@@ -68,6 +71,9 @@ enum Command {
     Sessions(sessions::Sessions),
     History(history::History),
     Inbox(inbox::Inbox),
+    Audit(audit::Audit),
+    Config(config::Config),
+    Completions(completions::Completions),
     Demo(demo::Demo),
 }
 
@@ -106,6 +112,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Sessions(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Audit(command) => command.run(common).await,
+            Command::Config(command) => command.run(common).await,
+            Command::Completions(command) => command.run(),
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -2,6 +2,9 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod args;
+mod audit;
+mod completions;
+mod config;
 mod demo;
 mod discover;
 mod failure;
@@ -12,6 +15,7 @@ mod inbox;
 mod link;
 mod print;
 mod ps;
+mod reload;
 mod run;
 mod screen;
 mod serve;

@@ -11,7 +11,7 @@ use super::failure::{Failure, exit};
 use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
-use crate::config::{self, Loaded};
+use crate::config::{Flag, Source};
 use crate::daemon::{self, Options, Ready};
 use crate::telemetry;
 
@@ -49,7 +49,10 @@ impl Serve {
                 .map_err(|error| Failure::local("no session of its own", error))?;
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
-        let loaded = self.load()?;
+        let source = self.source(common)?;
+        let loaded = source.load().map_err(|error| {
+            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+        })?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));
         }
@@ -57,29 +60,32 @@ impl Serve {
         let json = common.json;
         daemon::serve(Options {
             state_dir: common.place.state_dir()?,
-            listen: self.listen,
-            socket: common.place.socket_to_listen()?,
-            config: loaded.config,
+            source,
+            loaded,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
         Ok(0)
     }
 
-    fn load(&self) -> Result<Loaded, Failure> {
-        let named = self
-            .config
-            .clone()
-            .or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
-        let usual = named.is_none().then(usual_config).flatten();
-        let file = named.as_deref().or(usual.as_deref());
-        // A variable that is not UTF-8 is none of ours.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        config::load(file, named.is_some(), variables).map_err(|error| {
-            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
-        })
+    /// Where the settings come from; flags go before everything else.
+    fn source(&self, common: &Common) -> Result<Source, Failure> {
+        let mut source = Source::find(self.config.clone());
+        if let Some(address) = self.listen {
+            source.flags.push(Flag {
+                key: "gateway.listen",
+                name: "--listen",
+                value: address.to_string().into(),
+            });
+        }
+        if let Some(path) = common.place.socket_to_listen()? {
+            source.flags.push(Flag {
+                key: "gateway.socket",
+                name: "--socket",
+                value: path.display().to_string().into(),
+            });
+        }
+        Ok(source)
     }
 
     /// Starts the daemon in the background and returns once it is ready.
@@ -105,14 +111,6 @@ impl Serve {
         }
         Ok(0)
     }
-}
-
-fn usual_config() -> Option<PathBuf> {
-    std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
-        .map(|folder| folder.join("abide/abide.toml"))
 }
 
 /// What a person in front of a terminal wants to know of a daemon that is ready.

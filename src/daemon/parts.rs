@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
@@ -10,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::catalog::Catalog;
 use crate::contract::runner::Runner;
+use crate::gateway;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::provider::{self, Providers};
@@ -29,6 +32,8 @@ pub struct Workers {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// Gives them other times.
+    pub times: watch::Sender<runner::Options>,
     /// The agents' names.
     pub names: Vec<String>,
 }
@@ -38,20 +43,43 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
     OpenOptions {
         folder: folder.to_owned(),
         clock: clock.clone(),
-        settings: store::Settings {
-            limits: SpawnLimits {
-                max_depth: config.max_spawn_depth,
-                max_children: config.max_client_children,
-                max_unacked: MAX_UNACKED,
-                max_untold: MAX_UNTOLD,
-                max_queued_turns: config.max_queued_turns,
-            },
-            recovery: RecoveryPolicy {
-                max_age_ms: millis(config.max_age),
-                max_attempts: config.max_attempts,
-            },
-        },
+        settings: store_settings(config),
         on_fatal: Box::new(|why| end_now(&why)),
+    }
+}
+
+/// What the store's commands obey.
+pub fn store_settings(config: &Config) -> store::Settings {
+    store::Settings {
+        limits: SpawnLimits {
+            max_depth: config.max_spawn_depth,
+            max_children: config.max_client_children,
+            max_unacked: MAX_UNACKED,
+            max_untold: MAX_UNTOLD,
+            max_queued_turns: config.max_queued_turns,
+        },
+        recovery: RecoveryPolicy {
+            max_age_ms: millis(config.max_age),
+            max_attempts: config.max_attempts,
+        },
+        audit_rows: config.audit_rows,
+    }
+}
+
+/// The names by which callers may know the daemon.
+pub fn names(config: &Config) -> gateway::Names {
+    gateway::Names {
+        hosts: config.allowed_hosts.clone(),
+        origins: config.allowed_origins.clone(),
+    }
+}
+
+/// How long steps take and may take.
+pub fn times(config: &Config) -> runner::Options {
+    runner::Options {
+        pace: config.pace,
+        model_timeout: config.model_timeout,
+        tool_timeout: config.tool_timeout,
     }
 }
 
@@ -107,13 +135,10 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
+    let (times, followed) = watch::channel(times(config));
     let runner = TurnRunner::new(
-        runner::Options {
-            pace: config.pace,
-            model_timeout: config.model_timeout,
-            tool_timeout: config.tool_timeout,
-            workspace,
-        },
+        followed,
+        workspace,
         Arc::new(providers),
         Arc::new(tools),
         clock.clone(),
@@ -121,6 +146,7 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(runner),
+        times,
         names,
     })
 }

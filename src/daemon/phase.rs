@@ -4,21 +4,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::control::{Control, Phase};
+use super::settings::InForce;
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Phase, Reloaded, Settings};
+use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
 /// The process as its doors see it.
 pub struct Process {
     registry: Registry,
+    in_force: InForce,
     ready: AtomicBool,
     stop: CancellationToken,
 }
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry) -> Self {
+    pub fn new(registry: Registry, in_force: InForce) -> Self {
         Process {
             registry,
+            in_force,
             ready: AtomicBool::new(false),
             stop: CancellationToken::new(),
         }
@@ -49,5 +54,13 @@ impl Control for Process {
 
     fn drain(&self) {
         self.stop.cancel();
+    }
+
+    fn settings(&self) -> Settings {
+        self.in_force.show()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {
+        Box::pin(self.in_force.reload())
     }
 }

@@ -1,5 +1,6 @@
 //! What `rpc.discover` says of each method besides its schemas: a sentence, an example, and
-//! whether it changes anything.
+//! whether it changes anything,
+//! which also decides what the audit table keeps.
 
 /// What is said of a method.
 pub(super) struct About {
@@ -29,6 +30,11 @@ use Effect::{Changes, Reads};
 /// What is said of the method `name`.
 pub(super) fn about(name: &str) -> Option<&'static About> {
     METHODS.iter().find(|about| about.name == name)
+}
+
+/// Does a call of `name` change anything? Of a method that is not known here it is assumed.
+pub(super) fn changes(name: &str) -> bool {
+    about(name).is_none_or(|about| about.effect == Changes)
 }
 
 const fn row(
@@ -66,6 +72,24 @@ pub(super) const METHODS: &[About] = &[
         Changes,
         "Stops the daemon in order: nothing new starts, runs stop at their next step.",
         r#"{"then": "stop"}"#,
+    ),
+    row(
+        "gateway.audit",
+        Reads,
+        "Lists who changed what, newest first.",
+        r#"{"method": "sessions.spawn"}"#,
+    ),
+    row(
+        "gateway.config",
+        Reads,
+        "Gives the settings in force, and where each comes from.",
+        "{}",
+    ),
+    row(
+        "gateway.reload",
+        Changes,
+        "Reads the configuration again and applies what needs no restart.",
+        "{}",
     ),
     row(
         "sessions.create",

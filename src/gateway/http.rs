@@ -25,7 +25,7 @@ use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
-use crate::telemetry::metrics::CONTENT_TYPE as CONTENT_TYPE_OF_NUMBERS;
+use crate::telemetry::metrics;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
@@ -43,7 +43,7 @@ pub(crate) struct Door {
 type Answered = Response<Full<Bytes>>;
 
 /// Something that a connection holds as long as it lives.
-pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
+pub(crate) type Seat = Arc<(tokio::sync::OwnedSemaphorePermit, metrics::Held)>;
 
 /// Answers one request of a connection.
 pub(crate) async fn handle(
@@ -81,7 +81,7 @@ async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Resul
     door.gate.admit(peer, request.headers())?;
     let text = (door.metrics)().await?;
     let mut answered = Response::new(Full::new(text.into()));
-    let kind = HeaderValue::from_static(CONTENT_TYPE_OF_NUMBERS);
+    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     answered.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(answered)
 }

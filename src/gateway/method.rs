@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::discover::{self, Described};
 use super::rpc::{error_object, logged};
-use super::{Context, Shared, agents, runs, sessions, status};
+use super::{Context, Shared, about, agents, ops, runs, sessions, status};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -28,6 +28,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
+    ops::register(&mut table)?;
     discover::register(&mut table)?;
     let document = discover::document(&table.described, &shared.url, status::VERSION)?;
     shared.document.get_or_init(|| document);
@@ -57,15 +58,23 @@ impl Table {
         F: Fn(Arc<Context>, P) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send,
     {
+        let changes = about::changes(name);
         self.described.push(Described::new::<P, R>(name));
         self.module
             .register_async_method(name, move |params, shared, extensions| async move {
-                let params = decode(params.as_str()).map_err(error_object)?;
+                let params: P = decode(params.as_str()).map_err(error_object)?;
                 let answer = match extensions.get::<Arc<Principal>>() {
                     Some(who) => {
                         let shared = Arc::clone(&shared);
                         let principal = Arc::clone(who);
-                        handler(Arc::new(Context { shared, principal }), params).await
+                        let registry = shared.registry.clone();
+                        let object = changes.then(|| params.object()).flatten();
+                        let who = Arc::clone(&principal);
+                        let call = handler(Arc::new(Context { shared, principal }), params);
+                        match changes {
+                            true => registry.audited(&who, name, object, call).await,
+                            false => call.await,
+                        }
                     }
                     None => Err(Fault::internal("a call came from nobody")),
                 };

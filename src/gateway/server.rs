@@ -132,8 +132,7 @@ async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: OwnedSemaph
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let _counted = metrics().connection();
-    let seat = Arc::new(seat);
+    let seat = Arc::new((seat, metrics().connection()));
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
     let service = service_fn(move |request| {

@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
-use crate::contract::control::{Control, Phase};
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Phase, Reloaded, Settings};
+use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
 const TOKEN: &str = "a-token-for-tests";
@@ -51,6 +53,22 @@ impl Control for Stage {
     fn drain(&self) {
         *self.0.lock().unwrap() = Phase::Draining;
     }
+
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {
+        Box::pin(std::future::ready(Ok(Reloaded::default())))
+    }
+}
+
+fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
+    tokio::sync::watch::channel(super::Names::default()).1
+}
+
+fn no_numbers() -> super::metrics::Scrape {
+    Box::new(|| Box::pin(std::future::ready(Ok(String::new()))))
 }
 
 /// Adds a permit if it is dropped before its end.
@@ -160,13 +178,19 @@ impl Server {
             Clock::system(),
             limits,
         );
-        let guard = auth::Guard::new(TOKEN, &[], &[], Clock::system());
+        let guard = auth::Guard::new(TOKEN, no_names(), Clock::system());
         let listeners = Listeners {
             tcp: listener,
             unix: None,
         };
         let gate = peer::Gate::new(guard, principal());
-        let serving = tokio::spawn(open(listeners, gate, dispatcher, shutdown.clone()));
+        let serving = tokio::spawn(open(
+            listeners,
+            gate,
+            dispatcher,
+            no_numbers(),
+            shutdown.clone(),
+        ));
         Server {
             address,
             shared,

@@ -85,7 +85,7 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
                 user: String::new(),
                 label: None,
                 title: "sees what its runs have brought".to_owned(),
-                limit_ms: inner.options.run_timeout_ms,
+                limit_ms: inner.options().run_timeout_ms,
                 meta: None,
                 agent,
                 trace_id: inner.clock.new_id().simple().to_string(),

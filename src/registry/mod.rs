@@ -2,6 +2,7 @@
 //! clone; one service loop does what follows a commit.
 
 mod announce;
+mod audit;
 mod compare;
 mod drive;
 mod gauges;
@@ -45,7 +46,7 @@ struct Inner {
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     runner: Arc<dyn Runner>,
-    options: Options,
+    options: watch::Sender<Options>,
     boot: BootId,
     waiters: Waiters,
     signals: mpsc::UnboundedSender<Signal>,
@@ -83,7 +84,7 @@ impl Registry {
                 clock: parts.clock,
                 catalog: parts.catalog,
                 runner: parts.runner,
-                options: parts.options,
+                options: watch::Sender::new(parts.options),
                 boot: parts.boot,
                 waiters: Waiters::default(),
                 signals,
@@ -107,6 +108,11 @@ impl Registry {
         self.inner.store.id()
     }
 
+    /// Once this returns, `options` are obeyed, by what goes on already too.
+    pub fn configure(&self, options: Options) {
+        self.inner.options.send_replace(options);
+    }
+
     /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
     pub fn drain(&self) {
         self.inner.draining.send_replace(true);
@@ -127,6 +133,11 @@ impl Registry {
 }
 
 impl Inner {
+    /// The settings in force.
+    fn options(&self) -> Options {
+        *self.options.borrow()
+    }
+
     /// Returns when a drain has begun, at once if it has already.
     async fn drained(&self) {
         // The sender lives in `self`, so this cannot fail.

@@ -14,7 +14,7 @@ pub struct LaneCaps {
 }
 
 /// The registry's settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Slots.
     pub lanes: LaneCaps,

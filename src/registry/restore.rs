@@ -60,7 +60,7 @@ impl Registry {
             waits_as_it_should(
                 run,
                 now.since(run.last_activity_at),
-                inner.options.max_age_ms,
+                inner.options().max_age_ms,
             )
         });
         for run in &ready {

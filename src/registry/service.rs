@@ -60,7 +60,7 @@ impl Service {
     ) -> Self {
         let tasks = TaskTracker::new();
         Service {
-            lanes: Lanes::new(inner.options.lanes),
+            lanes: Lanes::new(inner.options().lanes),
             announcer: Announcer::new(Arc::clone(&inner), tasks.clone()),
             inner,
             effects,
@@ -82,9 +82,10 @@ impl Service {
         }
         self.take_all(first);
         let mut tick = tokio::time::interval(TICK);
-        let mut touch = every(self.inner.options.touch_each);
-        let mut compare = every(self.inner.options.compare_each);
+        let mut touch = every(self.inner.options().touch_each);
+        let mut compare = every(self.inner.options().compare_each);
         let inner = Arc::clone(&self.inner);
+        let mut options = inner.options.subscribe();
         let drained = inner.drained();
         tokio::pin!(drained);
         loop {
@@ -99,6 +100,13 @@ impl Service {
                     }
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
+                // The sender lives in `inner`, so a change is all that can be told.
+                Ok(()) = options.changed() => {
+                    let options = *options.borrow_and_update();
+                    self.lanes.configure(options.lanes);
+                    reset(&mut touch, options.touch_each);
+                    reset(&mut compare, options.compare_each);
+                }
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
@@ -254,7 +262,7 @@ impl Service {
         let inner = Arc::clone(&self.inner);
         let over = async {
             tokio::select! {
-                () = tokio::time::sleep(inner.options.drain_timeout) => {}
+                () = tokio::time::sleep(inner.options().drain_timeout) => {}
                 () = inner.hurried.cancelled() => {}
             }
         };
@@ -291,6 +299,13 @@ impl Service {
         {
             tracing::warn!(%fault, "the clean end was not written; the next start takes it for a crash");
         }
+    }
+}
+
+/// Ticks after each `period` from now on, if that is not what it does already.
+fn reset(ticks: &mut tokio::time::Interval, period: Duration) {
+    if ticks.period() != period {
+        *ticks = every(period);
     }
 }
 

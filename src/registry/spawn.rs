@@ -211,7 +211,7 @@ impl Registry {
             user: who.user.clone(),
             label,
             title: preview(&storable(about), TITLE),
-            limit_ms: run_timeout_ms.or(inner.options.run_timeout_ms),
+            limit_ms: run_timeout_ms.or(inner.options().run_timeout_ms),
             meta,
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),

@@ -317,7 +317,7 @@ fn inbox_entry(
 }
 
 /// Reads a cursor: the place where the page before ended.
-fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
+pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
     cursor
         .map(|text| {
             text.parse::<i64>()
@@ -327,7 +327,7 @@ fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
 }
 
 /// Cuts a page to `limit`; the cursor of the next one if there is more.
-fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
+pub(super) fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
     if found.len() <= limit as usize {
         return None;
     }

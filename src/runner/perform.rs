@@ -25,7 +25,7 @@ impl TurnRunner {
             Ok(request) => request,
             Err(error) => return StepOutcome::Failed(error),
         };
-        let limit = self.options.model_timeout;
+        let limit = self.options.borrow().model_timeout;
         match tokio::time::timeout(limit, provider.complete(request)).await {
             Ok(Ok(answer)) => StepOutcome::Answer {
                 blocks: answer.blocks,
@@ -55,7 +55,7 @@ impl TurnRunner {
     fn workspace<'a>(&'a self, view: &'a RunView) -> &'a Path {
         match &view.run.cwd {
             Some(cwd) => Path::new(cwd),
-            None => &self.options.workspace,
+            None => &self.workspace,
         }
     }
 
@@ -76,7 +76,7 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        let limit = self.options.tool_timeout;
+        let limit = self.options.borrow().tool_timeout;
         let call = self
             .tools
             .call(name, self.workspace(view), step.input.clone());

@@ -2,6 +2,7 @@
 //! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
 //! and answers as the first time or with `conflict`.
 
+use super::audit::Entry;
 use crate::contract::catalog::Resolved;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
@@ -233,6 +234,11 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The audit row of a call that no other command has taken along is there.
+    Audit({
+        /** Whose call. */ entry: Box<Entry>,
+        /** How it ended. */ outcome: &'static str,
+    }) = "audit",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -243,7 +249,7 @@ pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
 impl Command {
     /// May it wait for another command to ride along with?
     pub fn is_soft(&self) -> bool {
-        matches!(self, Command::Touch { .. })
+        matches!(self, Command::Touch { .. } | Command::Audit { .. })
     }
 }
 
@@ -332,6 +338,12 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Audit { entry, outcome } => {
+            let (seq, now) = (context.take_seq()?, context.now.wall);
+            super::audit::insert(context.tx, seq, now, &entry, None, outcome)
+                .map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

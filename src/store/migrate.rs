@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
         destructive: true,
     },
+    Migration {
+        name: "0004_audit",
+        sql: include_str!("migrations/sqlite/0004_audit.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

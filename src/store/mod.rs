@@ -6,6 +6,7 @@
 //! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
 //! keys compared bytewise. Migrations are each engine's own.
 
+pub mod audit;
 pub mod command;
 pub mod events;
 pub mod gauges;

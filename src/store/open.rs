@@ -187,7 +187,7 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .try_send(Message::Job(Job { command, answer }))
+            .try_send(Message::Job(Job::new(command, answer)))
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => busy(),
                 mpsc::error::TrySendError::Closed(_) => closed(),
@@ -201,10 +201,28 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .send(Message::Job(Job { command, answer }))
+            .send(Message::Job(Job::new(command, answer)))
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Submits a command that nobody waits for; one that finds the queue full is given up.
+    pub fn submit_quietly(&self, command: Command) {
+        let (answer, _) = oneshot::channel();
+        let job = Message::Job(Job::new(command, answer));
+        if self.inner.queue.try_send(job).is_err() {
+            tracing::warn!("a write that nobody waits for found no room; it was given up");
+        }
+    }
+
+    /// Once this returns, the commands that are submitted from now on obey `settings`.
+    pub async fn configure(&self, settings: Settings) -> Result<(), Fault> {
+        let queue = &self.inner.queue;
+        queue
+            .send(Message::Settings(settings))
+            .await
+            .map_err(|_| closed())
     }
 
     /// What the key's first request was answered, if there was one; `conflict` if that was

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
-use super::input::choice;
+use super::input::{PageSize, choice};
 
 choice! {
     /// For whom a list of agents is.
@@ -23,14 +23,24 @@ pub struct ListAgents {
     /// For whom; every agent if unset.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub audience: Option<Audience>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 impl Params for ListAgents {}
 
 /// What `agents.list` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Agents {
-    /// By name.
+    /// A page of them, by name.
     pub agents: Vec<Agent>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// `agents.get`.

@@ -11,6 +11,11 @@ use crate::kernel::fault::{Fault, Kind};
 pub trait Params: DeserializeOwned + JsonSchema {
     /// Parameters that the protocol has and this version does not.
     const LATER: &'static [&'static str] = &[];
+
+    /// What a call with them is about, for the audit table: the id or key that they name.
+    fn object(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Reads the parameters of one call; `None` stands for no parameters.

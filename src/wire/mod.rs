@@ -2,6 +2,8 @@
 //! which decodes requests and encodes answers, and by the client, which does the opposite.
 
 pub mod agents;
+pub mod audit;
+pub mod config;
 pub mod decode;
 pub mod error;
 pub mod event_data;

@@ -58,6 +58,10 @@ pub struct Turn {
 }
 impl Params for Turn {
     const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
 }
 
 /// What `agent.run` answers: the run is in the store.

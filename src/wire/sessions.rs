@@ -124,6 +124,10 @@ pub struct Spawn {
 }
 impl Params for Spawn {
     const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+
+    fn object(&self) -> Option<String> {
+        self.parent.as_ref().map(SessionKey::to_string)
+    }
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
@@ -207,7 +211,11 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_exists: Option<IfExists>,
 }
-impl Params for Create {}
+impl Params for Create {
+    fn object(&self) -> Option<String> {
+        self.key.as_ref().map(SessionKey::to_string)
+    }
+}
 
 /// What `sessions.create` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -347,7 +355,11 @@ pub struct Ack {
     #[serde(deserialize_with = "input::ids")]
     pub announce_ids: Vec<AnnounceId>,
 }
-impl Params for Ack {}
+impl Params for Ack {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
 
 /// What `sessions.ack` answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -25,6 +25,8 @@ pub struct Settings {
     pub limits: SpawnLimits,
     /// What becomes of open runs after a kill.
     pub recovery: RecoveryPolicy,
+    /// So many audit rows are kept, the newest.
+    pub audit_rows: u32,
 }
 
 /// A run that wants a slot.

@@ -29,6 +29,8 @@ pub(crate) struct Book {
     pub(crate) counter: i64,
     /// For each life of the daemon, whether it ended cleanly.
     pub(crate) boots: Vec<bool>,
+    /// Calls that changed something: method, object, outcome.
+    pub(crate) audit: Vec<(String, Option<String>, String)>,
 }
 
 /// A row of `sessions`.
@@ -137,6 +139,7 @@ impl Book {
     fn of(db: &Connection) -> Book {
         let keys = "SELECT key, run_id, answer FROM idempotency";
         let counter = "SELECT value FROM counters WHERE name = 'seq'";
+        let audit = "SELECT method, object, outcome FROM audit ORDER BY seq";
         let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
         Book {
             sessions: sessions(db),
@@ -147,6 +150,9 @@ impl Book {
             outbox: outbox(db),
             keys: rows(db, keys, |row| (text(row, 0), id(row, 1), json(row, 2))),
             counter: rows(db, counter, |row| number(row, 0))[0],
+            audit: rows(db, audit, |row| {
+                (text(row, 0), maybe_text(row, 1), text(row, 2))
+            }),
             boots: rows(db, boots, |row| number(row, 0) == 1),
         }
     }

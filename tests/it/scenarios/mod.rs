@@ -2,6 +2,7 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod audit;
 mod runs;
 
 use std::pin::Pin;
@@ -22,5 +23,8 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS].into_iter().flatten().collect()
+    [audit::SCENARIOS, runs::SCENARIOS]
+        .into_iter()
+        .flatten()
+        .collect()
 }
