@@ -1,4 +1,5 @@
-//! Named points at which a test may kill the process, make it panic, or see that it came by.
+//! Named points at which a test may kill the process, make it panic or hang, or see that it
+//! came by.
 //! Compiled to nothing in every build but `cargo test`'s.
 //!
 //! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
@@ -62,7 +63,8 @@ fn configure(order: &str) -> Result<(), String> {
     let act = match action {
         "kill" => kill,
         "panic" => || panic!("a test asked for this panic"),
-        _ => return Err("neither kill nor panic".to_owned()),
+        "hang" => hang,
+        _ => return Err("none of kill, panic and hang".to_owned()),
     };
     let passes = Arc::new(AtomicU64::new(0));
     fail::cfg_callback(name, move || {
@@ -72,10 +74,15 @@ fn configure(order: &str) -> Result<(), String> {
     })
 }
 
-/// Ends the process as a power cut would: nothing of it runs any more.
-fn kill() {
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+/// Holds this thread for ever, as a disk that answers no more would.
+fn hang() {
     loop {
         std::thread::park();
     }
+}
+
+/// Ends the process as a power cut would: nothing of it runs any more.
+fn kill() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    hang();
 }

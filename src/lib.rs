@@ -22,4 +22,5 @@ pub mod runner;
 pub mod store;
 pub mod telemetry;
 pub mod tool;
+pub mod watch;
 pub mod wire;

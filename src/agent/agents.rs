@@ -1,291 +1,503 @@
-//! The catalog: which agents there are and what a run pins of one. Made once at the start of
-//! the daemon; the registry asks it on every spawn.
+//! The catalog: which agents there are at a place and what a run pins of one. Made once at the
+//! start of the daemon; the registry asks it on every spawn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use super::AgentDefinition;
+use super::folder::{self, Dialect, Found};
+use super::names::slug;
+use super::nearby::Nearby;
 use super::presets::presets;
-use crate::contract::catalog::{AgentSummary, Catalog, Pinned, Resolved};
+use super::project;
+use super::raw::{Broken, Format};
+use super::set::{Candidate, Layers, Source, shown};
+use super::view::{Models, Set};
+use crate::clock::Clock;
+use crate::contract::catalog::{
+    AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets,
+};
+use crate::contract::rows::{AgentRows, TrustedProject};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
+use crate::kernel::text::preview;
 
 /// What the catalog must know.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The agent used where none is named.
     pub default_agent: String,
     /// The model of agents that name none, `provider/name`.
     pub default_model: String,
+    /// Models there are (`provider/name`, or `provider/*` for any name).
+    pub offered: Vec<String>,
+    /// Those of them that have thinking levels, written likewise.
+    pub thinking: Vec<String>,
+    /// The schemas of all tools (`{name, description, parameters}`).
+    pub tools: Vec<Value>,
+    /// This user's agent files; `None`: there are none.
+    pub config: Option<PathBuf>,
+    /// This user's agent files for Claude Code; `None`: there are none.
+    pub personal: Option<PathBuf>,
+    /// The folder of runs that name none.
+    pub workspace: Option<PathBuf>,
+    /// The tenants that are always there.
+    pub orgs: Vec<String>,
+    /// Stored agents and trusted projects; `None`: there are none.
+    pub rows: Option<Arc<dyn AgentRows>>,
+    /// Time.
+    pub clock: Clock,
 }
 
 /// Which agents there are.
 pub struct Agents {
-    agents: BTreeMap<AgentId, Entry>,
+    options: Options,
+    models: Models,
     default_agent: AgentId,
-    default_model: String,
-    offered: Vec<String>,
+    base: RwLock<Arc<Base>>,
+    nearby: Mutex<Nearby>,
 }
 
-/// One agent with what a run pins of it, made ready so that a spawn only copies it.
-struct Entry {
-    definition: AgentDefinition,
-    pinned_definition: Pinned,
-    pinned_tools: Pinned,
+/// What was last read of everything but projects.
+struct Base {
+    /// Raised by each reading; what was made of an older one is made anew.
+    generation: u64,
+    /// By tenant; see [`Base::of`].
+    sets: BTreeMap<String, OrgBase>,
+    /// For tenants without anything of their own.
+    shared: OrgBase,
+    trusted: Vec<TrustedProject>,
+}
+
+#[derive(Clone)]
+struct OrgBase {
+    layers: Layers,
+    set: Arc<Set>,
+}
+
+impl Base {
+    fn of(&self, org: &str) -> &OrgBase {
+        self.sets.get(org).unwrap_or(&self.shared)
+    }
 }
 
 impl Agents {
-    /// The built-in agents. `offered` are the models there are (`provider/name`, or
-    /// `provider/*` for any name), `tools` the schemas of all tools (`{name, description,
-    /// parameters}`). The fault says which default is not there.
-    pub fn new(options: Options, offered: Vec<String>, tools: &[Value]) -> Result<Self, Fault> {
-        let mut agents = BTreeMap::new();
-        for definition in presets() {
-            let id = AgentId::parse(&definition.name).map_err(Fault::internal)?;
-            agents.insert(id, Entry::new(definition, tools)?);
-        }
+    /// Reads every definition. The fault says which default is not there, or that the rows
+    /// cannot be read; a file that is no definition is no fault.
+    pub fn new(options: Options) -> Result<Self, Fault> {
         let default_agent = AgentId::parse(&options.default_agent)
             .map_err(|error| Fault::params("defaults.agent", error))?;
-        let catalog = Agents {
-            agents,
-            default_agent,
-            default_model: options.default_model,
-            offered,
+        let models = Models {
+            default: options.default_model.clone(),
+            offered: options.offered.clone(),
+            thinking: options.thinking.clone(),
         };
-        catalog.entry(catalog.default_agent.as_str())?;
-        catalog.check_model("defaults.model", &catalog.default_model)?;
-        Ok(catalog)
+        models.check("defaults.model", &models.default)?;
+        let base = read_base(&options, &models, 1)?;
+        let agents = Agents {
+            nearby: Mutex::new(Nearby::new(options.clock.clone())),
+            base: RwLock::new(Arc::new(base)),
+            default_agent,
+            models,
+            options,
+        };
+        let org = agents.options.orgs.first().map_or("", String::as_str);
+        let place = Place { org, cwd: None };
+        agents.set(place).entry(agents.default_agent.as_str())?;
+        Ok(agents)
     }
 
-    fn entry(&self, name: &str) -> Result<(&AgentId, &Entry), Fault> {
-        let id = AgentId::parse(name).ok();
-        id.and_then(|id| self.agents.get_key_value(&id))
-            .ok_or_else(|| self.unknown(name))
+    fn base(&self) -> Arc<Base> {
+        // A panic while it was written left the old value or the new one.
+        Arc::clone(&self.base.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn unknown(&self, name: &str) -> Fault {
-        let names: Vec<&str> = self.agents.keys().map(AgentId::as_str).collect();
-        let list = names.join(", ");
-        let shown = crate::kernel::text::preview(name, 64);
-        let fault = Fault::new(
-            Kind::NotFound,
-            format!("no agent {shown:?}; the agents are {list}. Nothing was created"),
-        )
-        .with("id", shown)
-        .with("allowed", names.clone());
-        match nearest(name, &names) {
-            Some(near) => fault.hint(format!("did you mean {near}?")),
-            None => fault.hint("name one of these agents"),
+    fn cwd<'a>(&'a self, place: Place<'a>) -> Option<&'a Path> {
+        match place.cwd {
+            Some(cwd) => Some(Path::new(cwd)),
+            None => self.options.workspace.as_deref(),
         }
     }
 
-    fn check_model(&self, path: &str, model: &str) -> Result<(), Fault> {
-        let is_offered = self
-            .offered
+    /// The agents that count at a place.
+    fn set(&self, place: Place<'_>) -> Arc<Set> {
+        let base = self.base();
+        let Some(cwd) = self.cwd(place) else {
+            return Arc::clone(&base.of(place.org).set);
+        };
+        let known = self.nearby().fresh(place.org, cwd, base.generation);
+        if let Some(found) = known {
+            return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
+        }
+        // Read without the lock: others may go on.
+        let project = project::find(cwd);
+        let watched: Vec<PathBuf> = project
             .iter()
-            .any(|offer| match offer.strip_suffix('*') {
-                Some(start) => model.len() > start.len() && model.starts_with(start),
-                None => offer == model,
+            .flat_map(|folder| project::folders(folder, self.options.personal.as_deref()))
+            .map(|(inside, _)| inside)
+            .collect();
+        let state = (project.clone(), crate::watch::signature(&watched));
+        let same = self
+            .nearby()
+            .unchanged(place.org, cwd, base.generation, &state);
+        if let Some(found) = same {
+            return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
+        }
+        let set = project.and_then(|folder| self.with_project(&base, place.org, folder));
+        self.nearby()
+            .keep(place.org, cwd, base.generation, state, set.clone());
+        set.unwrap_or_else(|| Arc::clone(&base.of(place.org).set))
+    }
+
+    fn nearby(&self) -> std::sync::MutexGuard<'_, Nearby> {
+        // It is a cache: what a panic left in it is looked at again soon.
+        self.nearby.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agents of a tenant with those of a project on top; `None` if it brings none.
+    fn with_project(&self, base: &Base, org: &str, folder: PathBuf) -> Option<Arc<Set>> {
+        let project = project::read(folder, self.options.personal.as_deref());
+        if project.layers.iter().all(Vec::is_empty) {
+            return None;
+        }
+        let trust = base.trust_in(org, &project.folder, &project.covered.hash);
+        let mut layers = base.of(org).layers.clone();
+        for found in project.layers {
+            let mut candidates = Vec::new();
+            for Found { file, outcome } in found {
+                match outcome {
+                    Ok(draft) => candidates.push(Candidate {
+                        source: Source::Project,
+                        untrusted: trust.refusal(&project.folder, &draft.needs_trust),
+                        file: Some(file),
+                        revision: None,
+                        draft,
+                    }),
+                    Err(broken) => layers.reject(Source::Project, Some(&file), &broken),
+                }
+            }
+            candidates.retain(|one| is_of(one, org));
+            layers.add(candidates);
+        }
+        Some(Arc::new(Set::new(
+            &layers,
+            &self.models,
+            &self.options.tools,
+        )))
+    }
+}
+
+/// How far a project is trusted.
+enum Trust {
+    Given,
+    Never,
+    /// It has changed since.
+    Lost,
+}
+
+impl Trust {
+    /// Why an agent of the project in `folder` that needs trust for `needs` cannot be used.
+    fn refusal(&self, folder: &Path, needs: &[&str]) -> Option<String> {
+        if needs.is_empty() {
+            return None;
+        }
+        let needs = needs.join(", ");
+        let folder = folder.display();
+        match self {
+            Trust::Given => None,
+            Trust::Never => Some(format!(
+                "it states {needs}, and project {folder} is not trusted (look at it, then: abide \
+                 trust {folder})"
+            )),
+            Trust::Lost => Some(format!(
+                "it states {needs}, and project {folder} has changed since it was trusted (look \
+                 at it again, then: abide trust {folder})"
+            )),
+        }
+    }
+}
+
+impl Base {
+    fn trust_in(&self, org: &str, folder: &Path, hash: &str) -> Trust {
+        let folder = shown(folder);
+        let known = self
+            .trusted
+            .iter()
+            .find(|one| one.org == org && one.folder == folder);
+        match known {
+            Some(known) if known.hash == hash => Trust::Given,
+            Some(_) => Trust::Lost,
+            None => Trust::Never,
+        }
+    }
+}
+
+/// Is the definition of this tenant, or of all?
+fn is_of(candidate: &Candidate, org: &str) -> bool {
+    let named = candidate.draft.definition.org.as_deref();
+    named.is_none_or(|named| named == org)
+}
+
+fn read_base(options: &Options, models: &Models, generation: u64) -> Result<Base, Fault> {
+    let rows = options.rows.as_ref();
+    let stored = rows.map_or(Ok(Vec::new()), |rows| rows.stored_agents())?;
+    let trusted = rows.map_or(Ok(Vec::new()), |rows| rows.trusted_projects())?;
+    let read = |folder: &Option<PathBuf>, dialect| {
+        let found = folder
+            .as_deref()
+            .map(|folder| folder::read(folder, dialect, None));
+        found.unwrap_or_default()
+    };
+    let files = [
+        read(&options.personal, Dialect::Claude),
+        read(&options.config, Dialect::Own),
+    ];
+    let mut orgs: BTreeSet<String> = options.orgs.iter().cloned().collect();
+    orgs.extend(stored.iter().map(|agent| agent.org.clone()));
+    for found in files.iter().flatten() {
+        let draft = found.outcome.as_ref().ok();
+        orgs.extend(draft.and_then(|draft| draft.definition.org.clone()));
+    }
+    let of_org = |org: Option<&str>| {
+        let mut layers = Layers::presets(presets());
+        let mut own = Vec::new();
+        for agent in stored
+            .iter()
+            .filter(|agent| Some(agent.org.as_str()) == org)
+        {
+            match parse_stored(&agent.format, &agent.name, &agent.text) {
+                Ok(draft) => own.push(Candidate {
+                    source: Source::Stored,
+                    file: None,
+                    revision: Some(agent.revision),
+                    draft,
+                    untrusted: None,
+                }),
+                Err(broken) => {
+                    let reason = format!("stored agent {}: {broken}", agent.name);
+                    layers.reject(Source::Stored, None, &Broken::whole(reason));
+                }
+            }
+        }
+        layers.add(own);
+        for found in &files {
+            let mut found = found.clone();
+            found.retain(|one| {
+                let named = one.outcome.as_ref().ok();
+                let named = named.and_then(|draft| draft.definition.org.as_deref());
+                named.is_none_or(|named| Some(named) == org)
             });
-        if is_offered {
-            return Ok(());
+            layers.add_files(Source::Config, found);
         }
-        let list = self.offered.join(", ");
-        let shown = crate::kernel::text::preview(model, 128);
-        Err(
-            Fault::params(path, format!("no model {shown:?}; offered are {list}"))
-                .hint("models are named provider/name; name one that is offered")
-                .with("offered", self.offered.clone()),
-        )
-    }
-
-    fn model<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
-        definition.model.as_deref().unwrap_or(&self.default_model)
-    }
-
-    fn summary(&self, id: &AgentId, entry: &Entry) -> AgentSummary {
-        let definition = &entry.definition;
-        AgentSummary {
-            id: id.clone(),
-            description: definition.description.clone(),
-            mode: definition.mode,
-            model: self.model(definition).to_owned(),
-            tools: definition.tools.clone(),
-            hidden: definition.hidden,
-            source: "preset".to_owned(),
-            max_loops: definition.max_loops,
+        OrgBase {
+            set: Arc::new(Set::new(&layers, models, &options.tools)),
+            layers,
         }
-    }
-}
-
-impl Entry {
-    fn new(definition: AgentDefinition, tools: &[Value]) -> Result<Self, Fault> {
-        let mut own = Vec::with_capacity(definition.tools.len());
-        for name in &definition.tools {
-            let schema = tools.iter().find(|schema| schema["name"] == name.as_str());
-            own.push(schema.ok_or_else(|| {
-                Fault::internal(format!("agent {}: no tool {name}", definition.name))
-            })?);
-        }
-        Ok(Entry {
-            pinned_tools: pin(serde_json::to_string(&own))?,
-            pinned_definition: pin(serde_json::to_string(&definition))?,
-            definition,
-        })
-    }
-}
-
-fn pin(body: Result<String, serde_json::Error>) -> Result<Pinned, Fault> {
-    let body = body.map_err(Fault::internal)?;
-    Ok(Pinned {
-        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
-        body: body.into(),
+    };
+    Ok(Base {
+        generation,
+        sets: orgs
+            .iter()
+            .map(|org| (org.clone(), of_org(Some(org))))
+            .collect(),
+        shared: of_org(None),
+        trusted,
     })
 }
 
+fn parse_stored(format: &str, name: &str, text: &str) -> Result<super::fields::Draft, Broken> {
+    let format = Format::parse(format)
+        .ok_or_else(|| Broken::whole(format!("{format:?} is no format; markdown, toml, json")))?;
+    folder::parse(Dialect::Own, format, name, text.as_bytes())
+}
+
 impl Catalog for Agents {
-    fn resolve(&self, name: &str, model: Option<&str>) -> Result<Resolved, Fault> {
-        let (id, entry) = self.entry(name)?;
-        let model = model.unwrap_or_else(|| self.model(&entry.definition));
-        self.check_model("model", model)?;
-        Ok(Resolved {
-            id: id.clone(),
-            mode: entry.definition.mode,
-            model: model.to_owned(),
-            definition: entry.pinned_definition.clone(),
-            tools: entry.pinned_tools.clone(),
-            warnings: Vec::new(),
+    fn is_ready(&self, place: Place<'_>) -> bool {
+        let generation = self.base().generation;
+        self.cwd(place).is_none_or(|cwd| {
+            let known = self.nearby().fresh(place.org, cwd, generation);
+            known.is_some()
         })
+    }
+
+    fn resolve(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
+        self.set(place).resolve(&self.models, name, overrides)
     }
 
     fn default_agent(&self) -> AgentId {
         self.default_agent.clone()
     }
 
-    fn list(&self) -> Vec<AgentSummary> {
-        self.agents
+    fn list(&self, place: Place<'_>) -> Listing {
+        self.set(place).list(&self.models)
+    }
+
+    fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault> {
+        let set = self.set(place);
+        let (id, entry) = set.entry(name)?;
+        Ok(entry.summary(id, &self.models))
+    }
+
+    fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault> {
+        let stem = definition.name.as_deref().unwrap_or_default();
+        let refused = |broken: Broken| {
+            Fault::params("definition", format!("{broken}. Nothing was stored"))
+                .with("line", broken.line)
+        };
+        let draft = parse_stored(&definition.format, stem, &definition.text).map_err(refused)?;
+        let found = &draft.definition;
+        if found.org.as_deref().is_some_and(|named| named != org) {
+            let message = "org: a stored agent belongs to the tenant of who stores it";
+            return Err(Fault::params("definition", message));
+        }
+        let base = self.base();
+        let known = base.of(org).set.names();
+        let clash = known
             .iter()
-            .map(|(id, entry)| self.summary(id, entry))
+            .find(|known| **known != found.name && slug(known) == slug(&found.name));
+        if let Some(clash) = clash {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!(
+                    "agents {} and {clash} would differ only in case or punctuation, and a model \
+                     could not tell them apart. Nothing was stored",
+                    found.name
+                ),
+            )
+            .hint("choose another name"));
+        }
+        AgentId::parse(&found.name).map_err(Fault::internal)
+    }
+
+    fn stored_only(&self, org: &str, name: &str) -> Result<(), Fault> {
+        let base = self.base();
+        let set = &base.of(org).set;
+        let Ok((_, entry)) = set.entry(name) else {
+            return Ok(());
+        };
+        if entry.source == Source::Stored || entry.shadows(Source::Stored) {
+            return Ok(());
+        }
+        let shown = preview(name, 64);
+        Err(match &entry.file {
+            Some(file) => Fault::new(
+                Kind::Conflict,
+                format!("agent {shown} comes from {file}; over RPC it does not change"),
+            )
+            .hint("edit or delete that file, the daemon sees it at once")
+            .with("file", file.as_str()),
+            None => Fault::new(
+                Kind::Conflict,
+                format!("agent {shown} is built in and does not change"),
+            )
+            .hint("an agent of that name made with agents.create, or a file, takes its place"),
+        })
+    }
+
+    fn reload(&self) -> Result<(), Fault> {
+        // Read before the lock is taken, so that nobody waits for a slow disk; whoever read
+        // last wins, and the callers come one after another.
+        let next = self.base().generation + 1;
+        let base = read_base(&self.options, &self.models, next)?;
+        *self.base.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(base);
+        Ok(())
+    }
+
+    fn sets(&self) -> Sets {
+        let base = self.base();
+        base.sets
+            .iter()
+            .map(|(org, own)| (org.clone(), own.set.hashes()))
             .collect()
     }
 
-    fn get(&self, name: &str) -> Result<AgentSummary, Fault> {
-        let (id, entry) = self.entry(name)?;
-        Ok(self.summary(id, entry))
+    fn built_in(&self) -> BTreeMap<String, String> {
+        let layers = Layers::presets(presets());
+        Set::new(&layers, &self.models, &self.options.tools).hashes()
+    }
+
+    fn covers(&self, folder: &str) -> Result<Covers, Fault> {
+        let asked = Path::new(folder);
+        let whole = asked
+            .canonicalize()
+            .map_err(|fault| Fault::params("folder", format!("{folder}: {fault}")))?;
+        match project::find(&whole) {
+            Some(found) if found == whole => {}
+            Some(found) => {
+                let message = format!("the project around it is {}", found.display());
+                return Err(Fault::params("folder", message).hint("name that folder"));
+            }
+            None => {
+                return Err(Fault::params(
+                    "folder",
+                    "it is no project: no folder at or above it holds .abide or .git",
+                ));
+            }
+        }
+        let project = project::read(whole, self.options.personal.as_deref());
+        let folder = project.folder.to_str().ok_or_else(|| {
+            Fault::params(
+                "folder",
+                "a folder whose name is not UTF-8 cannot be trusted",
+            )
+        })?;
+        Ok(Covers {
+            folder: folder.to_owned(),
+            hash: project.covered.hash,
+            files: project
+                .covered
+                .files
+                .into_iter()
+                .map(|(file, needs)| (file, needs.iter().map(ToString::to_string).collect()))
+                .collect(),
+        })
     }
 }
 
-/// The name that is written almost like `name`, if one is.
-fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
-    let wanted: String = name.to_lowercase().chars().take(64).collect();
-    names
-        .iter()
-        .map(|known| (strsim::levenshtein(&wanted, known), *known))
-        .filter(|(distance, known)| *distance <= known.len() / 3 + 1)
-        .min()
-        .map(|(_, known)| known)
+/// A file as it would be taken: its name and what is to be said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The agent's name.
+    pub name: String,
+    /// What was put right, left aside or is not in force.
+    pub warnings: Vec<String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::contract::catalog::AgentMode;
-    use serde_json::json;
-
-    fn agents() -> Agents {
-        let tools: Vec<Value> = ["grep", "glob", "list", "read"]
-            .iter()
-            .map(|name| json!({"name": name, "description": "", "parameters": {}}))
-            .collect();
-        let options = Options {
-            default_agent: "build".to_owned(),
-            default_model: "offline/search".to_owned(),
+impl Agents {
+    /// Reads one file as if it stood among this user's agents (or, below `.claude/agents`, among
+    /// those of Claude Code).
+    pub fn check_file(&self, file: &Path) -> Result<Checked, Broken> {
+        let is_claude = file
+            .parent()
+            .is_some_and(|folder| folder.ends_with(".claude/agents"));
+        let dialect = match is_claude {
+            true => Dialect::Claude,
+            false => Dialect::Own,
         };
-        let offered = vec!["offline/search".to_owned(), "script/*".to_owned()];
-        Agents::new(options, offered, &tools).unwrap()
-    }
-
-    #[test]
-    fn a_run_pins_definition_and_tools_by_hash() {
-        let resolved = agents().resolve("explore", None).unwrap();
-        assert_eq!(resolved.model, "offline/search");
-        assert_eq!(resolved.mode, AgentMode::Subagent);
-        for pinned in [&resolved.definition, &resolved.tools] {
-            let hash = blake3::hash(pinned.body.as_bytes()).to_hex().to_string();
-            assert_eq!(pinned.hash, hash);
-        }
-        let read_back: AgentDefinition = serde_json::from_str(&resolved.definition.body).unwrap();
-        assert_eq!(read_back.max_loops, 20);
-        let tools: Vec<Value> = serde_json::from_str(&resolved.tools.body).unwrap();
-        let names: Vec<&str> = tools
-            .iter()
-            .filter_map(|tool| tool["name"].as_str())
-            .collect();
-        assert_eq!(names, ["read", "list", "glob", "grep"]);
-        assert_eq!(agents().resolve("explore", None).unwrap(), resolved);
-    }
-
-    #[test]
-    fn g4_7_an_unknown_agent_is_refused_with_the_known_names() {
-        for name in ["exlpore", "Explore", "", "../x", "*"] {
-            let fault = agents().resolve(name, None).unwrap_err();
-            assert_eq!(fault.kind, Kind::NotFound, "{name}");
-            assert!(
-                fault.message.contains("build, explore"),
-                "{}",
-                fault.message
-            );
-            assert_eq!(fault.data["allowed"], json!(["build", "explore"]));
-        }
-        let fault = agents().get("exlpore").unwrap_err();
-        assert_eq!(fault.hint.as_deref(), Some("did you mean explore?"));
-    }
-
-    #[test]
-    fn a_model_that_nobody_offers_is_refused_with_what_is_offered() {
-        let agents = agents();
-        for model in ["gpt", "script/", "offline/other", "offline/search2", ""] {
-            let fault = agents.resolve("build", Some(model)).unwrap_err();
-            assert_eq!(fault.kind, Kind::InvalidParams, "{model}");
-            assert_eq!(fault.data["path"], "model");
-            assert!(
-                fault.message.contains("offline/search"),
-                "{}",
-                fault.message
-            );
-        }
-        let resolved = agents.resolve("build", Some("script/any")).unwrap();
-        assert_eq!(resolved.model, "script/any");
-    }
-
-    #[test]
-    fn defaults_that_are_not_there_are_refused_at_the_start() {
-        let options = |agent: &str, model: &str| Options {
-            default_agent: agent.to_owned(),
-            default_model: model.to_owned(),
-        };
-        let tools: Vec<Value> = ["grep", "glob", "list", "read"]
-            .iter()
-            .map(|name| json!({"name": name}))
-            .collect();
-        let offered = vec!["offline/search".to_owned()];
-        let no_agent = Agents::new(options("x", "offline/search"), offered.clone(), &tools);
-        assert_eq!(no_agent.err().unwrap().kind, Kind::NotFound);
-        let no_model = Agents::new(options("build", "x/y"), offered.clone(), &tools);
-        assert_eq!(no_model.err().unwrap().data["path"], "defaults.model");
-        let no_tool = Agents::new(options("build", "offline/search"), offered, &tools[1..]);
-        assert!(no_tool.err().unwrap().message.contains("no tool grep"));
-    }
-
-    #[test]
-    fn the_list_is_by_name() {
-        let names: Vec<String> = agents()
-            .list()
-            .iter()
-            .map(|one| one.id.to_string())
-            .collect();
-        assert_eq!(names, ["build", "explore"]);
-        assert_eq!(agents().default_agent().as_str(), "build");
+        let draft = folder::read_file(file, dialect, None)?;
+        let name = draft.definition.name.clone();
+        let mut layers = Layers::default();
+        layers.add_files(
+            Source::Config,
+            vec![Found {
+                file: file.to_owned(),
+                outcome: Ok(draft),
+            }],
+        );
+        let set = Set::new(&layers, &self.models, &self.options.tools);
+        let (id, entry) = set
+            .entry(&name)
+            .map_err(|fault| Broken::whole(fault.message))?;
+        let summary = entry.summary(id, &self.models);
+        let mut warnings = summary.warnings;
+        warnings.extend(summary.problems);
+        Ok(Checked { name, warnings })
     }
 }

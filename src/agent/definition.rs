@@ -3,13 +3,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
+use crate::kernel::ids::AgentId;
+use crate::kernel::thinking::Thinking;
 
 /// An agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentDefinition {
     /// Its name.
     pub name: String,
+    /// A heading for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// What it is for, in one sentence.
     pub description: String,
     /// What it may be used for.
@@ -19,6 +25,9 @@ pub struct AgentDefinition {
     /// Its model, `provider/name`; the default one if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much its model thinks; the model's own habit if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// The most model calls of one run.
@@ -26,4 +35,69 @@ pub struct AgentDefinition {
     /// Left out of lists for people.
     #[serde(default)]
     pub hidden: bool,
+    /// It is put away: listed, but not used. Unset = it is active.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub inactive: bool,
+    /// The tenant that it belongs to; every one if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub org: Option<String>,
+    /// The limit of its runs where the request says nothing, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// Whom it may delegate to, by name; `*` = every configured agent; unset = see
+    /// [`AllowList::Unset`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_agents: Option<Vec<String>>,
+    /// The agents that it is linked with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked_agents: Vec<AgentId>,
+    /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_spawn_depth: Option<u32>,
 }
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl AgentDefinition {
+    /// An agent that only looks, with nothing else set: a base for others.
+    pub fn named(name: &str, description: &str, system_prompt: &str) -> Self {
+        AgentDefinition {
+            name: name.to_owned(),
+            title: None,
+            description: description.to_owned(),
+            mode: AgentMode::All,
+            system_prompt: system_prompt.to_owned(),
+            model: None,
+            thinking: None,
+            tools: Vec::new(),
+            max_loops: MAX_LOOPS,
+            hidden: false,
+            inactive: false,
+            org: None,
+            run_timeout_ms: None,
+            allow_agents: None,
+            linked_agents: Vec::new(),
+            max_spawn_depth: None,
+        }
+    }
+
+    /// Whom it may delegate to.
+    pub fn allow(&self) -> AllowList {
+        match &self.allow_agents {
+            None => AllowList::Unset,
+            Some(names) if names.iter().any(|name| name == "*") => AllowList::Any,
+            // Names that are no agent's name are nobody's.
+            Some(names) => AllowList::Only(
+                names
+                    .iter()
+                    .filter_map(|name| AgentId::parse(name).ok())
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// The most model calls of one run, where a definition says nothing.
+pub(super) const MAX_LOOPS: u32 = 50;

@@ -1,8 +1,26 @@
-//! Who runs: agent definitions, the built-in ones, and the catalog that the registry asks.
+//! Who runs: agent definitions and where they come from, and the catalog that the registry asks.
+//! The way of a definition: [`folder`] finds its file, [`raw`] reads it, [`fields`] checks it,
+//! [`set`] decides whether it counts, [`view`] makes it ready for spawns and lists.
 
 mod agents;
+mod claude;
 mod definition;
+mod fields;
+mod folder;
+mod names;
+mod nearby;
 mod presets;
+mod project;
+mod raw;
+mod set;
+mod tools;
+mod view;
 
-pub use agents::{Agents, Options};
+#[cfg(test)]
+mod agents_tests;
+#[cfg(test)]
+mod corpus_tests;
+
+pub use agents::{Agents, Checked, Options};
 pub use definition::AgentDefinition;
+pub use raw::Broken;

@@ -27,29 +27,20 @@ as file:line with what stands there.";
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
+    let build = "The main agent: answers questions and does work in a workspace.";
+    let explore = "Searches a source tree without changing it and reports places as file:line.";
     vec![
         AgentDefinition {
-            name: "build".to_owned(),
-            description: "The main agent: answers questions and does work in a workspace."
-                .to_owned(),
             mode: AgentMode::Primary,
-            system_prompt: BUILD_PROMPT.to_owned(),
-            model: None,
             tools: tools.clone(),
-            max_loops: 50,
-            hidden: false,
+            allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
+            ..AgentDefinition::named("build", build, BUILD_PROMPT)
         },
         AgentDefinition {
-            name: "explore".to_owned(),
-            description: "Searches a source tree without changing it and reports places as \
-                          file:line."
-                .to_owned(),
             mode: AgentMode::Subagent,
-            system_prompt: EXPLORE_PROMPT.to_owned(),
-            model: None,
             tools,
             max_loops: 20,
-            hidden: false,
+            ..AgentDefinition::named("explore", explore, EXPLORE_PROMPT)
         },
     ]
 }

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    audit, completions, config, demo, history, inbox, print, ps, run, serve, sessions, spawn,
-    status, stop, wait,
+    agents, audit, completions, config, demo, history, inbox, print, ps, run, serve, sessions,
+    spawn, status, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -46,7 +46,8 @@ A run is named by its id, by the last digits of it, by its label, or by @last.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
-serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration";
+serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration,
+79 to be started again";
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -74,6 +75,8 @@ enum Command {
     Audit(audit::Audit),
     Config(config::Config),
     Completions(completions::Completions),
+    Agents(agents::Agents),
+    Trust(trust::Trust),
     Demo(demo::Demo),
 }
 
@@ -115,6 +118,8 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Audit(command) => command.run(common).await,
             Command::Config(command) => command.run(common).await,
             Command::Completions(command) => command.run(),
+            Command::Agents(command) => command.run(common).await,
+            Command::Trust(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

@@ -39,6 +39,14 @@ pub(crate) struct Target {
     pub(crate) endpoint: Option<Endpoint>,
 }
 
+impl Target {
+    /// Is it known to be a process of this machine?
+    pub(crate) fn is_here(&self) -> bool {
+        let local = |way: &Way| matches!(way, Way::Socket(_));
+        self.endpoint.is_some() || self.ways.iter().any(local)
+    }
+}
+
 /// A way to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {

@@ -1,6 +1,7 @@
 //! What a person types: one file a command. Commands talk to a daemon only through the
 //! client; `main.rs` parses and calls [`execute`].
 
+mod agents;
 mod args;
 mod audit;
 mod completions;
@@ -26,6 +27,7 @@ mod status;
 mod stop;
 mod text;
 mod tree;
+mod trust;
 mod view;
 mod wait;
 

@@ -1,7 +1,9 @@
 //! `abide serve`: runs the daemon, in this terminal or in the background.
 
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use serde_json::json;
@@ -11,8 +13,8 @@ use super::failure::{Failure, exit};
 use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
-use crate::config::{Flag, Source};
-use crate::daemon::{self, Options, Ready};
+use crate::config::{Flag, Loaded, Source};
+use crate::daemon::{self, Ending, Options, Ready};
 use crate::telemetry;
 
 /// Run the daemon
@@ -44,28 +46,33 @@ impl Serve {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
             // Away from the terminal, so that its end is not this process's end. The process
-            // that started this one has made sure that it leads no group, so this succeeds.
-            rustix::process::setsid()
-                .map_err(|error| Failure::local("no session of its own", error))?;
+            // that started this one has made sure that it leads no group, so this succeeds;
+            // after a restart it leads its session already.
+            if rustix::process::getsid(None) != Ok(rustix::process::getpid()) {
+                rustix::process::setsid()
+                    .map_err(|error| Failure::local("no session of its own", error))?;
+            }
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
         let source = self.source(common)?;
-        let loaded = source.load().map_err(|error| {
-            Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
-        })?;
+        let loaded = load(&source)?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));
         }
         let warned = loaded.file.clone();
         let json = common.json;
-        daemon::serve(Options {
+        let ending = daemon::serve(Options {
             state_dir: common.place.state_dir()?,
             source,
             loaded,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
-        Ok(0)
+        match ending {
+            Ending::Stopped => Ok(0),
+            Ending::Restart => Ok(exit::RESTART),
+            Ending::StartAgain => Err(start_again()),
+        }
     }
 
     /// Where the settings come from; flags go before everything else.
@@ -111,6 +118,30 @@ impl Serve {
         }
         Ok(0)
     }
+}
+
+/// This program anew in the place of this process, as it was called: what an upgrade has put
+/// there is what runs from now on. Returns only if that fails.
+fn start_again() -> Failure {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_else(|| "abide".into());
+    let error = Command::new(&program).args(words).exec();
+    Failure::local(
+        format!("{} cannot be started again", program.display()),
+        error,
+    )
+    .hint("what it was told is kept and goes on with the next start: abide serve --detach")
+}
+
+/// The settings in force: those of the file `named`, else of the usual one, below the variables.
+pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
+    load(&Source::find(named))
+}
+
+fn load(source: &Source) -> Result<Loaded, Failure> {
+    source.load().map_err(|error| {
+        Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+    })
 }
 
 /// What a person in front of a terminal wants to know of a daemon that is ready.

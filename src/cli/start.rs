@@ -124,6 +124,15 @@ fn command(plan: &Plan) -> Result<Command, Failure> {
     if let Some(socket) = &plan.socket {
         command.arg("--socket").arg(socket);
     }
+    // Whoever supervises this process does not supervise that one.
+    for name in [
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+        "ABIDE_SUPERVISOR",
+        "ABIDE_STOP_TIMEOUT",
+    ] {
+        command.env_remove(name);
+    }
     if plan.alone {
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ABIDE_") {

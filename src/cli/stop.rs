@@ -1,69 +1,180 @@
-//! `abide stop`: ends the daemon in an orderly way and returns once it is gone.
+//! `abide stop`: ends the daemon in an orderly way and returns once it is gone, or is up again.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
-use super::args::Common;
+use super::args::{Common, duration};
 use super::discover::process_exists;
 use super::failure::{Failure, exit};
 use super::follow::Interrupt;
 use super::link::Link;
 use super::print;
+use super::text::{clean, short, span};
+use crate::clock::Clock;
 use crate::kernel::fault::Kind;
-use crate::wire::gateway::{Drain, Empty, Then};
+use crate::kernel::ids::BootId;
+use crate::wire::gateway::{Drain, Draining, NoParams, Status, Then};
+use crate::wire::input::{DrainTimeout, PageSize};
+use crate::wire::runs::{ListRuns, Runs, State};
 
 /// How often the process is looked for.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a daemon that has ended may take to be up again.
+const UP_AGAIN: Duration = Duration::from_secs(60);
+/// So many of the runs that are waited for are named.
+const NAMED: usize = 5;
 
 /// End the daemon in an orderly way
 ///
 /// Returns once its process is gone. Runs stop at a step and go on with the next start.
 #[derive(Debug, Args)]
-pub(crate) struct Stop {}
+pub(crate) struct Stop {
+    /// How long steps in flight may go on, such as 30s; else as configured
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+
+    /// Start it again: by its supervisor, or else by itself
+    #[arg(long)]
+    restart: bool,
+}
 
 impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
-        let pid = link.target.endpoint.as_ref().map(|endpoint| endpoint.pid);
+        let before: Status = link.ask("gateway.status", NoParams {}).await?;
         let mut interrupt = Interrupt::new()?;
-        let asked: Result<Empty, Failure> =
-            link.ask("gateway.drain", Drain { then: Then::Stop }).await;
-        match asked {
-            // Somebody else has asked already: then both wait.
-            Err(failure) if failure.kind != Kind::Conflict.as_str() => return Err(failure),
-            Ok(_) | Err(_) => drop(link),
-        }
-        let gone = wait_until_gone(common, pid);
-        tokio::select! {
-            gone = gone => gone?,
+        let order = Drain {
+            then: if self.restart {
+                Then::Restart
+            } else {
+                Then::Stop
+            },
+            timeout: self.timeout.map(DrainTimeout),
+        };
+        let asked: Result<Draining, Failure> = link.ask("gateway.drain", order).await;
+        let patience = match asked {
+            Ok(draining) => {
+                if !common.json && before.counts.running > 0 {
+                    name_runs(&link, before.counts.running, draining.timeout_ms).await;
+                }
+                Duration::from_millis(draining.timeout_ms)
+            }
+            // Somebody else has asked for the end already: then both wait.
+            Err(failure) if failure.kind == Kind::Conflict.as_str() && !self.restart => {
+                Duration::MAX
+            }
+            Err(failure) => return Err(failure),
+        };
+        let here = link.target.is_here();
+        drop(link);
+        let over = async {
+            if self.restart {
+                let most = patience.saturating_add(UP_AGAIN);
+                wait_until_up_again(common, before.boot_id, most).await
+            } else {
+                wait_until_gone(common, here, before.pid)
+                    .await
+                    .map(|()| None)
+            }
+        };
+        let again = tokio::select! {
+            over = over => over?,
             () = interrupt.pressed() => {
                 print::note("it goes on stopping; abide status shows when it is gone");
                 return Ok(exit::WINDOW);
             }
-        }
-        if common.json {
-            print::object(&json!({ "stopped": true, "pid": pid }))?;
-        } else {
-            print::note("stopped; what it was told is kept");
+        };
+        match (again, common.json) {
+            (None, true) => print::object(&json!({ "stopped": true, "pid": before.pid }))?,
+            (None, false) => print::note("stopped; what it was told is kept"),
+            (Some(status), true) => {
+                print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
+            }
+            (Some(status), false) => {
+                print::note(&format!("up again: process {}, {}", status.pid, status.url))
+            }
         }
         Ok(0)
     }
 }
 
+/// Says what the drain waits for. A courtesy: where it cannot be found out, the end goes on.
+async fn name_runs(link: &Link, running: u64, timeout_ms: u64) {
+    let filter = ListRuns {
+        states: vec![State::Running],
+        limit: PageSize(NAMED as u32),
+        ..ListRuns::default()
+    };
+    let Ok(listed) = link.ask::<Runs>("runs.list", filter).await else {
+        return;
+    };
+    let names: Vec<String> = listed
+        .runs
+        .iter()
+        .map(|run| match &run.label {
+            Some(label) => format!("{label} ({})", short(run.run_id)),
+            None => short(run.run_id),
+        })
+        .collect();
+    if names.is_empty() {
+        return;
+    }
+    let more = running.saturating_sub(names.len() as u64);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    print::note(&clean(&format!(
+        "waiting up to {} for the steps of {}{more}",
+        span(timeout_ms),
+        names.join(", ")
+    )));
+}
+
 /// The lock of the state folder ends with the process, so a new start may follow at once.
-async fn wait_until_gone(common: &Common, pid: Option<u32>) -> Result<(), Failure> {
+async fn wait_until_gone(common: &Common, here: bool, pid: u32) -> Result<(), Failure> {
     loop {
-        let gone = match pid {
-            Some(pid) => !process_exists(pid),
-            None => matches!(
+        let gone = if here {
+            !process_exists(pid)
+        } else {
+            matches!(
                 Link::open(&common.place).await,
                 Err(failure) if failure.code == exit::NO_DAEMON
-            ),
+            )
         };
         if gone {
             return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Another life of the daemon takes work.
+async fn wait_until_up_again(
+    common: &Common,
+    before: BootId,
+    most: Duration,
+) -> Result<Option<Status>, Failure> {
+    let clock = Clock::system();
+    let began = clock.monotonic();
+    loop {
+        // While one life is gone and the next not yet up, every kind of fault is to be expected.
+        if let Ok(link) = Link::open(&common.place).await
+            && let Ok(status) = link.ask::<Status>("gateway.status", NoParams {}).await
+            && status.boot_id != before
+            && status.phase == "ready"
+        {
+            return Ok(Some(status));
+        }
+        if clock.monotonic() - began > most {
+            return Err(Failure::new(
+                exit::NO_DAEMON,
+                "not_restarted",
+                "the daemon ended or is ending, but is not up again; what it was told is kept",
+            )
+            .hint("see how it is: abide status; start it: abide serve --detach"));
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -255,6 +255,8 @@ mod tests {
             ("[gateway]\nlisten = \"here\"\n", "an address"),
             ("[workspace]\nroot = \"relative\"\n", "an absolute path"),
             ("[defaults]\nmax_spawn_depth = 6\n", "from 0 to 5"),
+            ("[agents]\nwatch = \"no\"\n", "events, poll or off"),
+            ("[agents]\npoll_each = 0\n", "more than 0"),
         ] {
             let fault = from(text, &[]).unwrap_err().to_string();
             assert!(fault.contains("abide.toml"), "{fault}");
@@ -270,6 +272,7 @@ mod tests {
                 Value::Integer(1),
                 Value::String("/a:1".to_owned()),
                 Value::String("127.0.0.1:1".to_owned()),
+                Value::String("poll".to_owned()),
             ]
             .iter()
             .any(|value| Config::default().set(key, value).is_ok());

@@ -6,5 +6,5 @@ mod settings;
 mod source;
 
 pub use load::{ConfigError, Loaded};
-pub use settings::{Config, KEYS, is_live, shown};
+pub use settings::{Config, FileWatch, KEYS, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};

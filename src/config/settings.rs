@@ -6,6 +6,28 @@ use std::time::Duration;
 
 use toml::Value;
 
+/// How changes of files are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileWatch {
+    /// By the system's events.
+    Events,
+    /// By looking again and again.
+    Poll,
+    /// Only at the start and when somebody asks.
+    Off,
+}
+
+impl FileWatch {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FileWatch::Events => "events",
+            FileWatch::Poll => "poll",
+            FileWatch::Off => "off",
+        }
+    }
+}
+
 /// Every setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -17,8 +39,9 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// `gateway.allowed_origins`: further origins that a browser page may have.
     pub allowed_origins: Vec<String>,
-    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for.
-    pub drain_timeout: Duration,
+    /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
+    /// if unset as long as the supervisor allows, 20 s where nobody says.
+    pub drain_timeout: Option<Duration>,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -44,6 +67,12 @@ pub struct Config {
     pub touch_each: Duration,
     /// `retention.audit_rows`: so many rows of the audit table are kept, the newest.
     pub audit_rows: u32,
+    /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
+    pub agents_watch: FileWatch,
+    /// `agents.poll_each`: how often they are looked at with `poll`.
+    pub agents_poll_each: Duration,
+    /// `agents.debounce`: how long it must be quiet before changes are taken.
+    pub agents_debounce: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -63,7 +92,7 @@ impl Default for Config {
             socket: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(20),
+            drain_timeout: None,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -76,6 +105,9 @@ impl Default for Config {
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
             audit_rows: 100_000,
+            agents_watch: FileWatch::Events,
+            agents_poll_each: Duration::from_secs(2),
+            agents_debounce: Duration::from_millis(250),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -106,6 +138,9 @@ pub const KEYS: &[&str] = &[
     "recovery.compare_each",
     "recovery.touch_each",
     "retention.audit_rows",
+    "agents.watch",
+    "agents.poll_each",
+    "agents.debounce",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -117,7 +152,6 @@ pub const KEYS: &[&str] = &[
 const LIVE: &[&str] = &[
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
-    "gateway.drain_timeout",
     "defaults.run_timeout",
     "defaults.max_spawn_depth",
     "defaults.max_client_children",
@@ -170,7 +204,7 @@ impl Config {
             "gateway.socket" => path_value(self.socket.as_ref()?),
             "gateway.allowed_hosts" => self.allowed_hosts.clone().into(),
             "gateway.allowed_origins" => self.allowed_origins.clone().into(),
-            "gateway.drain_timeout" => span(self.drain_timeout),
+            "gateway.drain_timeout" => span(self.drain_timeout?),
             "defaults.agent" => self.agent.clone().into(),
             "defaults.model" => self.model.clone().into(),
             "defaults.run_timeout" => span(self.run_timeout.unwrap_or_default()),
@@ -185,6 +219,9 @@ impl Config {
             "recovery.compare_each" => span(self.compare_each),
             "recovery.touch_each" => span(self.touch_each),
             "retention.audit_rows" => self.audit_rows.into(),
+            "agents.watch" => self.agents_watch.as_str().into(),
+            "agents.poll_each" => span(self.agents_poll_each),
+            "agents.debounce" => span(self.agents_debounce),
             "workspace.root" => path_value(self.workspace.as_ref()?),
             "runner.pace" => span(self.pace),
             "runner.model_timeout" => span(self.model_timeout),
@@ -206,7 +243,7 @@ impl Config {
             "gateway.socket" => self.socket = Some(path(value)?),
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
-            "gateway.drain_timeout" => self.drain_timeout = duration(value)?,
+            "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {
@@ -226,6 +263,9 @@ impl Config {
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
             "retention.audit_rows" => self.audit_rows = count(value, 1, 10_000_000)?,
+            "agents.watch" => self.agents_watch = file_watch(value)?,
+            "agents.poll_each" => self.agents_poll_each = period(value)?,
+            "agents.debounce" => self.agents_debounce = duration(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -248,6 +288,15 @@ fn span(duration: Duration) -> Value {
 fn slots_value(slots: usize) -> Value {
     // At most 10,000.
     i64::try_from(slots).unwrap_or(i64::MAX).into()
+}
+
+fn file_watch(value: &Value) -> Result<FileWatch, String> {
+    match text(value)?.as_str() {
+        "events" => Ok(FileWatch::Events),
+        "poll" => Ok(FileWatch::Poll),
+        "off" => Ok(FileWatch::Off),
+        _ => Err("events, poll or off is expected".to_owned()),
+    }
 }
 
 fn text(value: &Value) -> Result<String, String> {
@@ -327,10 +376,10 @@ mod tests {
         };
         for key in KEYS {
             let Some(value) = config.value(key) else {
-                // Only a path may be unset: set, it is shown.
-                let path = Value::from("/somewhere");
-                config.set(key, &path).unwrap();
-                assert_eq!(config.value(key), Some(path), "{key}");
+                // Unset: a path or a time. Set, it is shown.
+                let values = [Value::from("/somewhere"), Value::from("7s")];
+                let value = values.iter().find(|value| config.set(key, value).is_ok());
+                assert_eq!(config.value(key).as_ref(), value, "{key}");
                 continue;
             };
             let before = config.clone();

@@ -1,11 +1,14 @@
 //! Which agents there are, and what a run pins of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::allow::AllowList;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
+use crate::kernel::thinking::Thinking;
 
 /// What an agent may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,25 +38,112 @@ impl AgentMode {
     }
 }
 
+/// Whose agents are asked for, and where the work is: both decide which definitions count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The tenant.
+    pub org: &'a str,
+    /// The folder of the run or session, absolute; the default workspace if unset. Never the
+    /// daemon's own working folder.
+    pub cwd: Option<&'a str>,
+}
+
+/// A definition of the same name that does not count, or a file that is no definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// Its layer, as in [`AgentSummary::source`].
+    pub source: String,
+    /// Its file, if it comes from one.
+    pub file: Option<String>,
+    /// The line that is at fault, counted from 1.
+    pub line: Option<usize>,
+    /// Why it does not count.
+    pub reason: String,
+}
+
 /// An agent as lists show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSummary {
     /// Its name.
     pub id: AgentId,
+    /// A heading for people.
+    pub title: Option<String>,
     /// What it is for.
     pub description: String,
     /// What it may be used for.
     pub mode: AgentMode,
+    /// May it be used at all?
+    pub active: bool,
     /// Its model, `provider/name`.
     pub model: String,
+    /// Its thinking level, if it names one.
+    pub thinking: Option<Thinking>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// Left out of lists for people.
     pub hidden: bool,
-    /// Where its definition comes from (`preset`).
+    /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
     pub source: String,
+    /// The file of its definition, if it comes from one.
+    pub file: Option<String>,
+    /// How often a stored definition was written.
+    pub revision: Option<i64>,
     /// The most model calls of one run.
     pub max_loops: u32,
+    /// How long its runs may take if the request says nothing, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// Whom it may delegate to.
+    pub allow: AllowList,
+    /// The agents that it is linked with.
+    pub linked: Vec<AgentId>,
+    /// Levels of spawning below its root sessions, if it has its own limit.
+    pub max_spawn_depth: Option<u32>,
+    /// The base of every model call.
+    pub system_prompt: String,
+    /// What its definition asks for and does not get.
+    pub warnings: Vec<String>,
+    /// Why it cannot be used as things stand; empty if it can.
+    pub problems: Vec<String>,
+    /// Definitions of the same name in lower layers.
+    pub shadowed: Vec<Aside>,
+}
+
+impl AgentSummary {
+    /// An active agent for everything, with nothing else set: a base for others.
+    pub fn named(id: AgentId) -> Self {
+        AgentSummary {
+            id,
+            title: None,
+            description: String::new(),
+            mode: AgentMode::All,
+            active: true,
+            model: String::new(),
+            thinking: None,
+            tools: Vec::new(),
+            hidden: false,
+            source: "preset".to_owned(),
+            file: None,
+            revision: None,
+            max_loops: 0,
+            run_timeout_ms: None,
+            allow: AllowList::Unset,
+            linked: Vec::new(),
+            max_spawn_depth: None,
+            system_prompt: String::new(),
+            warnings: Vec::new(),
+            problems: Vec::new(),
+            shadowed: Vec::new(),
+        }
+    }
+}
+
+/// The agents of one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// Every agent, hidden ones too, by name.
+    pub agents: Vec<AgentSummary>,
+    /// Definitions that could not be taken.
+    pub rejected: Vec<Aside>,
 }
 
 /// Text that is stored by its hash.
@@ -65,6 +155,15 @@ pub struct Pinned {
     pub body: Arc<str>,
 }
 
+/// What a caller may set for one run in place of the agent's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides<'a> {
+    /// The model, `provider/name`.
+    pub model: Option<&'a str>,
+    /// The thinking level.
+    pub thinking: Option<Thinking>,
+}
+
 /// An agent as one run pins it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
@@ -74,6 +173,17 @@ pub struct Resolved {
     pub mode: AgentMode,
     /// The model in force, `provider/name`.
     pub model: String,
+    /// The thinking level in force; `None` = the model's own habit.
+    pub thinking: Option<Thinking>,
+    /// How long its runs may take if the request says nothing, milliseconds; `None` = the
+    /// default.
+    pub run_timeout_ms: Option<u64>,
+    /// Whom its runs may delegate to.
+    pub allow: AllowList,
+    /// The agents that it is linked with.
+    pub linked: Vec<AgentId>,
+    /// Levels of spawning below its root sessions, 0 to 5; `None` = the default.
+    pub max_spawn_depth: Option<u32>,
     /// Its definition as JSON.
     pub definition: Pinned,
     /// Its tools' schemas as JSON.
@@ -82,18 +192,81 @@ pub struct Resolved {
     pub warnings: Vec<String>,
 }
 
+impl Resolved {
+    /// The agents among `configured` to which its runs may delegate; see
+    /// [`super::allow::check_allowed`] for the refusal.
+    pub fn allowed(&self, configured: &[AgentSummary]) -> Vec<AgentId> {
+        self.allow.allowed(&self.id, &self.linked, configured)
+    }
+}
+
+/// A definition as a client gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The agent's name, unless the text gives another.
+    pub name: Option<String>,
+    /// How it is written: `markdown`, `toml` or `json`.
+    pub format: String,
+    /// What a file would hold.
+    pub text: String,
+}
+
+/// The agents of each tenant: by name the hash of the definition that counts.
+pub type Sets = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What trust in a project covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Covers {
+    /// The project's folder, without links.
+    pub folder: String,
+    /// Of the names and contents of `files`.
+    pub hash: String,
+    /// Each file that states what needs trust, and what it states.
+    pub files: Vec<(String, Vec<String>)>,
+}
+
 /// Which agents there are. A boundary: the registry asks, the agent room answers.
 pub trait Catalog: Send + Sync + 'static {
-    /// The agent called `name`, with `model` in place of its own if given. The fault is
-    /// `not_found` with the known names, or `invalid_params` for a model nobody offers.
-    fn resolve(&self, name: &str, model: Option<&str>) -> Result<Resolved, Fault>;
+    /// The agent called `name` as it counts at `place`, with `overrides` in place of its own.
+    /// The fault is `not_found` with the known names, `forbidden` for an agent that may not be
+    /// used, or `invalid_params` for a model nobody offers.
+    fn resolve(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault>;
 
     /// The agent used where none is named.
     fn default_agent(&self) -> AgentId;
 
-    /// Every agent, hidden ones too, by name.
-    fn list(&self) -> Vec<AgentSummary>;
+    /// The agents of a place, and what could not be taken there.
+    fn list(&self, place: Place<'_>) -> Listing;
 
     /// One agent as lists show it.
-    fn get(&self, name: &str) -> Result<AgentSummary, Fault>;
+    fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
+
+    /// Can it answer for `place` without touching a disk? If not, ask it where waiting is
+    /// allowed.
+    fn is_ready(&self, place: Place<'_>) -> bool;
+
+    /// The name of an agent that may be stored with this definition; the fault says what is
+    /// wrong with it and where.
+    fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault>;
+
+    /// Refuses a change over RPC of an agent that is no stored one; the fault names its file.
+    /// An unknown name is no fault.
+    fn stored_only(&self, org: &str, name: &str) -> Result<(), Fault>;
+
+    /// Once this returns, files and rows as they are now count. Touches the disk.
+    fn reload(&self) -> Result<(), Fault>;
+
+    /// What counts outside projects.
+    fn sets(&self) -> Sets;
+
+    /// What would count if nothing but the built-in agents were there: by name its hash.
+    fn built_in(&self) -> BTreeMap<String, String>;
+
+    /// What trust in the project at `folder` would cover. Touches the disk.
+    fn covers(&self, folder: &str) -> Result<Covers, Fault>;
 }

@@ -1,5 +1,7 @@
 //! What a door may ask of the process itself.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::BoxFuture;
@@ -17,7 +19,7 @@ pub enum Phase {
     },
     /// At work.
     Ready,
-    /// Stops taking work.
+    /// Takes no work, and lets what is under way come to rest.
     Draining,
 }
 
@@ -73,13 +75,45 @@ pub struct Change {
     pub after: Value,
 }
 
+/// What follows a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The process ends.
+    Stop,
+    /// The process ends and is started again.
+    Restart,
+    /// Work is taken again.
+    Resume,
+}
+
+impl Then {
+    /// The word on the wire and in the event log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Then::Stop => "stop",
+            Then::Restart => "restart",
+            Then::Resume => "resume",
+        }
+    }
+}
+
+/// An order to drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// How long steps in flight may go on; as configured if unset.
+    pub timeout: Option<Duration>,
+    /// What follows.
+    pub then: Then,
+}
+
 /// What a door may ask of the process itself.
 pub trait Control: Send + Sync + 'static {
     /// How far the daemon has come.
     fn phase(&self) -> Phase;
 
-    /// Begins the drain that SIGTERM begins; returns at once.
-    fn drain(&self);
+    /// Begins a drain; returns at once, with how long steps in flight may go on. While one is
+    /// under way already, only one that would resume can be turned into one that ends.
+    fn drain(&self, order: Drain) -> Result<Duration, Fault>;
 
     /// The settings in force.
     fn settings(&self) -> Settings;

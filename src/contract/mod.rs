@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
+pub mod allow;
 pub mod catalog;
 pub mod control;
 pub mod journal;
+pub mod rows;
 pub mod runner;
 
 /// A boxed future, so that the traits here can be used as objects.

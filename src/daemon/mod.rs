@@ -1,6 +1,7 @@
 //! The daemon's story from start to stop: the only place where the parts are put together.
 //! The command line calls [`serve`].
 
+mod check;
 mod endpoint;
 mod failure;
 mod folder;
@@ -10,6 +11,7 @@ mod parts;
 mod phase;
 mod settings;
 mod signals;
+mod supervisor;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,20 +22,22 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use check::AgentCheck;
 pub use endpoint::Endpoint;
 pub use failure::Failure;
 
 use crate::clock::Clock;
 use crate::config::{Loaded, Source};
-use crate::contract::control::Control;
+use crate::contract::control::{Control, Then};
 use crate::gateway;
 use crate::kernel::ids::BootId;
-use crate::registry::{Principal, Registry};
+use crate::registry::{Principal, Registry, ReloadReason};
 use crate::store::Store;
 use crate::telemetry::metrics::metrics;
 use phase::Process;
 use settings::{Followers, InForce};
 use signals::Signals;
+use supervisor::Supervisor;
 
 /// How the daemon is started.
 pub struct Options {
@@ -64,6 +68,17 @@ pub struct Ready {
     pub resumed: usize,
 }
 
+/// How the daemon has ended: in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// For good.
+    Stopped,
+    /// To be started again by whoever supervises it.
+    Restart,
+    /// To be started again by whoever called [`serve`]: nobody supervises it.
+    StartAgain,
+}
+
 /// The versions of this program and of the SQLite library in it, for `--version`.
 pub fn versions() -> String {
     format!(
@@ -76,7 +91,7 @@ pub fn versions() -> String {
 
 /// Runs the daemon until it is told to stop. On return everything that was accepted is in
 /// the store, and the write-ahead file is empty.
-pub fn serve(options: Options) -> Result<(), Failure> {
+pub fn serve(options: Options) -> Result<Ending, Failure> {
     crate::failpoint::configure_from_env().map_err(Failure::Config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -86,7 +101,7 @@ pub fn serve(options: Options) -> Result<(), Failure> {
     runtime.block_on(run(options))
 }
 
-async fn run(options: Options) -> Result<(), Failure> {
+async fn run(options: Options) -> Result<Ending, Failure> {
     let clock = Clock::system();
     let boot = BootId(clock.new_id());
     let started_at = clock.now();
@@ -96,6 +111,7 @@ async fn run(options: Options) -> Result<(), Failure> {
 
     let mut signals = Signals::catch()?;
     let hangups = signals::hangups()?;
+    let supervisor = Supervisor::from_env()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
     let lock = lock::take(&folder, boot, pid, started_at)?;
@@ -112,17 +128,21 @@ async fn run(options: Options) -> Result<(), Failure> {
         .map(str::to_owned);
     let token = folder::token(&folder)?;
 
+    supervisor.opening();
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
+    let rows = Arc::new(opened.store.clone());
     let store = opened.store.clone();
-    let workers = parts::workers(&folder, &clock, &config)?;
+    let workers = parts::workers(&folder, &clock, &config, rows)?;
+    let mut agent_files = parts::watcher(&clock, &config);
+    let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
         runner: workers.runner,
-        options: parts::registry_options(&config),
+        options: parts::registry_options(&config, drain_timeout),
         boot,
     });
 
@@ -132,12 +152,22 @@ async fn run(options: Options) -> Result<(), Failure> {
     let followers = Followers {
         store,
         registry: registry.clone(),
+        drain_timeout,
         names,
         runner: workers.times,
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
-    let process = Arc::new(Process::new(registry.clone(), in_force));
+    let process = Arc::new(Process::new(registry.clone(), supervisor.clone(), in_force));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
+    tokio::spawn({
+        let process = Arc::clone(&process);
+        async move {
+            loop {
+                signals.next().await;
+                process.terminate();
+            }
+        }
+    });
     let shutdown = CancellationToken::new();
     let mut doors = tokio::spawn(gateway::serve(
         gateway::Listeners {
@@ -150,7 +180,7 @@ async fn run(options: Options) -> Result<(), Failure> {
             clock: clock.clone(),
             token: token.text,
             principal: Principal {
-                org: "default".to_owned(),
+                org: parts::ORG.to_owned(),
                 user: "admin".to_owned(),
             },
             boot,
@@ -162,10 +192,15 @@ async fn run(options: Options) -> Result<(), Failure> {
         },
         shutdown.clone(),
     ));
-    let restored = registry
-        .restore(pid)
-        .await
-        .map_err(|fault| Failure::Store(fault.to_string()))?;
+    let progress = || registry.restore_progress();
+    let restored = tokio::select! {
+        restored = registry.restore(pid) => {
+            restored.map_err(|fault| Failure::Store(fault.to_string()))?
+        }
+        // Rows that wait for room on a full disk must not keep the process.
+        () = registry.hurried() => return Ok(Ending::Stopped),
+        never = supervisor.tell_progress(progress) => match never {},
+    };
     let endpoint = Endpoint {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: 1,
@@ -195,31 +230,36 @@ async fn run(options: Options) -> Result<(), Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
-
-    tokio::select! {
-        () = signals.next() => process.drain(),
-        () = process.stop_asked() => {}
-        // Without one of these the daemon would accept and never act, or act and never
-        // answer: better to end and let the next start recover.
-        worked = &mut working => return Err(Failure::loop_ended("registry", worked)),
-        served = &mut doors => return Err(Failure::doors_ended(served)),
-        _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
-    }
-    tracing::info!("draining");
-    registry.drain();
-    // A second signal ends the drain's patience.
-    let hurry = tokio::spawn({
+    let watching = tokio::spawn({
         let registry = registry.clone();
         async move {
-            signals.next().await;
-            tracing::warn!("a second signal: what is in flight goes on at the next start");
-            registry.hurry();
+            let mut reason = ReloadReason::Start;
+            loop {
+                if let Err(fault) = registry.reload_agents(reason).await {
+                    tracing::error!(%fault, "the agents could not be read again; the last ones count");
+                }
+                reason = ReloadReason::Watch;
+                agent_files.changed().await;
+            }
         }
     });
-    let drained = working
-        .await
-        .map_err(|fault| Failure::loop_ended("registry", Err(fault)));
-    hurry.abort();
+
+    supervisor.ready(restored.open);
+    let life = tokio::spawn({
+        let (registry, supervisor) = (registry.clone(), supervisor.clone());
+        async move { supervisor.tell_life(|| registry.answers()).await }
+    });
+    let then = tokio::select! {
+        worked = &mut working => {
+            worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))?
+        }
+        // Without one of these the daemon would accept and never act, or act and never
+        // answer: better to end and let the next start recover.
+        served = &mut doors => return Err(Failure::doors_ended(served)),
+        _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+    };
+    life.abort();
+    watching.abort();
     reloads.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
@@ -233,7 +273,11 @@ async fn run(options: Options) -> Result<(), Failure> {
         tracing::error!("the store did not close in order; the next start recovers it");
     }
     drop(lock);
-    drained
+    Ok(match then {
+        Then::Restart if supervisor.is_there() => Ending::Restart,
+        Then::Restart => Ending::StartAgain,
+        Then::Stop | Then::Resume => Ending::Stopped,
+    })
 }
 
 /// How long clients may take to read their last answers.

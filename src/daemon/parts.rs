@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use tokio::sync::watch;
+use std::time::Duration;
 
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::config::Config;
-use crate::contract::catalog::Catalog;
+use crate::config::{Config, FileWatch};
+use crate::contract::catalog::{Catalog, Place};
+use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::gateway;
 use crate::kernel::limits::SpawnLimits;
@@ -20,11 +20,15 @@ use crate::registry::{self, LaneCaps};
 use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
+use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
 const MAX_UNACKED: u32 = 1000;
 /// Announces that may wait to be told to one agent-owned session.
 const MAX_UNTOLD: u32 = 50;
+
+/// The tenant of this machine's own users.
+pub const ORG: &str = "default";
 
 /// Who runs, and how.
 pub struct Workers {
@@ -33,7 +37,7 @@ pub struct Workers {
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
     /// Gives them other times.
-    pub times: watch::Sender<runner::Options>,
+    pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
     pub names: Vec<String>,
 }
@@ -95,7 +99,7 @@ fn end_now(why: &str) {
 }
 
 /// The registry's settings.
-pub fn registry_options(config: &Config) -> registry::Options {
+pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
     let [main, subagent, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
@@ -104,7 +108,7 @@ pub fn registry_options(config: &Config) -> registry::Options {
             global,
         },
         run_timeout_ms: config.run_timeout.map(millis),
-        drain_timeout: config.drain_timeout,
+        drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
@@ -112,7 +116,12 @@ pub fn registry_options(config: &Config) -> registry::Options {
 }
 
 /// Agents, providers and tools.
-pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers, Failure> {
+pub fn workers(
+    folder: &Path,
+    clock: &Clock,
+    config: &Config,
+    rows: Arc<dyn AgentRows>,
+) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
     let providers = Providers::new(&provider::Options {
         script: config.script.clone(),
@@ -121,21 +130,30 @@ pub fn workers(folder: &Path, clock: &Clock, config: &Config) -> Result<Workers,
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
     });
-    let agents = Agents::new(
-        agent::Options {
-            default_agent: config.agent.clone(),
-            default_model: config.model.clone(),
-        },
-        providers.offered(),
-        &tools.schemas(),
-    )
+    let agents = Agents::new(agent::Options {
+        default_agent: config.agent.clone(),
+        default_model: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+        tools: tools.schemas(),
+        config: agent_files(),
+        personal: personal_files(),
+        workspace: Some(workspace.clone()),
+        orgs: vec![ORG.to_owned()],
+        rows: Some(rows),
+        clock: clock.clone(),
+    })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let names = agents
-        .list()
+        .list(Place {
+            org: ORG,
+            cwd: None,
+        })
+        .agents
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
-    let (times, followed) = watch::channel(times(config));
+    let (times, followed) = tokio::sync::watch::channel(times(config));
     let runner = TurnRunner::new(
         followed,
         workspace,
@@ -168,16 +186,51 @@ fn default_workspace() -> PathBuf {
         .join("abide/workspace")
 }
 
+/// This user's agent files.
+pub fn agent_files() -> Option<PathBuf> {
+    config_folder().map(|folder| folder.join("agents"))
+}
+
+/// This user's agent files for Claude Code.
+pub fn personal_files() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let folder = home.join(".claude/agents");
+    folder.is_absolute().then_some(folder)
+}
+
+/// How the agent files are watched.
+pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
+    let folders = agent_files().into_iter().chain(personal_files()).collect();
+    let options = watch::Options {
+        mode: match config.agents_watch {
+            FileWatch::Events => watch::Mode::Events,
+            FileWatch::Poll => watch::Mode::Poll(config.agents_poll_each),
+            FileWatch::Off => watch::Mode::Off,
+        },
+        quiet: config.agents_debounce,
+        longest: LONGEST_BURST.max(config.agents_debounce),
+    };
+    Watcher::new(folders, options, clock.clone())
+}
+
+/// Changes that keep coming are taken after this long.
+const LONGEST_BURST: Duration = Duration::from_secs(2);
+
 /// The folders that no tool may look into: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME")
+    std::iter::once(state.to_owned())
+        .chain(config_folder())
+        .collect()
+}
+
+fn config_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))
-        .map(|path| path.join("abide"));
-    std::iter::once(state.to_owned()).chain(config).collect()
+        .map(|path| path.join("abide"))
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

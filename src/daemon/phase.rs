@@ -1,12 +1,12 @@
-//! How far the process has come, for the doors.
+//! How far the process has come, for the doors, and its drains, whoever asks for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio_util::sync::CancellationToken;
+use std::time::Duration;
 
 use super::settings::InForce;
+use super::supervisor::Supervisor;
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Phase, Reloaded, Settings};
+use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
@@ -14,18 +14,18 @@ use crate::registry::Registry;
 pub struct Process {
     registry: Registry,
     in_force: InForce,
+    supervisor: Supervisor,
     ready: AtomicBool,
-    stop: CancellationToken,
 }
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry, in_force: InForce) -> Self {
+    pub fn new(registry: Registry, supervisor: Supervisor, in_force: InForce) -> Self {
         Process {
             registry,
             in_force,
+            supervisor,
             ready: AtomicBool::new(false),
-            stop: CancellationToken::new(),
         }
     }
 
@@ -34,26 +34,44 @@ impl Process {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Returns when a stop was asked for.
-    pub async fn stop_asked(&self) {
-        self.stop.cancelled().await;
+    /// A signal asks for the end. The first one drains; where a drain to the end is under way
+    /// already, its patience is over.
+    pub fn terminate(&self) {
+        let stop = Drain {
+            timeout: None,
+            then: Then::Stop,
+        };
+        if self.drain(stop).is_err() {
+            tracing::warn!("a second call to stop: what is in flight goes on at the next start");
+            self.registry.hurry();
+        }
     }
 }
 
 impl Control for Process {
     fn phase(&self) -> Phase {
-        if self.stop.is_cancelled() {
-            Phase::Draining
-        } else if self.ready.load(Ordering::Acquire) {
-            Phase::Ready
-        } else {
+        if !self.ready.load(Ordering::Acquire) {
             let (done, total) = self.registry.restore_progress();
             Phase::Starting { done, total }
+        } else if self.registry.is_draining() {
+            Phase::Draining
+        } else {
+            Phase::Ready
         }
     }
 
-    fn drain(&self) {
-        self.stop.cancel();
+    fn drain(&self, order: Drain) -> Result<Duration, Fault> {
+        let timeout = self.registry.drain(order)?;
+        let supervisor = self.supervisor.clone();
+        let registry = self.registry.clone();
+        tokio::spawn(async move {
+            supervisor.draining(order.then, timeout).await;
+            if order.then == Then::Resume {
+                registry.resumed().await;
+                supervisor.resumed();
+            }
+        });
+        Ok(timeout)
     }
 
     fn settings(&self) -> Settings {

@@ -1,6 +1,7 @@
 //! The settings in force, and how a reload brings new ones to the parts that obey them.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -34,6 +35,8 @@ pub struct Followers {
     pub store: Store,
     /// Lanes and times.
     pub registry: Registry,
+    /// How long its drains take, which only a start decides.
+    pub drain_timeout: Duration,
     /// Names that callers may use.
     pub names: watch::Sender<gateway::Names>,
     /// Times of steps.
@@ -121,7 +124,8 @@ impl InForce {
     async fn hand_on(&self, config: &Config) -> Result<(), Fault> {
         let parts = &self.followers;
         parts.store.configure(parts::store_settings(config)).await?;
-        parts.registry.configure(parts::registry_options(config));
+        let options = parts::registry_options(config, parts.drain_timeout);
+        parts.registry.configure(options);
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
         Ok(())

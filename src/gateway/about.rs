@@ -175,4 +175,46 @@ pub(super) const METHODS: &[About] = &[
         "Gives one agent.",
         r#"{"agent": "explore"}"#,
     ),
+    row(
+        "agents.create",
+        Changes,
+        "Stores an agent's definition.",
+        r#"{"name": "scout", "definition": {"description": "Looks ahead.", "mode": "subagent"}}"#,
+    ),
+    row(
+        "agents.update",
+        Changes,
+        "Stores another definition of an agent in place of the one that is stored.",
+        r#"{"agent": "scout", "definition": {"description": "Looks far ahead.", "mode": "subagent"}}"#,
+    ),
+    row(
+        "agents.delete",
+        Changes,
+        "Removes a stored agent.",
+        r#"{"agent": "scout"}"#,
+    ),
+    row(
+        "agents.reload",
+        Changes,
+        "Reads the agents' files again.",
+        "{}",
+    ),
+    row(
+        "trust.add",
+        Changes,
+        "Trusts what a project's files say as they are now.",
+        r#"{"folder": "/srv/project"}"#,
+    ),
+    row(
+        "trust.list",
+        Reads,
+        "Lists the projects that are trusted, by folder.",
+        "{}",
+    ),
+    row(
+        "trust.revoke",
+        Changes,
+        "Trusts a project no more.",
+        r#"{"folder": "/srv/project"}"#,
+    ),
 ];

@@ -2,13 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::contract::catalog::AgentSummary;
+use crate::contract::allow::AllowList;
+use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
+use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
+use crate::kernel::thinking::Thinking;
 use crate::registry::{InboxEntry, RunDetail, SessionView, Waited};
+use crate::wire::input::ThinkingLevel;
 use crate::wire::{agents, runs, shapes};
 
 /// The most bytes of a result in a list.
@@ -44,6 +48,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         root_run_id: run.root_run,
         agent: run.agent,
         model: run.model,
+        thinking: run.thinking.map(|level| level.as_str().into()),
         depth: run.depth,
         label: run.label,
         title: run.title,
@@ -100,6 +105,17 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .collect()
 }
 
+/// A thinking level.
+pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
+    match level {
+        ThinkingLevel::Off => Thinking::Off,
+        ThinkingLevel::Minimal => Thinking::Minimal,
+        ThinkingLevel::Low => Thinking::Low,
+        ThinkingLevel::Medium => Thinking::Medium,
+        ThinkingLevel::High => Thinking::High,
+    }
+}
+
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView { session, busy } = view;
@@ -114,6 +130,7 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         depth: session.depth,
         owner: session.owner.as_str().into(),
         model: session.model,
+        thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
         messages: session.messages,
         created_at: session.created_at,
@@ -212,15 +229,46 @@ pub(super) fn step(step: Step) -> shapes::Step {
 
 /// An agent.
 pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
+    let names = |ids: &[AgentId]| ids.iter().map(ToString::to_string).collect();
     agents::Agent {
         name: agent.id.into(),
+        title: agent.title,
         description: agent.description,
         mode: agent.mode.as_str().to_owned(),
+        active: agent.active,
         model: agent.model,
+        thinking: agent.thinking.map(|level| level.as_str().to_owned()),
         tools: agent.tools,
         hidden: agent.hidden,
         source: agent.source,
+        file: agent.file,
+        revision: agent.revision,
         max_loops: agent.max_loops,
+        run_timeout_ms: agent.run_timeout_ms,
+        allow_agents: match &agent.allow {
+            AllowList::Unset => None,
+            AllowList::Any => Some(vec!["*".to_owned()]),
+            AllowList::Only(allowed) => Some(names(allowed)),
+        },
+        linked_agents: names(&agent.linked),
+        max_spawn_depth: agent.max_spawn_depth,
+        system_prompt: None,
+        warnings: agent.warnings,
+        health: agents::Health {
+            ok: agent.problems.is_empty(),
+            problems: agent.problems,
+        },
+        shadowed: agent.shadowed.into_iter().map(aside).collect(),
+    }
+}
+
+/// A definition without effect.
+pub(super) fn aside(aside: Aside) -> agents::Aside {
+    agents::Aside {
+        source: aside.source,
+        file: aside.file,
+        line: aside.line,
+        reason: aside.reason,
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::discover::{self, Described};
 use super::rpc::{error_object, logged};
-use super::{Context, Shared, about, agents, ops, runs, sessions, status};
+use super::{Context, Shared, about, agents, ops, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -28,6 +28,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;
+    trust::register(&mut table)?;
     ops::register(&mut table)?;
     discover::register(&mut table)?;
     let document = discover::document(&table.described, &shared.url, status::VERSION)?;

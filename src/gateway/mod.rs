@@ -21,6 +21,7 @@ mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::io;
 use std::ops::Deref;

@@ -352,7 +352,7 @@ impl Dispatcher {
                 "the daemon is starting; nothing was done"
             }
             Phase::Draining if MAKES_WORK.contains(&name) => {
-                "the daemon is stopping and takes no new work; nothing was done"
+                "the daemon is draining and takes no new work; nothing was done"
             }
             _ => return Ok(()),
         };

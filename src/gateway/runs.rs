@@ -27,6 +27,7 @@ async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAcc
         message: params.message,
         run_id: params.run_id,
         model: params.model,
+        thinking: params.thinking.map(convert::thinking),
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
         meta: params.meta,
     };

@@ -32,6 +32,7 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         agent: params.agent,
         label: params.label,
         model: params.model,
+        thinking: params.thinking.map(convert::thinking),
         cwd: params.cwd,
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
         announce: params.announce.map(|policy| match policy {
@@ -59,6 +60,7 @@ async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Cre
         key: params.key,
         label: params.label,
         title: params.title,
+        thinking: params.thinking.map(convert::thinking),
         cwd: params.cwd,
         owner: match params.owner {
             None | Some(wire::Owner::Agent) => Owner::Agent,

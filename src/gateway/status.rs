@@ -6,8 +6,9 @@ use jsonrpsee::core::RegisterMethodError;
 
 use super::Context;
 use super::method::Table;
-use crate::contract::control::Phase;
-use crate::kernel::fault::{Fault, Kind};
+use crate::contract::catalog::Place;
+use crate::contract::control::{Drain, Phase, Then};
+use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
 use crate::wire::{PROTOCOL, gateway::Empty};
 
@@ -67,7 +68,11 @@ async fn ping(_: Arc<Context>, _: wire::NoParams) -> Result<Empty, Fault> {
 async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status, Fault> {
     let counts = context.registry.counts().await?;
     let catalog = context.registry.catalog();
-    let agent = catalog.get(catalog.default_agent().as_str())?;
+    let place = Place {
+        org: &context.principal.org,
+        cwd: None,
+    };
+    let agent = catalog.get(place, catalog.default_agent().as_str())?;
     Ok(wire::Status {
         version: VERSION.to_owned(),
         protocol: PROTOCOL,
@@ -91,14 +96,18 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
     })
 }
 
-async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<Empty, Fault> {
-    let wire::Then::Stop = params.then;
-    if context.control.phase() == Phase::Draining {
-        return Err(Fault::new(Kind::Conflict, "the daemon is stopping already")
-            .hint("wait until it is gone"));
-    }
-    context.control.drain();
-    Ok(Empty {})
+async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Draining, Fault> {
+    let timeout = context.control.drain(Drain {
+        timeout: params.timeout.map(|timeout| timeout.0),
+        then: match params.then {
+            wire::Then::Stop => Then::Stop,
+            wire::Then::Restart => Then::Restart,
+            wire::Then::Resume => Then::Resume,
+        },
+    })?;
+    Ok(wire::Draining {
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 /// How far the daemon has come, as one word.

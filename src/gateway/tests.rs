@@ -8,6 +8,7 @@ mod socket_tests;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use jsonrpsee::RpcModule;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Phase, Reloaded, Settings};
+use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
@@ -50,8 +51,9 @@ impl Control for Stage {
         *self.0.lock().unwrap()
     }
 
-    fn drain(&self) {
+    fn drain(&self, _: Drain) -> Result<Duration, Fault> {
         *self.0.lock().unwrap() = Phase::Draining;
+        Ok(Duration::ZERO)
     }
 
     fn settings(&self) -> Settings {
@@ -70,6 +72,12 @@ fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
 fn no_numbers() -> super::metrics::Scrape {
     Box::new(|| Box::pin(std::future::ready(Ok(String::new()))))
 }
+
+/// As a signal asks for it.
+const STOP: Drain = Drain {
+    timeout: None,
+    then: Then::Stop,
+};
 
 /// Adds a permit if it is dropped before its end.
 struct Unfinished(Option<Arc<Semaphore>>);

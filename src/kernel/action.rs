@@ -56,7 +56,15 @@ super::text_enum::text_enum! {
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// Other agents count than before.
+        AgentsChanged = "agents.changed",
+        /// Something that a person should look at.
+        AlertRaised = "alert.raised",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
+        /// The daemon takes no work until it is stopped or resumes.
+        GatewayDraining = "gateway.draining",
+        /// The daemon takes work again after it was away.
+        GatewayResumed = "gateway.resumed",
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         label: None,
         title: String::new(),
         model: "offline/search".to_owned(),
+        thinking: None,
         lane: Lane::Subagent,
         depth: 1,
         cwd: None,

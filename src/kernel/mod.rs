@@ -15,4 +15,5 @@ pub mod session;
 pub mod step;
 pub mod text;
 pub mod text_enum;
+pub mod thinking;
 pub mod time;

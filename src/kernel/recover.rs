@@ -34,6 +34,8 @@ pub enum Loss {
     Drained,
     /// The task that drove it panicked or ended, in this life.
     Executor,
+    /// A drain did not wait for it any longer, in this life, which goes on.
+    CutOff,
 }
 
 /// What happens to one open step.
@@ -66,7 +68,7 @@ pub fn recover(
     policy: RecoveryPolicy,
     now: Timestamp,
 ) -> Plan {
-    if run.cancel.is_none() && loss != Loss::Executor {
+    if run.cancel.is_none() && matches!(loss, Loss::Killed | Loss::Drained) {
         let idle = now.since(run.last_activity_at);
         if idle > policy.max_age_ms {
             return ends(
@@ -85,7 +87,7 @@ pub fn recover(
     let counts = match loss {
         Loss::Killed => run.state == RunState::Running && !open.is_empty(),
         Loss::Executor => matches!(run.state, RunState::Running | RunState::Queued),
-        Loss::Drained => false,
+        Loss::Drained | Loss::CutOff => false,
     };
     let recoveries = run.recoveries + u32::from(counts);
     if run.cancel.is_none() && counts && recoveries > policy.max_attempts {

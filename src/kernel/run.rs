@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::text_enum::text_enum;
+use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
@@ -234,6 +235,8 @@ pub struct Run {
     pub title: String,
     /// `provider/name`.
     pub model: String,
+    /// How much its model thinks; `None` = the model's own habit.
+    pub thinking: Option<Thinking>,
     /// Its queue.
     pub lane: Lane,
     /// Levels below a root session.

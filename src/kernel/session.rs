@@ -3,6 +3,7 @@
 use super::ids::{AgentId, SessionId, SessionKey};
 use super::run::Usage;
 use super::text_enum::text_enum;
+use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
@@ -64,6 +65,8 @@ pub struct Session {
     pub title: Option<String>,
     /// The model of its turns, if not the agent's.
     pub model: Option<String>,
+    /// How much the model of its turns thinks, if not the agent's.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
     /// How long it stays open for messages.

@@ -65,6 +65,9 @@ pub trait Provider: Send + Sync + 'static {
     /// The models it offers, as `provider/name`; `provider/*` stands for any name.
     fn offered(&self) -> String;
 
+    /// Those of its models that can think at levels, written likewise.
+    fn thinking(&self) -> Option<String>;
+
     /// The model's next answer. Dropping the future gives it up.
     fn complete(
         &self,
@@ -98,6 +101,14 @@ impl Providers {
     /// The models there are, as `provider/name`; `provider/*` stands for any name.
     pub fn offered(&self) -> Vec<String> {
         self.providers.iter().map(|one| one.offered()).collect()
+    }
+
+    /// Those of the models that can think at levels.
+    pub fn thinking(&self) -> Vec<String> {
+        self.providers
+            .iter()
+            .filter_map(|one| one.thinking())
+            .collect()
     }
 
     /// The provider of `model` (`provider/name`), and the name without the provider.

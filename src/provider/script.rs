@@ -214,6 +214,10 @@ impl Provider for Script {
         "script/*".to_owned()
     }
 
+    fn thinking(&self) -> Option<String> {
+        None
+    }
+
     fn complete(
         &self,
         request: ModelRequest,

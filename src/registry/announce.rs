@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
+use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::session::Owner;
@@ -76,16 +77,21 @@ async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
     let wake = match target {
         Some(target) if target.owner == Owner::Agent => {
+            let overrides = Overrides {
+                model: target.model.as_deref(),
+                thinking: target.thinking,
+            };
+            let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
             let agent = inner
-                .catalog
-                .resolve(target.agent.as_str(), target.model.as_deref())?;
+                .resolve(&target.org, folder, Some(named), overrides)
+                .await?;
             Some(Box::new(NewRun {
                 id: RunId(inner.clock.new_id()),
                 // The user of the run that is told about takes its place.
                 user: String::new(),
                 label: None,
                 title: "sees what its runs have brought".to_owned(),
-                limit_ms: inner.options().run_timeout_ms,
+                limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
                 meta: None,
                 agent,
                 trace_id: inner.clock.new_id().simple().to_string(),

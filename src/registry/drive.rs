@@ -23,8 +23,10 @@ use crate::store::{Command, Reply, read};
 /// How a drive task ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Its run's row has moved on, or the daemon stops.
+    /// Its run's row has moved on.
     Moved,
+    /// The row still says running, because a drain did not wait any longer.
+    CutOff,
     /// The row still says running: recovery must look at it.
     Lost(&'static str),
     /// The task panicked.
@@ -62,15 +64,22 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToke
     }
 }
 
-/// A conflict says that the row has moved on without this task; anything else leaves the run
-/// to recovery.
+/// A conflict says that the row has moved on without this task, a store that takes nothing
+/// that a drain has ended the waiting for it; anything else leaves the run to recovery.
 fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
-    if matches!(fault.kind, Kind::Conflict | Kind::Unavailable) {
-        tracing::info!(%run, %fault, "a drive task stops: {what}");
-        Ended::Moved
-    } else {
-        tracing::error!(%run, %fault, "a drive task stops: {what}");
-        Ended::Lost(what)
+    match fault.kind {
+        Kind::Conflict => {
+            tracing::info!(%run, %fault, "a drive task stops: {what}");
+            Ended::Moved
+        }
+        Kind::Unavailable | Kind::Busy => {
+            tracing::warn!(%run, %fault, "a drive task stops: {what}");
+            Ended::CutOff
+        }
+        _ => {
+            tracing::error!(%run, %fault, "a drive task stops: {what}");
+            Ended::Lost(what)
+        }
     }
 }
 
@@ -297,11 +306,11 @@ impl Drive<'_> {
         self.view.run.left_at(steady).map(Duration::from_millis)
     }
 
-    /// The executor was told to stop, and has: the run ends, or goes on at the next start
-    /// when the daemon's drain was what ran out.
+    /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
+    /// what ran out.
     async fn stopped(&self) -> Ended {
-        if self.view.run.cancel.is_none() && *self.inner.draining.borrow() {
-            return Ended::Moved;
+        if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
+            return Ended::CutOff;
         }
         if self.conclude(Conclusion::ExecutorGone).await {
             Ended::Moved

@@ -1,9 +1,12 @@
 //! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
 //! clone; one service loop does what follows a commit.
 
+mod agents;
 mod announce;
 mod audit;
 mod compare;
+mod damage;
+mod drain;
 mod drive;
 mod gauges;
 mod lanes;
@@ -20,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
+pub use agents::{ReloadReason, TrustView};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -32,6 +35,7 @@ use crate::contract::catalog::Catalog;
 use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
+use drain::Drains;
 use service::Signal;
 use wait::Waiters;
 
@@ -50,8 +54,8 @@ struct Inner {
     boot: BootId,
     waiters: Waiters,
     signals: mpsc::UnboundedSender<Signal>,
-    draining: watch::Sender<bool>,
-    hurried: CancellationToken,
+    drains: Drains,
+    reloading: tokio::sync::Mutex<()>,
     restored: AtomicU64,
     to_restore: AtomicU64,
 }
@@ -88,8 +92,8 @@ impl Registry {
                 boot: parts.boot,
                 waiters: Waiters::default(),
                 signals,
-                draining: watch::Sender::new(false),
-                hurried: CancellationToken::new(),
+                drains: Drains::default(),
+                reloading: tokio::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
             }),
@@ -113,16 +117,6 @@ impl Registry {
         self.inner.options.send_replace(options);
     }
 
-    /// Begins the drain: nothing new starts, waits answer, runs park at their step boundaries.
-    pub fn drain(&self) {
-        self.inner.draining.send_replace(true);
-    }
-
-    /// Ends the drain's patience: steps in flight are cut off and go on at the next start.
-    pub fn hurry(&self) {
-        self.inner.hurried.cancel();
-    }
-
     /// How many open runs were restored at this start, of how many.
     pub fn restore_progress(&self) -> (u64, u64) {
         (
@@ -136,15 +130,5 @@ impl Inner {
     /// The settings in force.
     fn options(&self) -> Options {
         *self.options.borrow()
-    }
-
-    /// Returns when a drain has begun, at once if it has already.
-    async fn drained(&self) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self
-            .draining
-            .subscribe()
-            .wait_for(|draining| *draining)
-            .await;
     }
 }

@@ -7,6 +7,7 @@ use crate::kernel::message::Message;
 use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::Step;
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 pub use crate::store::command::Accepted;
 
@@ -43,6 +44,8 @@ pub struct SpawnRequest {
     pub label: Option<String>,
     /// In place of the agent's model.
     pub model: Option<String>,
+    /// In place of the agent's thinking level.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// How long it may run, milliseconds.
@@ -68,6 +71,8 @@ pub struct TurnRequest {
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
     pub model: Option<String>,
+    /// In place of the session's thinking level, for this turn.
+    pub thinking: Option<Thinking>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
     /// For a safe repeat.
@@ -97,6 +102,8 @@ pub struct CreateRequest {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<String>,
     /// Who answers in it.

@@ -48,7 +48,7 @@ impl Registry {
             ));
         };
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
-        let open = inner.store.read(runs::live).await?;
+        let open = readable(&inner.store).await?;
         let mut restored = Restored {
             unclean,
             open: open.len(),
@@ -70,18 +70,13 @@ impl Registry {
             .restored
             .fetch_add(ready.len() as u64, Ordering::Relaxed);
         for group in broken.chunks(AT_ONCE) {
-            let commands = group
-                .iter()
-                .map(|run| patiently(&inner.store, Command::Recover { run: run.id, loss }));
-            for (run, reply) in group.iter().zip(join_all(commands).await) {
-                match reply {
-                    Ok(Reply::Run(after)) => count(&mut restored, run, &after),
-                    Ok(other) => return Err(super::spawn::unexpected(&other)),
-                    // One row that cannot be recovered must not keep the others.
-                    Err(fault) => {
-                        tracing::error!(run = %run.id, %fault, "a run could not be restored");
-                    }
-                }
+            // A row that cannot be read refuses the command that meets it, once: then it is
+            // set aside, and its run has ended or can go on.
+            let again = self.recover_all(group, loss, &mut restored).await?;
+            super::damage::set_aside(&inner.store).await;
+            for run in self.recover_all(&again, loss, &mut restored).await? {
+                // One that cannot be recovered must not keep the others.
+                tracing::error!(run = %run.id, "a run could not be restored");
             }
             inner
                 .restored
@@ -90,7 +85,44 @@ impl Registry {
         for session in inner.store.read(outbox::pending_targets).await? {
             restored.effects.push(Effect::Deliverable(session));
         }
+        super::damage::set_aside(&inner.store).await;
         Ok(restored)
+    }
+
+    /// Gives these runs to recovery; those that were refused.
+    async fn recover_all(
+        &self,
+        group: &[Run],
+        loss: Loss,
+        restored: &mut Restored,
+    ) -> Result<Vec<Run>, Fault> {
+        let inner = &self.inner;
+        let commands = group
+            .iter()
+            .map(|run| patiently(&inner.store, Command::Recover { run: run.id, loss }));
+        let mut refused = Vec::new();
+        for (run, reply) in group.iter().zip(join_all(commands).await) {
+            match reply {
+                Ok(Reply::Run(after)) => count(restored, run, &after),
+                Ok(other) => return Err(super::spawn::unexpected(&other)),
+                Err(fault) => {
+                    tracing::warn!(run = %run.id, %fault, "a run was not restored at once");
+                    refused.push(run.clone());
+                }
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// Every open run, after those were set aside that cannot be read.
+async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
+    loop {
+        let open = store.read(runs::live).await?;
+        if !store.noticed().some_wait() {
+            return Ok(open);
+        }
+        super::damage::set_aside(store).await;
     }
 }
 

@@ -7,24 +7,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Inner;
+use super::agents::ReloadReason;
 use super::announce::Announcer;
 use super::compare::Suspects;
+use super::drain::{Order, Patience};
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
 use super::timers::Settling;
+use crate::contract::control::Then;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
+use crate::store::command::GatewayNote;
 use crate::store::{Command, Effect};
 use crate::telemetry::metrics::metrics;
 
 /// What the registry's tasks tell the loop.
 #[derive(Debug)]
 pub(super) enum Signal {
+    /// Somebody asks whether the loop works.
+    Ping(oneshot::Sender<()>),
     /// A drive task is over.
     DriveEnded(RunId, Ended),
     /// A run without an executor was given to recovery.
@@ -40,7 +46,7 @@ pub(super) enum Signal {
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The loop; it lives until it is told to drain.
+/// The loop; it lives until a drain ends the process.
 pub struct Service {
     inner: Arc<Inner>,
     effects: mpsc::UnboundedReceiver<Vec<Effect>>,
@@ -71,10 +77,10 @@ impl Service {
         }
     }
 
-    /// Works until a drain begins and every run is parked or the drain's time is over. Once
-    /// it returns, nothing of the registry writes any more. `first` is what a restore left to
-    /// be done.
-    pub async fn run(mut self, first: Vec<Effect>) {
+    /// Works until a drain that ends the process has brought everything to rest; gives what is
+    /// to follow. Once it returns, nothing of the registry writes any more. `first` is what a
+    /// restore left to be done.
+    pub async fn run(mut self, first: Vec<Effect>) -> Then {
         // What the restore's own commands have left: runs in the middle of a turn, which go
         // before those that have not begun.
         while let Ok(effects) = self.effects.try_recv() {
@@ -84,15 +90,36 @@ impl Service {
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);
+        let mut orders = self.inner.drains.orders();
+        // A signal may have come while rows were restored.
+        orders.mark_changed();
+        let mut patience: Option<Patience> = None;
+        let mut began = Duration::ZERO;
         let inner = Arc::clone(&self.inner);
         let mut options = inner.options.subscribe();
-        let drained = inner.drained();
-        tokio::pin!(drained);
         loop {
-            self.admit();
+            if !self.inner.drains.is_under_way() {
+                self.admit();
+            } else if patience.is_some() && self.drives.is_empty() {
+                if let Some(then) = self.inner.drains.settle() {
+                    self.end().await;
+                    return then;
+                }
+                patience = None;
+                self.resumed(began);
+                continue;
+            }
             tokio::select! {
                 biased;
-                () = &mut drained => break,
+                // The sender lives in `self`, so there always is a next one.
+                Ok(()) = orders.changed() => {
+                    let order = *orders.borrow_and_update();
+                    if let Some(order) = order {
+                        began = self.inner.clock.monotonic();
+                        patience = Some(Patience::new(&self.inner.drains, order));
+                        self.draining(order);
+                    }
+                }
                 Some(effects) = self.effects.recv() => {
                     self.take_all(effects);
                     while let Ok(effects) = self.effects.try_recv() {
@@ -107,12 +134,13 @@ impl Service {
                     reset(&mut touch, options.touch_each);
                     reset(&mut compare, options.compare_each);
                 }
+                () = Patience::runs_out(patience.as_mut()) => self.cut_off(),
+                () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
             }
         }
-        self.drain().await;
     }
 
     /// Starts whoever may run now.
@@ -139,12 +167,21 @@ impl Service {
 
     fn take(&mut self, effect: Effect) {
         match effect {
+            Effect::AgentsChanged => {
+                let inner = Arc::clone(&self.inner);
+                self.tasks.spawn(async move {
+                    let reloaded = super::agents::reload(&inner, ReloadReason::Stored).await;
+                    if let Err(fault) = reloaded {
+                        tracing::error!(%fault, "the agents could not be read again");
+                    }
+                });
+            }
             Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.moment()),
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {
                     stop.cancel();
                 } else {
-                    self.recover(run);
+                    self.recover(run, Loss::Executor);
                 }
             }
             Effect::Settling(run, left) => {
@@ -165,17 +202,22 @@ impl Service {
 
     fn hear(&mut self, signal: Signal) {
         match signal {
+            // Whoever asked may have given up.
+            Signal::Ping(answer) => answer.send(()).unwrap_or_default(),
             Signal::DriveEnded(run, ended) => {
                 self.drives.remove(&run);
                 match ended {
                     Ended::Moved => self.lanes.release(run),
+                    // What ends with the process is found by the next start.
+                    Ended::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
+                    Ended::CutOff => self.recover(run, Loss::CutOff),
                     Ended::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
-                        self.recover(run);
+                        self.recover(run, Loss::Executor);
                     }
                     Ended::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover(run);
+                        self.recover(run, Loss::Executor);
                     }
                 }
             }
@@ -189,10 +231,9 @@ impl Service {
 
     /// Gives a run without an executor to recovery; it keeps its slot, and its session its
     /// turn, until that is done.
-    fn recover(&self, run: RunId) {
+    fn recover(&self, run: RunId, loss: Loss) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            let loss = Loss::Executor;
             let command = Command::Recover { run, loss };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.
@@ -239,7 +280,7 @@ impl Service {
         for run in suspects.running {
             if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
                 tracing::error!(%run, "defect: a running run had no task; it is recovered");
-                self.recover(run);
+                self.recover(run, Loss::Executor);
             }
         }
         for (run, left) in suspects.settling {
@@ -254,41 +295,54 @@ impl Service {
         }
     }
 
-    /// Nothing new starts; steps in flight get the drain's time, then what is left is
-    /// recovered by the next start.
-    async fn drain(mut self) {
-        self.inner.waiters.all_look();
-        self.tasks.close();
-        let inner = Arc::clone(&self.inner);
-        let over = async {
-            tokio::select! {
-                () = tokio::time::sleep(inner.options().drain_timeout) => {}
-                () = inner.hurried.cancelled() => {}
-            }
-        };
-        tokio::pin!(over);
-        loop {
-            if self.drives.is_empty() {
-                break;
-            }
-            tokio::select! {
-                Some(signal) = self.signals.recv() => {
-                    if let Signal::DriveEnded(run, _) = signal {
-                        self.drives.remove(&run);
-                    }
-                }
-                () = &mut over => {
-                    tracing::warn!(
-                        runs = self.drives.len(),
-                        "the drain's time is over; these runs go on at the next start"
-                    );
-                    for stop in self.drives.values() {
-                        stop.cancel();
-                    }
-                    break;
-                }
-            }
+    /// A drain begins, or one that was to resume is now to end the process.
+    fn draining(&self, order: Order) {
+        tracing::info!(
+            then = order.then.as_str(),
+            timeout = ?order.timeout,
+            runs = self.drives.len(),
+            "draining"
+        );
+        self.note(GatewayNote::Draining {
+            then: order.then.as_str(),
+            timeout_ms: millis(order.timeout),
+        });
+    }
+
+    /// Steps in flight are not waited for any longer.
+    fn cut_off(&self) {
+        tracing::warn!(
+            runs = self.drives.len(),
+            "the drain's time is over; these runs go on later at their step"
+        );
+        for stop in self.drives.values() {
+            stop.cancel();
         }
+    }
+
+    /// Work is taken again.
+    fn resumed(&self, began: Duration) {
+        tracing::info!("resumed");
+        let away_ms = millis(self.inner.clock.monotonic().saturating_sub(began));
+        let after = "drain";
+        self.note(GatewayNote::Resumed { after, away_ms });
+    }
+
+    fn note(&self, note: GatewayNote) {
+        let inner = Arc::clone(&self.inner);
+        self.tasks.spawn(async move {
+            let boot = inner.boot;
+            let command = Command::NoteGateway { boot, note };
+            if let Err(fault) = inner.store.submit_patiently(command).await {
+                tracing::warn!(%fault, ?note, "the event log does not say so");
+            }
+        });
+    }
+
+    /// Nothing runs any more; what the loop's tasks are writing is written, and then that this
+    /// life has ended in order.
+    async fn end(&self) {
+        self.tasks.close();
         self.tasks.wait().await;
         let boot = self.inner.boot;
         if let Err(fault) = self
@@ -307,6 +361,10 @@ fn reset(ticks: &mut tokio::time::Interval, period: Duration) {
     if ticks.period() != period {
         *ticks = every(period);
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Ticks after each `period`, the first time after the first one.

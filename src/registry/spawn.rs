@@ -3,12 +3,13 @@
 
 use super::request::{CreateRequest, IfExists, SessionView, SpawnRequest, TurnRequest};
 use super::{Idempotency, Principal, Registry};
-use crate::contract::catalog::Resolved;
+use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
 use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
 /// A run's title has so many characters at most.
@@ -23,7 +24,20 @@ impl Registry {
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }
-        let agent = self.resolve(request.agent.as_deref(), request.model.as_deref())?;
+        let above = match (&request.cwd, &request.parent) {
+            (None, Some(parent)) => self.folder_of(who, parent)?,
+            _ => None,
+        };
+        let overrides = Overrides {
+            model: request.model.as_deref(),
+            thinking: request.thinking,
+        };
+        let folder = request.cwd.as_deref().or(above.as_deref());
+        let named = request.agent.as_deref();
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         let run = self.new_run(
             who,
             request.run_id,
@@ -43,6 +57,7 @@ impl Registry {
             parent: request.parent,
             announce: request.announce,
             cwd: request.cwd,
+            thinking: request.thinking,
         }));
         self.accepted(command).await
     }
@@ -73,7 +88,17 @@ impl Registry {
                 .as_ref()
                 .and_then(|session| session.model.as_deref())
         });
-        let agent = self.resolve(named, model)?;
+        let overrides = Overrides {
+            model,
+            thinking: request
+                .thinking
+                .or_else(|| session.as_ref().and_then(|session| session.thinking)),
+        };
+        let folder = session.as_ref().and_then(|session| session.cwd.as_deref());
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if session.is_none() && !agent.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -101,6 +126,7 @@ impl Registry {
             new_session: SessionId(self.inner.clock.new_id()),
             message: request.message,
             model_named: request.model.is_some(),
+            thinking_named: request.thinking.is_some(),
         }));
         self.accepted(command).await
     }
@@ -111,7 +137,7 @@ impl Registry {
         who: &Principal,
         request: CreateRequest,
     ) -> Result<(SessionView, bool), Fault> {
-        let agent = self.session_agent(&request)?;
+        let agent = self.session_agent(who, &request).await?;
         let command = Command::CreateSession(Box::new(NewSession {
             id: SessionId(self.inner.clock.new_id()),
             org: who.org.clone(),
@@ -120,6 +146,7 @@ impl Registry {
             agent,
             label: request.label,
             title: request.title,
+            thinking: request.thinking,
             cwd: request.cwd,
             get_existing: request.if_exists == IfExists::Get,
         }));
@@ -135,8 +162,21 @@ impl Registry {
         }
     }
 
-    fn session_agent(&self, request: &CreateRequest) -> Result<AgentId, Fault> {
-        let resolved = self.resolve(request.agent.as_deref(), None)?;
+    async fn session_agent(
+        &self,
+        who: &Principal,
+        request: &CreateRequest,
+    ) -> Result<AgentId, Fault> {
+        let overrides = Overrides {
+            model: None,
+            thinking: request.thinking,
+        };
+        let folder = request.cwd.as_deref();
+        let named = request.agent.as_deref();
+        let resolved = self
+            .inner
+            .resolve(&who.org, folder, named, overrides)
+            .await?;
         if request.owner == Owner::Agent && !resolved.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -150,16 +190,11 @@ impl Registry {
         Ok(resolved.id)
     }
 
-    pub(super) fn resolve(
-        &self,
-        agent: Option<&str>,
-        model: Option<&str>,
-    ) -> Result<Resolved, Fault> {
-        let catalog = &self.inner.catalog;
-        match agent {
-            Some(name) => catalog.resolve(name, model),
-            None => catalog.resolve(catalog.default_agent().as_str(), model),
-        }
+    /// The folder of the session that asks. One that is not there is refused by the command.
+    fn folder_of(&self, who: &Principal, key: &SessionKey) -> Result<Option<String>, Fault> {
+        let read = |tx: &mut dyn Tx| crate::store::sessions::by_key(tx, &who.org, key);
+        let session = self.inner.store.read_now(read)?;
+        Ok(session.and_then(|session| session.cwd))
     }
 
     /// The first answer to this request: a repeat gets it whatever has changed since, also
@@ -211,7 +246,9 @@ impl Registry {
             user: who.user.clone(),
             label,
             title: preview(&storable(about), TITLE),
-            limit_ms: run_timeout_ms.or(inner.options().run_timeout_ms),
+            limit_ms: run_timeout_ms
+                .or(agent.run_timeout_ms)
+                .or(inner.options().run_timeout_ms),
             meta,
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Options, TurnRunner};
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
-use crate::contract::catalog::Catalog;
+use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Runner, StepOutcome};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
@@ -46,12 +46,29 @@ impl Driver {
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
-        let defaults = agent::Options {
+        let agents = Agents::new(agent::Options {
             default_agent: "build".to_owned(),
             default_model: "offline/search".to_owned(),
+            offered: providers.offered(),
+            thinking: providers.thinking(),
+            tools: tools.schemas(),
+            config: None,
+            personal: None,
+            workspace: None,
+            orgs: vec!["default".to_owned()],
+            rows: None,
+            clock: Clock::system(),
+        })
+        .unwrap();
+        let place = Place {
+            org: "default",
+            cwd: None,
         };
-        let agents = Agents::new(defaults, providers.offered(), &tools.schemas()).unwrap();
-        let resolved = agents.resolve("explore", Some(model)).unwrap();
+        let overrides = Overrides {
+            model: Some(model),
+            thinking: None,
+        };
+        let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(
             tokio::sync::watch::channel(options).1,
             PathBuf::from("."),
@@ -251,6 +268,7 @@ fn run(folder: &Path, model: &str) -> Run {
         label: None,
         title: String::new(),
         model: model.to_owned(),
+        thinking: None,
         lane: Lane::Subagent,
         depth: 1,
         cwd: Some(folder.to_str().unwrap().to_owned()),

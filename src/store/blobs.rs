@@ -1,6 +1,7 @@
 //! The table of bodies that runs pin, by the hash of their content.
 
-use super::tx::{DbError, Tx, first};
+use super::columns::whole;
+use super::tx::{DbError, Row, Tx, first};
 use crate::contract::catalog::Pinned;
 
 /// The body can be read by its hash.
@@ -16,8 +17,16 @@ pub fn insert(tx: &mut dyn Tx, pinned: &Pinned) -> Result<(), DbError> {
 pub fn get(tx: &mut dyn Tx, hash: &str) -> Result<Option<String>, DbError> {
     first(
         tx,
-        "SELECT body FROM blobs WHERE hash = ?1",
+        &format!("SELECT {COLUMNS} FROM blobs WHERE hash = ?1"),
         &[hash.into()],
-        |row| Ok(row.text(0)?.to_owned()),
+        |row| whole(row, "blobs", &[("hash", 1)], decode),
     )
+}
+
+/// The columns that [`decode`] reads, in its order, and the key.
+pub const COLUMNS: &str = "body, hash";
+
+/// A body out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<String, DbError> {
+    Ok(row.text(0)?.to_owned())
 }

@@ -1,5 +1,6 @@
 //! The tables that belong to the store itself: lives of the daemon, its id, its counter.
 
+use super::columns::{opt_time, time};
 use super::tx::{DbError, Tx, first, number};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
@@ -94,6 +95,30 @@ pub fn begin(
         ],
     )?;
     Ok(unclean)
+}
+
+/// When an earlier life was last there: its clean end, or the last thing that it wrote down.
+/// `None`: there was none.
+pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    let boot = first(
+        tx,
+        "SELECT started_at, ended_at FROM boots ORDER BY seq DESC LIMIT 1",
+        &[],
+        |row| Ok((time(row, 0)?, opt_time(row, 1)?)),
+    )?;
+    let Some((started, ended)) = boot else {
+        return Ok(None);
+    };
+    if ended.is_some() {
+        return Ok(ended);
+    }
+    let event = first(
+        tx,
+        "SELECT at FROM events ORDER BY cursor DESC LIMIT 1",
+        &[],
+        |row| time(row, 0),
+    )?;
+    Ok(Some(event.map_or(started, |event| event.max(started))))
 }
 
 /// This life of the daemon ended cleanly.

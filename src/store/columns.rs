@@ -3,9 +3,38 @@
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::tx::{DbError, Row};
+use super::tx::{BadRow, DbError, DbErrorKind, Row};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::kernel::time::Timestamp;
+
+/// Reads a row as `read` does. Where it does not fit, the error names the row: its table, and
+/// what its `key` columns (name and place in the answer) hold, so that it can be set aside.
+pub fn whole<T>(
+    row: &dyn Row,
+    table: &'static str,
+    key: &[(&'static str, usize)],
+    read: impl Fn(&dyn Row) -> Result<T, DbError>,
+) -> Result<T, DbError> {
+    let fault = match read(row) {
+        Ok(read) => return Ok(read),
+        Err(fault) => fault,
+    };
+    if !matches!(
+        fault.kind,
+        DbErrorKind::Column(_) | DbErrorKind::Undecodable
+    ) {
+        return Err(fault);
+    }
+    let key = key
+        .iter()
+        .map(|(name, at)| Ok((*name, row.raw(*at)?)))
+        .collect::<Result<_, DbError>>()?;
+    Err(DbError::unreadable(BadRow {
+        table,
+        key,
+        why: fault.message,
+    }))
+}
 
 /// A 16-byte id that may be NULL.
 pub fn opt_uuid(row: &dyn Row, column: usize) -> Result<Option<Uuid>, DbError> {
@@ -56,6 +85,17 @@ pub fn named<T>(
 ) -> Result<T, DbError> {
     let text = row.text(column)?;
     parse(text).ok_or_else(|| DbError::undecodable(column, format!("{text:?}")))
+}
+
+/// A value of an enum with a checked text form that may be NULL.
+pub fn opt_named<T>(
+    row: &dyn Row,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, DbError> {
+    row.opt_text(column)?
+        .map(|_| named(row, column, parse))
+        .transpose()
 }
 
 /// JSON.

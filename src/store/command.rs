@@ -2,8 +2,11 @@
 //! nothing. Each may be submitted again after an unclear end: it then changes nothing more,
 //! and answers as the first time or with `conflict`.
 
+use std::collections::BTreeMap;
+
 use super::audit::Entry;
 use crate::contract::catalog::Resolved;
+use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message};
@@ -11,19 +14,25 @@ use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Intent, Step};
+use crate::kernel::thinking::Thinking;
+use crate::store::tx::BadRow;
 
+mod agents;
 mod begin_effect;
 mod conclude;
 mod context;
 mod create_session;
 mod deliver;
+mod gateway;
 mod moves;
+mod quarantine;
 mod record_outcome;
 mod recover;
 mod spawn;
 mod start_run;
 mod turn;
 
+pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use context::{Context, Effect, Settings, Ticket};
 pub(crate) use spawn::first_answer;
 
@@ -45,6 +54,8 @@ pub struct NewSession {
     pub label: Option<String>,
     /// A heading for people.
     pub title: Option<String>,
+    /// How much the model of its turns thinks; the agent's habit if unset.
+    pub thinking: Option<Thinking>,
     /// The folder that its tools see.
     pub cwd: Option<String>,
     /// Give the session that is there (agent and owner being the same) instead of refusing.
@@ -104,6 +115,8 @@ pub struct Spawn {
     pub announce: Option<AnnouncePolicy>,
     /// The folder that its tools see; the parent session's if unset.
     pub cwd: Option<String>,
+    /// The thinking level that was asked for, kept for later turns of its session.
+    pub thinking: Option<Thinking>,
 }
 
 /// A turn in a session.
@@ -121,6 +134,8 @@ pub struct RunTurn {
     pub message: String,
     /// The model was named by the caller, for this turn.
     pub model_named: bool,
+    /// The thinking level was named by the caller, for this turn.
+    pub thinking_named: bool,
 }
 
 /// What is the outcome of a step.
@@ -170,6 +185,25 @@ pub enum Conclusion {
     Failed(RunError),
 }
 
+/// What the daemon itself does, for the event log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    /// It takes no work.
+    Draining {
+        /// What follows: `stop`, `restart` or `resume`.
+        then: &'static str,
+        /// How long steps in flight may go on.
+        timeout_ms: u64,
+    },
+    /// It takes work again.
+    Resumed {
+        /// What it comes back from: `drain` or `sleep`.
+        after: &'static str,
+        /// How long that was.
+        away_ms: u64,
+    },
+}
+
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
         /// The closed list of what can be written.
@@ -195,6 +229,8 @@ commands! {
     BeginBoot({ /** Its id. */ boot: BootId, /** The process. */ pid: u32 }) = "begin_boot",
     /// This life of the daemon has ended cleanly.
     EndBoot({ /** Its id. */ boot: BootId }) = "end_boot",
+    /// The event log says what the daemon itself does; a repeat says it again.
+    NoteGateway({ /** This life. */ boot: BootId, /** What. */ note: GatewayNote }) = "note_gateway",
     /// The session is there, new or as it was.
     CreateSession((Box<NewSession>)) = "create_session",
     /// The child session, its first message and the queued run are there, or nothing is.
@@ -239,6 +275,27 @@ commands! {
         /** Whose call. */ entry: Box<Entry>,
         /** How it ended. */ outcome: &'static str,
     }) = "audit",
+    /// The stored agent has this definition; a definition that it has already is no change.
+    PutAgent((Box<PutAgent>)) = "put_agent",
+    /// The stored agent is gone.
+    DeleteAgent({ /** The tenant. */ org: String, /** Its name. */ name: String,
+                  /** It must have this revision. */ if_revision: Option<i64> }) = "delete_agent",
+    /// The event log has told of every change up to these agents.
+    NoteAgents({ /** The tenant. */ org: String,
+                 /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
+                 /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
+                 /** What brought the change about. */ reason: String }) = "note_agents",
+    /// The project is trusted as it is at this hash.
+    TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
+                   /** The project. */ folder: String,
+                   /** Of what the trust covers. */ hash: String }) = "trust_project",
+    /// The project is not trusted.
+    RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
+        = "revoke_trust",
+    /// The row lies in quarantine, whole; what can be read of it stays where it was.
+    Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
+    /// These open runs, of which rows were lost, have ended.
+    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -282,6 +339,12 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// The revision of what was stored.
+    Revision(i64),
+    /// Whether this command took it away.
+    Removed(bool),
+    /// The project that is trusted now.
+    Trusted(TrustedProject),
 }
 
 /// A run that is in the store.
@@ -306,19 +369,13 @@ pub struct Accepted {
 /// Carries out one command.
 pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fault> {
     match command {
-        Command::BeginBoot { boot, pid } => {
-            let seq = context.take_seq()?;
-            let now = context.now.wall;
-            let unclean =
-                super::boots::begin(context.tx, seq, boot, pid, now).map_err(super::db_fault)?;
-            context.emit_gateway(crate::kernel::action::EventKind::GatewayStarted, boot);
-            Ok(Reply::Boot { unclean })
-        }
+        Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),
         Command::EndBoot { boot } => {
             let now = context.now.wall;
             super::boots::end(context.tx, boot, now).map_err(super::db_fault)?;
             Ok(Reply::Done)
         }
+        Command::NoteGateway { boot, note } => gateway::note(context, boot, note),
         Command::CreateSession(new) => create_session::create(context, *new),
         Command::Spawn(spawn) => spawn::spawn(context, *spawn),
         Command::RunTurn(turn) => turn::run_turn(context, *turn),
@@ -344,6 +401,27 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
                 .map_err(super::db_fault)?;
             Ok(Reply::Done)
         }
+        Command::PutAgent(new) => agents::put(context, *new),
+        Command::DeleteAgent {
+            org,
+            name,
+            if_revision,
+        } => agents::delete(context, &org, &name, if_revision),
+        Command::NoteAgents {
+            org,
+            now,
+            built_in,
+            reason,
+        } => agents::note(context, &org, now, built_in, &reason),
+        Command::TrustProject {
+            org,
+            user,
+            folder,
+            hash,
+        } => agents::trust_project(context, org, user, folder, hash),
+        Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
+        Command::Quarantine { row } => quarantine::quarantine(context, &row),
+        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

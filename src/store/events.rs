@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::columns::{json, named, opt_uuid, time, to_json};
-use super::tx::{DbError, Tx, all};
+use super::columns::{json, named, opt_uuid, time, to_json, whole};
+use super::tx::{DbError, Row, Tx, all};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::time::Timestamp;
@@ -36,6 +36,29 @@ pub struct Event {
     pub event: NewEvent,
 }
 
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "cursor, at, kind, org, session_id, run_id, parent_run, data";
+
+fn read(row: &dyn Row) -> Result<Event, DbError> {
+    whole(row, "events", &[("cursor", 0)], decode)
+}
+
+/// An event out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
+    Ok(Event {
+        cursor: row.int(0)?,
+        at: time(row, 1)?,
+        event: NewEvent {
+            kind: named(row, 2, EventKind::parse)?,
+            org: row.text(3)?.to_owned(),
+            session: opt_uuid(row, 4)?.map(SessionId),
+            run: opt_uuid(row, 5)?.map(RunId),
+            parent_run: opt_uuid(row, 6)?.map(RunId),
+            data: json(row, 7)?,
+        },
+    })
+}
+
 /// The event is in the log at `cursor`.
 pub fn insert(
     tx: &mut dyn Tx,
@@ -64,24 +87,8 @@ pub fn insert(
 pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Vec<Event>, DbError> {
     all(
         tx,
-        &format!(
-            "SELECT cursor, at, kind, org, session_id, run_id, parent_run, data FROM events \
-             WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"
-        ),
+        &format!("SELECT {COLUMNS} FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"),
         &[cursor.into()],
-        |row| {
-            Ok(Event {
-                cursor: row.int(0)?,
-                at: time(row, 1)?,
-                event: NewEvent {
-                    kind: named(row, 2, EventKind::parse)?,
-                    org: row.text(3)?.to_owned(),
-                    session: opt_uuid(row, 4)?.map(SessionId),
-                    run: opt_uuid(row, 5)?.map(RunId),
-                    parent_run: opt_uuid(row, 6)?.map(RunId),
-                    data: json(row, 7)?,
-                },
-            })
-        },
+        read,
     )
 }

@@ -1,7 +1,7 @@
 //! The table of idempotency keys: what each was first used for, and the answer it got.
 
-use super::columns::uuid;
-use super::tx::{DbError, Tx, first};
+use super::columns::{uuid, whole};
+use super::tx::{DbError, Row, Tx, first};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
 
@@ -20,16 +20,26 @@ pub struct Used {
 pub fn get(tx: &mut dyn Tx, scope: &str, key: &str) -> Result<Option<Used>, DbError> {
     first(
         tx,
-        "SELECT digest, run_id, answer FROM idempotency WHERE scope = ?1 AND key = ?2",
+        &format!("SELECT {COLUMNS} FROM idempotency WHERE scope = ?1 AND key = ?2"),
         &[scope.into(), key.into()],
-        |row| {
-            Ok(Used {
-                digest: row.opt_bytes(0)?.unwrap_or_default().to_vec(),
-                run: RunId(uuid(row, 1)?),
-                answer: row.text(2)?.to_owned(),
-            })
-        },
+        |row| whole(row, "idempotency", &[("scope", 3), ("key", 4)], decode),
     )
+}
+
+/// The columns that [`decode`] reads, in its order, and the key.
+pub const COLUMNS: &str = "digest, run_id, answer, scope, key";
+
+/// A first use out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
+    let answer = row.text(2)?;
+    if serde_json::from_str::<serde::de::IgnoredAny>(answer).is_err() {
+        return Err(DbError::undecodable(2, "text that is no JSON"));
+    }
+    Ok(Used {
+        digest: row.opt_bytes(0)?.unwrap_or_default().to_vec(),
+        run: RunId(uuid(row, 1)?),
+        answer: answer.to_owned(),
+    })
 }
 
 /// A repeat of the key finds this answer.

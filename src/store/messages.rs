@@ -1,16 +1,22 @@
 //! The table of messages: transcripts, without gaps, append only.
 
-use super::columns::{json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid};
+use super::columns::{json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole};
 use super::sessions;
 use super::tx::{DbError, Row, Tx, all, number};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::time::Timestamp;
 
-const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
-     silent, metadata";
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
+     silent, metadata, session_id";
 
 fn read(row: &dyn Row) -> Result<Message, DbError> {
+    whole(row, "messages", &[("session_id", 12), ("seq", 1)], decode)
+}
+
+/// A message out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
     Ok(Message {
         id: MessageId(uuid(row, 0)?),
         seq: row.int(1)?,

@@ -30,6 +30,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0004_audit.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0005_agents_and_trust",
+        sql: include_str!("migrations/sqlite/0005_agents_and_trust.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0006_quarantine",
+        sql: include_str!("migrations/sqlite/0006_quarantine.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

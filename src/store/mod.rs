@@ -6,16 +6,19 @@
 //! from the stored counter, never `max() + 1`; no U+0000 in text; literal `LIMIT`; ids and
 //! keys compared bytewise. Migrations are each engine's own.
 
+pub mod agents;
 pub mod audit;
 pub mod command;
 pub mod events;
 pub mod gauges;
 pub mod messages;
 pub mod outbox;
+pub mod quarantine;
 pub mod read;
 pub mod runs;
 pub mod sessions;
 pub mod steps;
+pub mod trust;
 pub mod tx;
 
 mod blobs;
@@ -24,8 +27,10 @@ mod checkpoint;
 mod columns;
 mod idempotency;
 mod migrate;
+mod noticed;
 mod open;
 mod sqlite;
+mod tables;
 mod writer;
 
 pub use command::{Command, Effect, Reply, Settings, Ticket};
@@ -49,7 +54,16 @@ pub(crate) fn db_fault(fault: DbError) -> Fault {
         DbErrorKind::Busy => Fault::new(Kind::Busy, "the store is locked; nothing was changed")
             .hint("try again in a moment")
             .with("retryAfterMs", 200),
-        DbErrorKind::Undecodable => Fault::internal(format!("a row cannot be read: {fault}")),
+        DbErrorKind::Unreadable(_) => Fault::new(Kind::Internal, fault.message)
+            .hint("the row is set aside, and listed by abide doctor; the others are whole"),
+        DbErrorKind::Column(_) | DbErrorKind::Undecodable => {
+            Fault::internal(format!("a row cannot be read: {fault}"))
+        }
+        DbErrorKind::Corrupt => Fault::new(
+            Kind::Internal,
+            format!("the store's file is damaged: {fault}; nothing was changed"),
+        )
+        .hint("restart the daemon: it sets the file aside and copies out what can be read"),
         _ => Fault::internal(format!("the store failed: {fault}")),
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::checkpoint::{self, Checkpoints};
 use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
 use super::migrate::{self, MigrateError};
+use super::noticed::Noticed;
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::writer::{Job, Message, OnFatal, QUEUE, Writer, busy};
@@ -69,6 +70,7 @@ pub struct Store {
 struct Inner {
     queue: mpsc::Sender<Message>,
     readers: Readers,
+    noticed: Arc<Noticed>,
     id: String,
     digest_key: [u8; 32],
 }
@@ -134,7 +136,8 @@ impl Store {
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(unusable)?;
         let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
-        let readers = Readers::open(&path).map_err(&wrap)?;
+        let noticed = Arc::new(Noticed::default());
+        let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
         let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
 
@@ -146,6 +149,7 @@ impl Store {
             options.settings,
             effects_in,
             Arc::clone(&shared),
+            Arc::clone(&noticed),
             options.on_fatal,
         );
         let (alive, writer_ended) = oneshot::channel();
@@ -166,6 +170,7 @@ impl Store {
                 inner: Arc::new(Inner {
                     queue: queue.clone(),
                     readers,
+                    noticed,
                     id,
                     digest_key,
                 }),
@@ -225,6 +230,15 @@ impl Store {
             .map_err(|_| closed())
     }
 
+    /// Does the writer work? Returns once it has answered; for ever if it is gone.
+    pub async fn ping(&self) {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.inner.queue.send(Message::Ping(answer)).await;
+        if asked.is_err() || answered.await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// What the key's first request was answered, if there was one; `conflict` if that was
     /// another request.
     pub fn first_answer(&self, key: &Key) -> Result<Option<Accepted>, Fault> {
@@ -279,6 +293,11 @@ impl Store {
         let file = self.inner.readers.path.with_extension("db-wal");
         // Not there: nothing was written since it was emptied.
         std::fs::metadata(file).map_or(0, |about| about.len())
+    }
+
+    /// What reads and writes have noticed of damage.
+    pub fn noticed(&self) -> &Noticed {
+        &self.inner.noticed
     }
 
     /// The store's own id, the same for ever.
@@ -391,12 +410,13 @@ struct Readers {
     idle: Mutex<Vec<Sqlite>>,
     most_idle: usize,
     path: PathBuf,
+    noticed: Arc<Noticed>,
     for_lists: Arc<Semaphore>,
     for_work: Arc<Semaphore>,
 }
 
 impl Readers {
-    fn open(path: &Path) -> Result<Self, DbError> {
+    fn open(path: &Path, noticed: Arc<Noticed>) -> Result<Self, DbError> {
         // One for each longer read, and one for each worker thread that may be at a short one.
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let most_idle = LONG_READS + workers;
@@ -406,6 +426,7 @@ impl Readers {
             idle: Mutex::new(vec![first]),
             most_idle,
             path: path.to_owned(),
+            noticed,
             for_lists: Arc::new(Semaphore::new(LONG_READS)),
             // They are short and keep a core busy: more of them than cores would only fill
             // more caches.
@@ -424,6 +445,7 @@ impl Readers {
         db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
         db.execute("COMMIT", &[])?;
+        self.noticed.rows(db.take_bad());
         let mut idle = self.lock();
         if idle.len() < self.most_idle {
             idle.push(db);

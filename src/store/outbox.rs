@@ -1,6 +1,6 @@
 //! The table of announces: each run's end, waiting to be told or told.
 
-use super::columns::{named, opt_time, time, uuid};
+use super::columns::{named, opt_time, time, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first, number};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
@@ -33,10 +33,16 @@ pub struct Entry {
     pub created_at: Timestamp,
 }
 
-const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
      message_seq, delivered_at, acked_at, created_at";
 
 fn read(row: &dyn Row) -> Result<Entry, DbError> {
+    whole(row, "outbox", &[("seq", 0)], decode)
+}
+
+/// An announce out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
     Ok(Entry {
         seq: row.int(0)?,
         run: RunId(uuid(row, 1)?),
@@ -122,7 +128,11 @@ pub fn pending_targets(tx: &mut dyn Tx) -> Result<Vec<SessionId>, DbError> {
         tx,
         "SELECT DISTINCT target_session FROM outbox WHERE state = 'pending'",
         &[],
-        |row| Ok(SessionId(uuid(row, 0)?)),
+        |row| {
+            whole(row, "outbox", &[("target_session", 0)], |row| {
+                Ok(SessionId(uuid(row, 0)?))
+            })
+        },
     )
 }
 
@@ -211,6 +221,22 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
         &format!("SELECT {COLUMNS} FROM outbox WHERE run_id = ?1"),
         &[(&run.0).into()],
         read,
+    )
+}
+
+/// The place of a run's announce in its requester's transcript, if it stands there.
+pub fn place_in_transcript(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
+    let Some(requester) = &run.requester else {
+        return Ok(None);
+    };
+    first(
+        tx,
+        "SELECT seq FROM messages WHERE announce_id = ?1 AND session_id = ?2",
+        &[
+            (&AnnounceId::of(run.id).0).into(),
+            (&requester.session.0).into(),
+        ],
+        |row| row.int(0),
     )
 }
 

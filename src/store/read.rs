@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::tx::{DbError, Param, Tx, all, first};
+use super::columns::whole;
+use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
 use super::{blobs, boots, events, messages, outbox, runs, sessions, steps};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
@@ -21,8 +22,8 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
         return Ok(None);
     };
     let input = runs::input(tx, id)?;
-    let agent = blobs::get(tx, &run.pins.agent)?.unwrap_or_default();
-    let tools = blobs::get(tx, &run.pins.tools)?.unwrap_or_default();
+    let agent = pinned(tx, &run.pins.agent)?;
+    let tools = pinned(tx, &run.pins.tools)?;
     let messages = messages::last(tx, run.session, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
@@ -33,6 +34,14 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
         run,
     };
     Ok(Some((view, input)))
+}
+
+/// A body that a run pins. Without it the run is another one than was accepted.
+fn pinned(tx: &mut dyn Tx, hash: &str) -> Result<String, DbError> {
+    blobs::get(tx, hash)?.ok_or_else(|| DbError {
+        kind: DbErrorKind::Undecodable,
+        message: format!("the body {hash:?} that the run pins is not there"),
+    })
 }
 
 /// A run with what lists show beside its row.
@@ -242,8 +251,11 @@ pub fn message_id_at(
 ) -> Result<Option<uuid::Uuid>, DbError> {
     first(
         tx,
-        "SELECT id FROM messages WHERE session_id = ?1 AND seq = ?2",
+        "SELECT id, session_id, seq FROM messages WHERE session_id = ?1 AND seq = ?2",
         &[(&session.0).into(), seq.into()],
-        |row| super::columns::uuid(row, 0),
+        |row| {
+            let key = [("session_id", 1), ("seq", 2)];
+            whole(row, "messages", &key, |row| super::columns::uuid(row, 0))
+        },
     )
 }

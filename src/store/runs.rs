@@ -3,14 +3,15 @@
 use std::sync::LazyLock;
 
 use super::columns::{
-    agent, amount, count, json, key, named, opt_json, opt_string, opt_time, opt_uuid, time, to_int,
-    to_json, uuid,
+    agent, amount, count, json, key, named, opt_json, opt_named, opt_string, opt_time, opt_uuid,
+    time, to_int, to_json, uuid, whole,
 };
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, Pins, Requester, Run, RunError, RunOrigin, RunState, Usage,
 };
+use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads, in its order.
@@ -19,13 +20,19 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of";
+     warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
+     thinking";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 50;
+pub const WIDTH: usize = 51;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
+    whole(row, "runs", &[("id", 0)], decode)
+}
+
+/// A run out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
     let requester = match opt_uuid(row, 6)? {
         Some(id) => Some(Requester {
             session: SessionId(id),
@@ -94,6 +101,7 @@ pub fn read(row: &dyn Row) -> Result<Run, DbError> {
         ver: row.int(47)?,
         title: row.text(48)?.to_owned(),
         retry_of: opt_uuid(row, 49)?.map(RunId),
+        thinking: opt_named(row, 50, Thinking::parse)?,
     })
 }
 
@@ -107,9 +115,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
          label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
          tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
          warnings, trace_id, input, created_at, last_activity_at, ver, title, \
-         retry_of) VALUES \
+         retry_of, thinking) VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
         &[
             seq.into(),
             (&run.id.0).into(),
@@ -145,6 +153,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             run.ver.into(),
             (&run.title).into(),
             run.retry_of.as_ref().map(|id| &id.0).into(),
+            run.thinking.map(Thinking::as_str).into(),
         ],
     )
     .map(|_| ())
@@ -211,9 +220,9 @@ pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
         tx,
-        "SELECT input FROM runs WHERE id = ?1",
+        "SELECT input, id FROM runs WHERE id = ?1",
         &[(&id.0).into()],
-        |row| opt_string(row, 0),
+        |row| whole(row, "runs", &[("id", 1)], |row| opt_string(row, 0)),
     )?;
     Ok(found.flatten())
 }

@@ -1,18 +1,29 @@
 //! The table of sessions.
 
 use super::columns::{
-    agent, amount, count, key, named, opt_string, opt_time, opt_uuid, time, to_int, uuid,
+    agent, amount, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
+    uuid, whole,
 };
 use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::thinking::Thinking;
 
-const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, mode, cleanup, archived_at";
+     output_tokens, mode, cleanup, archived_at, thinking";
+
+/// The number of [`COLUMNS`]: where a query's further columns begin.
+const WIDTH: usize = 25;
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
+    whole(row, "sessions", &[("id", 0)], decode)
+}
+
+/// A session out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
         id: SessionId(uuid(row, 0)?),
         org: row.text(1)?.to_owned(),
@@ -40,6 +51,7 @@ fn read(row: &dyn Row) -> Result<Session, DbError> {
         mode: named(row, 21, SessionMode::parse)?,
         cleanup: named(row, 22, Cleanup::parse)?,
         archived_at: opt_time(row, 23)?,
+        thinking: opt_named(row, 24, Thinking::parse)?,
     })
 }
 
@@ -48,8 +60,8 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
     tx.execute(
         "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
          root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
-         cleanup) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+         cleanup, thinking) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
         &[
             seq.into(),
             (&session.id.0).into(),
@@ -72,6 +84,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbErro
             session.ver.into(),
             session.mode.as_str().into(),
             session.cleanup.as_str().into(),
+            session.thinking.map(Thinking::as_str).into(),
         ],
     )
     .map(|_| ())
@@ -159,7 +172,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
         clauses.join(" AND "),
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(21)?, read(row)?)))
+    all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))
 }
 
 /// A LIKE pattern for "contains this text".

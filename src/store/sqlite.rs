@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tx::{DbError, DbErrorKind, Param, Row, Tx};
+use super::tx::{BadRow, DbError, DbErrorKind, Param, Raw, Row, Tx};
 
 /// Older libraries can lose a write when a checkpoint meets a WAL reset.
 const OLDEST: i32 = 3_051_003;
@@ -31,6 +31,8 @@ pub enum Use {
 /// An open database file.
 pub struct Sqlite {
     connection: Connection,
+    for_use: Use,
+    bad: Vec<BadRow>,
 }
 
 /// The version of the SQLite library that is built in.
@@ -80,7 +82,11 @@ impl Sqlite {
         }
         let connection = Connection::open_with_flags(path, flags).map_err(error)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        let mut sqlite = Sqlite { connection };
+        let mut sqlite = Sqlite {
+            connection,
+            for_use,
+            bad: Vec::new(),
+        };
         sqlite.set_pragmas(for_use)?;
         Ok(sqlite)
     }
@@ -175,6 +181,11 @@ impl Sqlite {
         !self.connection.is_autocommit()
     }
 
+    /// Takes out the rows that could not be read since this was last asked.
+    pub fn take_bad(&mut self) -> Vec<BadRow> {
+        std::mem::take(&mut self.bad)
+    }
+
     /// Runs several statements, such as a migration.
     pub fn batch(&mut self, sql: &str) -> Result<(), DbError> {
         self.connection.execute_batch(sql).map_err(error)
@@ -240,6 +251,15 @@ impl Tx for Sqlite {
         }
         Ok(())
     }
+
+    fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
+        let fault = DbError::unreadable(row.clone());
+        self.bad.push(row);
+        match self.for_use {
+            Use::Write => Err(fault),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn bind(
@@ -263,6 +283,11 @@ impl ToSql for Bound<'_> {
             Param::Int(value) => ValueRef::Integer(value),
             Param::Text(text) => ValueRef::Text(text.as_bytes()),
             Param::Bytes(bytes) => ValueRef::Blob(bytes),
+            Param::Raw(Raw::Bytes(bytes)) => ValueRef::Blob(bytes),
+            Param::Raw(Raw::Null) => ValueRef::Null,
+            Param::Raw(Raw::Int(value)) => ValueRef::Integer(*value),
+            Param::Raw(Raw::Real(bits)) => ValueRef::Real(f64::from_bits(*bits)),
+            Param::Raw(Raw::Text(bytes)) => ValueRef::Text(bytes),
         }))
     }
 }
@@ -302,6 +327,25 @@ impl Row for SqliteRow<'_, '_> {
             found => Err(undecodable(column, found)),
         }
     }
+
+    fn raw(&self, column: usize) -> Result<Raw, DbError> {
+        self.0.get_ref(column).map(raw).map_err(error)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.0.as_ref().column_names();
+        names.into_iter().map(str::to_owned).collect()
+    }
+}
+
+fn raw(value: ValueRef<'_>) -> Raw {
+    match value {
+        ValueRef::Null => Raw::Null,
+        ValueRef::Integer(value) => Raw::Int(value),
+        ValueRef::Real(value) => Raw::Real(value.to_bits()),
+        ValueRef::Text(bytes) => Raw::Text(bytes.to_vec()),
+        ValueRef::Blob(bytes) => Raw::Bytes(bytes.to_vec()),
+    }
 }
 
 fn undecodable(column: usize, found: ValueRef<'_>) -> DbError {
@@ -320,6 +364,7 @@ fn error(fault: rusqlite::Error) -> DbError {
         rusqlite::Error::SqliteFailure(code, _) => match code.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DbErrorKind::Busy,
             ErrorCode::DiskFull => DbErrorKind::Full,
+            ErrorCode::ReadOnly => DbErrorKind::ReadOnly,
             ErrorCode::SystemIoFailure => DbErrorKind::Io,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
             ErrorCode::ConstraintViolation => DbErrorKind::Constraint,

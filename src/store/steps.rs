@@ -1,15 +1,23 @@
 //! The table of steps: the journal.
 
-use super::columns::{count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid};
+use super::columns::{
+    count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
+};
 use super::tx::{DbError, Row, Tx, all, first};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::step::{Effect, Step, StepKind, StepState};
 use crate::kernel::time::Timestamp;
 
-const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
      seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at";
 
 fn read(row: &dyn Row) -> Result<Step, DbError> {
+    whole(row, "steps", &[("run_id", 1), ("seq", 2)], decode)
+}
+
+/// A step out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
     Ok(Step {
         id: StepId(uuid(row, 0)?),
         run: RunId(uuid(row, 1)?),
@@ -112,12 +120,14 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
 /// The step to show for a run: the first open one, else the last.
 pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
     let shown = |row: &dyn Row| {
-        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
-        Ok((count(row, 0)?, what))
+        whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
+            let what = row.opt_text(1)?.unwrap_or("model").to_owned();
+            Ok((count(row, 0)?, what))
+        })
     };
     let open = first(
         tx,
-        "SELECT seq, tool FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
+        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
         &[(&run.0).into()],
         shown,
     )?;
@@ -126,7 +136,7 @@ pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbE
     }
     first(
         tx,
-        "SELECT seq, tool FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
+        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
         &[(&run.0).into()],
         shown,
     )

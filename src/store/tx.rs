@@ -14,6 +14,34 @@ pub enum Param<'a> {
     Text(&'a str),
     /// Bytes; ids are 16 of them.
     Bytes(&'a [u8]),
+    /// A value as it was read, whatever it is.
+    Raw(&'a Raw),
+}
+
+/// A value as it lies in the database, before anybody asks what it means.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Raw {
+    /// NULL.
+    Null,
+    /// An integer.
+    Int(i64),
+    /// A floating-point number, as its bits.
+    Real(u64),
+    /// What is called text; it may not be UTF-8.
+    Text(Vec<u8>),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+/// A row that does not hold what rows of its table must hold, and how to find it again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BadRow {
+    /// Its table.
+    pub table: &'static str,
+    /// Columns that find it, with what they hold.
+    pub key: Vec<(&'static str, Raw)>,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 impl From<i64> for Param<'_> {
@@ -52,6 +80,12 @@ impl<'a> From<&'a uuid::Uuid> for Param<'a> {
     }
 }
 
+impl<'a> From<&'a Raw> for Param<'a> {
+    fn from(value: &'a Raw) -> Self {
+        Param::Raw(value)
+    }
+}
+
 impl<'a, T> From<Option<T>> for Param<'a>
 where
     T: Into<Param<'a>>,
@@ -71,6 +105,10 @@ pub trait Row {
     fn opt_text(&self, column: usize) -> Result<Option<&str>, DbError>;
     /// A bytes column that may be NULL.
     fn opt_bytes(&self, column: usize) -> Result<Option<&[u8]>, DbError>;
+    /// A column as it is.
+    fn raw(&self, column: usize) -> Result<Raw, DbError>;
+    /// The names of the columns.
+    fn names(&self) -> Vec<String>;
 
     /// A text column.
     fn text(&self, column: usize) -> Result<&str, DbError> {
@@ -91,9 +129,13 @@ pub trait Tx {
         params: &[Param<'_>],
         each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
     ) -> Result<(), DbError>;
+
+    /// Takes note of a row that cannot be read, so that it is set aside. A list goes on
+    /// without it; what is about to write fails, since it must not decide on half the rows.
+    fn leave_out(&mut self, row: BadRow) -> Result<(), DbError>;
 }
 
-/// The first row of a query, read by `read`.
+/// The first row of a query, read by `read`. One that cannot be read is an error.
 pub fn first<T>(
     tx: &mut dyn Tx,
     sql: &str,
@@ -101,16 +143,24 @@ pub fn first<T>(
     read: impl Fn(&dyn Row) -> Result<T, DbError>,
 ) -> Result<Option<T>, DbError> {
     let mut found = None;
-    tx.query(sql, params, &mut |row| {
+    let asked = tx.query(sql, params, &mut |row| {
         if found.is_none() {
             found = Some(read(row)?);
         }
         Ok(())
-    })?;
-    Ok(found)
+    });
+    if let Err(DbError {
+        kind: DbErrorKind::Unreadable(row),
+        ..
+    }) = &asked
+    {
+        tx.leave_out((**row).clone())?;
+    }
+    asked.map(|()| found)
 }
 
-/// Every row of a query, read by `read`.
+/// Every row of a query, read by `read`, but for those that cannot be read: where only reads
+/// are done they are left out, and set aside soon after.
 pub fn all<T>(
     tx: &mut dyn Tx,
     sql: &str,
@@ -118,10 +168,21 @@ pub fn all<T>(
     read: impl Fn(&dyn Row) -> Result<T, DbError>,
 ) -> Result<Vec<T>, DbError> {
     let mut rows = Vec::new();
+    let mut left_out = Vec::new();
     tx.query(sql, params, &mut |row| {
-        rows.push(read(row)?);
+        match read(row) {
+            Ok(read) => rows.push(read),
+            Err(DbError {
+                kind: DbErrorKind::Unreadable(bad),
+                ..
+            }) => left_out.push(*bad),
+            Err(fault) => return Err(fault),
+        }
         Ok(())
     })?;
+    for bad in left_out {
+        tx.leave_out(bad)?;
+    }
     Ok(rows)
 }
 
@@ -143,7 +204,13 @@ pub enum DbErrorKind {
     Corrupt,
     /// The schema forbids it.
     Constraint,
-    /// A row does not hold what it must hold.
+    /// The file, or the folder around it, takes no writes.
+    ReadOnly,
+    /// This column of a row does not hold what it must hold.
+    Column(usize),
+    /// This row of a table does not hold what it must hold.
+    Unreadable(Box<BadRow>),
+    /// Something stored does not hold what it must hold.
     Undecodable,
     /// Anything else.
     Other,
@@ -162,8 +229,18 @@ impl DbError {
     /// A column that does not hold what it must hold.
     pub fn undecodable(column: usize, found: impl fmt::Display) -> Self {
         DbError {
-            kind: DbErrorKind::Undecodable,
+            kind: DbErrorKind::Column(column),
             message: format!("column {column} holds {found}"),
+        }
+    }
+}
+
+impl DbError {
+    /// A row that does not hold what it must hold.
+    pub fn unreadable(row: BadRow) -> Self {
+        DbError {
+            message: format!("a row of {} cannot be read: {}", row.table, row.why),
+            kind: DbErrorKind::Unreadable(Box::new(row)),
         }
     }
 }

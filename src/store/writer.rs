@@ -13,6 +13,7 @@ use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
+use super::noticed::Noticed;
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
@@ -33,6 +34,8 @@ pub enum Message {
     Job(Job),
     /// Settings that commands obey from now on.
     Settings(Settings),
+    /// Somebody asks whether the writer works; answered between two commits.
+    Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
     Close,
 }
@@ -69,6 +72,7 @@ pub struct Writer {
     sequence: Sequence,
     effects: mpsc::UnboundedSender<Vec<Effect>>,
     checkpoints: Arc<Checkpoints>,
+    noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
     audited: u64,
     on_fatal: OnFatal,
@@ -94,6 +98,7 @@ impl Writer {
         settings: Settings,
         effects: mpsc::UnboundedSender<Vec<Effect>>,
         checkpoints: Arc<Checkpoints>,
+        noticed: Arc<Noticed>,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -105,6 +110,7 @@ impl Writer {
             commits: checkpoints.commits(),
             checkpoints,
             audited: 0,
+            noticed,
             on_fatal,
         }
     }
@@ -122,6 +128,8 @@ impl Writer {
                 match next {
                     Message::Close => open = false,
                     Message::Settings(settings) => self.settings = settings,
+                    // Whoever asked may have given up.
+                    Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
                     Message::Job(job) => batch.push(job),
                 }
@@ -255,6 +263,7 @@ impl Writer {
                 "store command {name} panicked; nothing of it was kept"
             )))
         });
+        self.noticed.rows(self.db.take_bad());
         reach_edge(name, "applied");
         if self.db.in_transaction() {
             return Ok(done);

@@ -1,10 +1,12 @@
-//! `agents.*`: which agents there are.
+//! `agents.*`: which agents there are, and those that clients define.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use serde_json::{Map, Value};
+
 use super::decode::Params;
-use super::input::{PageSize, choice};
+use super::input::{self, PageSize, choice};
 
 choice! {
     /// For whom a list of agents is.
@@ -13,6 +15,18 @@ choice! {
         People = "people",
         /// A model delegating work: those that may be spawned as subagents.
         Task = "task",
+    }
+}
+
+choice! {
+    /// How the text of a definition is written.
+    Format {
+        /// Front matter, then the system prompt.
+        Markdown = "markdown",
+        /// Fields.
+        Toml = "toml",
+        /// Fields.
+        Json = "json",
     }
 }
 
@@ -29,6 +43,14 @@ pub struct ListAgents {
     /// Where to go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// The folder of the work, absolute: the agents of its project count, too.
+    #[serde(
+        default,
+        deserialize_with = "input::folder",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(regex(pattern = "^/"))]
+    pub cwd: Option<String>,
 }
 impl Params for ListAgents {}
 
@@ -41,6 +63,8 @@ pub struct Agents {
     /// Where the next page begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// Definitions that could not be taken.
+    pub rejected: Vec<Aside>,
 }
 
 /// `agents.get`.
@@ -49,8 +73,111 @@ pub struct Agents {
 pub struct GetAgent {
     /// Its name.
     pub agent: String,
+    /// As in [`ListAgents`].
+    #[serde(
+        default,
+        deserialize_with = "input::folder",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(regex(pattern = "^/"))]
+    pub cwd: Option<String>,
 }
 impl Params for GetAgent {}
+
+/// `agents.create`. Either `definition` or `text`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateAgent {
+    /// Its name, unless the definition gives another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its fields, as a JSON file has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Map<String, Value>>,
+    /// What a file would hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// How the text is written; `markdown` if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+}
+impl Params for CreateAgent {
+    fn object(&self) -> Option<String> {
+        self.name.clone()
+    }
+}
+
+/// `agents.update`. Either `definition` or `text`, and all of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpdateAgent {
+    /// Its name.
+    pub agent: String,
+    /// Its fields, as a JSON file has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Map<String, Value>>,
+    /// What a file would hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// How the text is written; `markdown` if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// Only if it has this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_revision: Option<i64>,
+}
+impl Params for UpdateAgent {
+    fn object(&self) -> Option<String> {
+        Some(self.agent.clone())
+    }
+}
+
+/// `agents.delete`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteAgent {
+    /// Its name.
+    pub agent: String,
+    /// Only if it has this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_revision: Option<i64>,
+}
+impl Params for DeleteAgent {
+    fn object(&self) -> Option<String> {
+        Some(self.agent.clone())
+    }
+}
+
+/// What `agents.delete` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Deleted {
+    /// It was there; a repeat finds it gone.
+    pub deleted: bool,
+}
+
+/// A definition without effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Aside {
+    /// `preset`, `stored`, `config` or `project`.
+    pub source: String,
+    /// Its file, if it comes from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line at fault, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Why it has none.
+    pub reason: String,
+}
+
+/// Whether an agent can be used as things stand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// It can.
+    pub ok: bool,
+    /// Why it cannot.
+    pub problems: Vec<String>,
+}
 
 /// An agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,18 +185,53 @@ impl Params for GetAgent {}
 pub struct Agent {
     /// Its name.
     pub name: String,
+    /// A heading for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// What it is for.
     pub description: String,
     /// `primary`, `subagent` or `all`.
     pub mode: String,
+    /// May it be used at all?
+    pub active: bool,
     /// Its model, `provider/name`.
     pub model: String,
+    /// How much its model thinks, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// Left out of lists for people.
     pub hidden: bool,
-    /// Where its definition comes from.
+    /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
     pub source: String,
+    /// The file of its definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// How often a stored definition was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
     /// The most model calls of one run.
     pub max_loops: u32,
+    /// How long its runs may take where the request says nothing, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// Whom it may delegate to: the names, or `["*"]`; unset = itself, agents for spawned work
+    /// and linked ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_agents: Option<Vec<String>>,
+    /// The agents that it is linked with.
+    pub linked_agents: Vec<String>,
+    /// Levels of spawning below its root sessions, if it has its own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_spawn_depth: Option<u32>,
+    /// The base of every model call; only in `agents.get` and the answers to changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// What its definition asks for and does not get.
+    pub warnings: Vec<String>,
+    /// Whether it can be used.
+    pub health: Health,
+    /// Definitions of the same name that it shadows.
+    pub shadowed: Vec<Aside>,
 }

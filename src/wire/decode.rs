@@ -54,7 +54,12 @@ fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
                     Some(name) => Fault::params(&name, "it is missing"),
                     None => Fault::new(Kind::InvalidParams, message),
                 },
-                path => Fault::params(path, message),
+                path => match nearest(path, &message) {
+                    Some(known) => {
+                        Fault::params(path, message).hint(format!("did you mean {known}?"))
+                    }
+                    None => Fault::params(path, message),
+                },
             }
         }
         Ok(_) => Fault::new(Kind::InvalidParams, without_position(error)),
@@ -68,6 +73,22 @@ fn without_position(error: &serde_json::Error) -> String {
         Some(end) => text[..end].to_owned(),
         None => text,
     }
+}
+
+/// The known name that an unknown one is most like, if any is at all.
+fn nearest(path: &str, message: &str) -> Option<String> {
+    let (_, known) = message
+        .strip_prefix("unknown field ")?
+        .split_once("expected ")?;
+    let unknown = path.rsplit('.').next().unwrap_or(path);
+    known
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(|known| (strsim::jaro_winkler(unknown, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .map(|(_, known)| known.to_owned())
 }
 
 fn quoted(message: &str) -> Option<String> {
@@ -105,7 +126,7 @@ mod tests {
 
     #[test]
     fn parameters_of_later_versions_are_refused_by_name() {
-        for name in ["env", "attachments", "thinking", "budget"] {
+        for name in ["env", "attachments", "budget"] {
             let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
@@ -120,17 +141,22 @@ mod tests {
             let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
         }
-        refused::<Drain>(
-            r#"{"then": "restart"}"#,
-            "then",
-            "this version does not have",
-        );
-        refused::<Drain>(
-            r#"{"then": "stop", "timeout": 1}"#,
-            "timeout",
-            "this version",
-        );
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
+    }
+
+    #[test]
+    fn a_thinking_level_is_a_word_of_the_list() {
+        let spawn = r#"{"task": "t", "thinking": "deep"}"#;
+        refused::<Spawn>(spawn, "thinking", "off, minimal, low, medium, high");
+        let turn = r#"{"sessionKey": "a", "message": "m", "thinking": "deep"}"#;
+        refused::<Turn>(turn, "thinking", "off, minimal, low, medium, high");
+    }
+
+    #[test]
+    fn a_drain_that_makes_no_sense_is_refused_by_name() {
+        refused::<Drain>(r#"{"then": "sleep"}"#, "then", "stop, restart, resume");
+        refused::<Drain>(r#"{"then": "stop", "timeout": "25h"}"#, "timeout", "24 h");
+        refused::<Drain>(r#"{"timeout": 1}"#, "then", "missing");
     }
 
     #[test]

@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::shapes::Word;
 use crate::kernel::action::EventKind;
-use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionKey, StepId};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey, StepId,
+};
 use crate::kernel::run::{RunError, Usage};
 
 /// Gives the schema of one shape.
@@ -30,7 +32,11 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::AnnounceAcked, shape::<AnnounceAcked>),
     (EventKind::ToolStarted, shape::<StepMoved>),
     (EventKind::ToolCompleted, shape::<StepMoved>),
+    (EventKind::AgentsChanged, shape::<AgentsChanged>),
+    (EventKind::AlertRaised, shape::<AlertRaised>),
     (EventKind::GatewayStarted, shape::<GatewayStarted>),
+    (EventKind::GatewayDraining, shape::<GatewayDraining>),
+    (EventKind::GatewayResumed, shape::<GatewayResumed>),
 ];
 
 fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -174,6 +180,63 @@ pub struct AnnounceAcked {
     pub announce_id: AnnounceId,
     /// The run that ended.
     pub run_id: RunId,
+}
+
+/// Other agents count than before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentsChanged {
+    /// Raised by each change.
+    pub version: i64,
+    /// What brought it about: `start`, `watch`, `manual`, …
+    pub reason: Word,
+    /// Names that count now.
+    pub added: Vec<String>,
+    /// Names whose definition is another one.
+    pub changed: Vec<String>,
+    /// Names that count no more.
+    pub removed: Vec<String>,
+}
+
+/// Something that a person should look at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AlertRaised {
+    /// What kind: `row_quarantined`.
+    pub alert: Word,
+    /// The table of the row.
+    pub table: Word,
+    /// What is wrong with it.
+    pub reason: String,
+    /// What became of it.
+    pub fate: Word,
+    /// The session that it belongs to.
+    pub session_id: Option<SessionId>,
+    /// The run that it belongs to.
+    pub run_id: Option<RunId>,
+}
+
+/// The daemon takes no work until it is stopped or resumes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayDraining {
+    /// This life of it.
+    pub boot_id: BootId,
+    /// What follows: `stop`, `restart` or `resume`.
+    pub then: Word,
+    /// How long steps in flight may go on.
+    pub timeout_ms: u64,
+}
+
+/// The daemon takes work again after it was away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayResumed {
+    /// This life of it.
+    pub boot_id: BootId,
+    /// What it was away for: `stop` or `drain`.
+    pub after: Word,
+    /// How long.
+    pub away_ms: u64,
 }
 
 /// The daemon is up.

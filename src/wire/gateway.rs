@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
-use super::input::choice;
+use super::input::{DrainTimeout, choice};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -170,8 +170,11 @@ choice! {
     Then {
         /// The process ends.
         Stop = "stop",
+        /// The process ends and is started again.
+        Restart = "restart",
+        /// Work is taken again.
+        Resume = "resume",
     }
-    later ["restart", "resume"]
 }
 
 /// `gateway.drain`.
@@ -180,7 +183,16 @@ choice! {
 pub struct Drain {
     /// What follows.
     pub then: Then,
+    /// How long steps in flight may go on; as configured if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<DrainTimeout>,
 }
-impl Params for Drain {
-    const LATER: &'static [&'static str] = &["timeout"];
+impl Params for Drain {}
+
+/// What `gateway.drain` answers: it has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Draining {
+    /// How long steps in flight may go on.
+    pub timeout_ms: u64,
 }

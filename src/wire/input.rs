@@ -21,6 +21,8 @@ pub const KEY_LIMIT: usize = 256;
 pub const NAME_LIMIT: usize = 256;
 /// The longest window of one wait.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(3600);
+/// The longest time that a drain may be given.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// The longest limit that a request may give a run.
 pub const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Entries of a page, where the request does not say.
@@ -79,6 +81,22 @@ pub(crate) fn refuse_word(word: &str, known: &[&str], later: &[&str]) -> String 
     }
 }
 
+choice! {
+    /// How much a model may think before it answers.
+    ThinkingLevel {
+        /// Not at all.
+        Off = "off",
+        /// As little as the model can.
+        Minimal = "minimal",
+        /// A little.
+        Low = "low",
+        /// Some.
+        Medium = "medium",
+        /// A lot.
+        High = "high",
+    }
+}
+
 /// A length of time as clients give it: humantime text (`"90s"`, `"1h 30m"`) or a plain
 /// number of seconds. Exact to the millisecond.
 struct Span(Duration);
@@ -131,6 +149,17 @@ impl JsonSchema for WaitTimeout {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let what = "How long this call waits, such as \"90s\", or in seconds; 0 = answer now.";
         schema::span(what, 0, false, WAIT_LIMIT.as_secs())
+    }
+}
+
+impl JsonSchema for DrainTimeout {
+    fn schema_name() -> Cow<'static, str> {
+        "DrainTimeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let what = "How long a drain lets steps in flight go on, such as \"90s\", or in seconds.";
+        schema::span(what, 0, false, DRAIN_LIMIT.as_secs())
     }
 }
 
@@ -193,6 +222,28 @@ impl<'de> Deserialize<'de> for WaitTimeout {
             ));
         }
         Ok(WaitTimeout(span))
+    }
+}
+
+/// How long a drain lets steps in flight go on; zero = not at all. At most [`DRAIN_LIMIT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainTimeout(pub Duration);
+
+impl Serialize for DrainTimeout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_ms(milliseconds(self.0), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for DrainTimeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Span(span) = Span::deserialize(deserializer)?;
+        if span > DRAIN_LIMIT {
+            return Err(D::Error::custom(
+                "longer than 24 h, the longest time that a drain may be given",
+            ));
+        }
+        Ok(DrainTimeout(span))
     }
 }
 
@@ -302,6 +353,11 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
         }
     }
     Ok(text)
+}
+
+/// As [`folder`], where it must be given.
+pub(crate) fn needed_folder<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    folder(from)?.ok_or_else(|| D::Error::custom("an absolute path is expected"))
 }
 
 /// An id, read by its own rule and not by the wider one of the UUID library.

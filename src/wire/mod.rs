@@ -13,6 +13,7 @@ pub mod runs;
 mod schema;
 pub mod sessions;
 pub mod shapes;
+pub mod trust;
 
 /// The protocol that this version speaks.
 pub const PROTOCOL: u32 = 1;

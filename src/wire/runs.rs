@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, WaitTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
 use super::shapes::{Run, Step};
 use crate::kernel::ids::{RunId, SessionKey};
@@ -37,6 +37,9 @@ pub struct Turn {
     /// In place of the session's model, for this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// How long it may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
@@ -57,7 +60,7 @@ pub struct Turn {
     pub meta: Option<Value>,
 }
 impl Params for Turn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())

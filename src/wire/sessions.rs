@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, choice};
 use super::schema;
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
@@ -83,6 +83,9 @@ pub struct Spawn {
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,
@@ -123,7 +126,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "thinking", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
 
     fn object(&self) -> Option<String> {
         self.parent.as_ref().map(SessionKey::to_string)
@@ -196,6 +199,9 @@ pub struct Create {
     )]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub title: Option<String>,
+    /// How much the model thinks, in place of the agent's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(
         default,

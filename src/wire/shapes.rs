@@ -37,6 +37,9 @@ pub struct Run {
     pub agent: AgentId,
     /// With which model.
     pub model: String,
+    /// How much it thinks, if that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Word>,
     /// Levels below a root session.
     pub depth: u32,
     /// Its name.
@@ -143,6 +146,9 @@ pub struct Session {
     /// The model of its turns, if not the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much it thinks, if not as the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Word>,
     /// The folder that its tools see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,

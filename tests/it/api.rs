@@ -463,7 +463,6 @@ fn what_later_versions_bring_is_refused_by_name() {
         for (name, value) in [
             ("env", json!({"A": "b"})),
             ("attachments", json!([])),
-            ("thinking", json!("high")),
             ("budget", json!({"tokens": 1})),
             ("context", json!("fork")),
             ("mode", json!("session")),

@@ -55,8 +55,14 @@ impl Checked {
 
     /// Every method with its own example, in an order in which each finds what it names.
     async fn examples(&mut self) {
-        let first = ["sessions.create", "sessions.spawn"];
-        let last = ["gateway.drain"];
+        let first = [
+            "sessions.create",
+            "sessions.spawn",
+            "agents.create",
+            "agents.update",
+        ];
+        // They need a folder of this machine, or end the daemon: called in the course.
+        let last = ["trust.add", "trust.revoke", "gateway.drain"];
         let mut methods = self.document.methods();
         methods.sort_by_key(|name| {
             let first = first
@@ -223,6 +229,11 @@ async fn course(client: &mut Checked, place: &Place) {
     client.call("agent.run", params).await;
     client.call("agents.list", json!({})).await;
     client.call("gateway.status", json!({})).await;
+    let folder = place.work();
+    std::fs::create_dir_all(folder.join(".abide/agents")).unwrap();
+    client.call("trust.add", json!({"folder": folder})).await;
+    client.call("trust.list", json!({})).await;
+    client.call("trust.revoke", json!({"folder": folder})).await;
 }
 
 #[test]

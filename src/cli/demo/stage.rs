@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::link::Link;
 use crate::cli::start::{self, Plan, Started};
 use crate::clock::Clock;
-use crate::wire::gateway::{Drain, Empty, Then};
+use crate::wire::gateway::{Drain, Draining, Then};
 
 /// Always the built-in search, slow enough to watch. No variable of the terminal's changes it.
 const CONFIG: &str = r#"[defaults]
@@ -94,8 +94,14 @@ impl Stage {
 
     /// Stops the daemon in an orderly way and gives its exit code.
     pub(super) async fn stop(&mut self, link: Link) -> Result<Option<i32>, Failure> {
-        let _: Empty = link
-            .ask("gateway.drain", Drain { then: Then::Stop })
+        let _: Draining = link
+            .ask(
+                "gateway.drain",
+                Drain {
+                    then: Then::Stop,
+                    timeout: None,
+                },
+            )
             .await?;
         drop(link);
         let Some(mut started) = self.running.take() else {

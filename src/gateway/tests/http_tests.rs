@@ -19,7 +19,7 @@ async fn health_and_readiness_are_open() {
     assert_eq!(ready.status, 503);
     let restoring = json!({"state": "starting", "restoring": {"done": 3, "total": 9}});
     assert_eq!(ready.json(), restoring);
-    server.stage.drain();
+    server.stage.drain(STOP).unwrap();
     let ready = server.http("GET /ready", &[], b"").await;
     assert_eq!(
         (ready.status, ready.json()["state"].clone()),

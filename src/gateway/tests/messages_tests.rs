@@ -213,7 +213,7 @@ async fn while_the_daemon_starts_or_stops_calls_are_refused() {
     assert_eq!(answer["error"]["data"]["retryable"], true);
     let answer = socket.ask(call(2, "gateway.ping", json!({}))).await;
     assert_eq!(answer["result"], json!({}));
-    server.stage.drain();
+    server.stage.drain(STOP).unwrap();
     let answer = socket.ask(call(3, "sessions.spawn", json!({}))).await;
     assert_eq!(kind(&answer), "unavailable");
     socket.lives().await;

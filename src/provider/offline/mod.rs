@@ -55,6 +55,10 @@ impl Provider for Offline {
         "offline/search".to_owned()
     }
 
+    fn thinking(&self) -> Option<String> {
+        None
+    }
+
     fn complete(
         &self,
         request: ModelRequest,

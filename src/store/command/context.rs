@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{BootId, MessageId, RunId, SessionId};
+use crate::kernel::ids::{MessageId, RunId, SessionId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::recover::RecoveryPolicy;
@@ -73,6 +73,8 @@ pub enum Effect {
     Ended(RunId),
     /// It has ended so, and so many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
+    /// Stored agents or trusted projects have changed.
+    AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
 }
@@ -169,15 +171,39 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// An event about a tenant's own things.
+    pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
+        self.events.push(NewEvent {
+            kind,
+            org: org.to_owned(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
+        });
+    }
+
     /// An event about the daemon itself.
-    pub fn emit_gateway(&mut self, kind: EventKind, boot: BootId) {
+    pub fn emit_gateway(&mut self, kind: EventKind, data: Value) {
         self.events.push(NewEvent {
             kind,
             org: String::new(),
             session: None,
             run: None,
             parent_run: None,
-            data: json!({ "bootId": boot }),
+            data,
+        });
+    }
+
+    /// An event that a person should look at.
+    pub fn alert(&mut self, data: Value) {
+        self.events.push(NewEvent {
+            kind: EventKind::AlertRaised,
+            org: String::new(),
+            session: None,
+            run: None,
+            parent_run: None,
+            data,
         });
     }
 

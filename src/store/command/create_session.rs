@@ -60,6 +60,7 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         label: new.label.clone(),
         title: new.title.clone(),
         model: None,
+        thinking: new.thinking,
         cwd: new.cwd.clone(),
         messages: 0,
         mode: SessionMode::Session,
@@ -88,6 +89,7 @@ pub fn for_turn(
         agent: agent.clone(),
         label: None,
         title: None,
+        thinking: None,
         cwd: None,
         get_existing: true,
     };

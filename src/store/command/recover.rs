@@ -22,7 +22,7 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
     if run.state.is_terminal() {
         return Ok(after(run, Vec::new()));
     }
-    if loss != Loss::Executor {
+    if matches!(loss, Loss::Killed | Loss::Drained) {
         // A steady reading of an earlier life says nothing in this one, and the time while
         // the daemon was down does not count.
         run.counting_since = run.counting_since.map(|_| context.now.steady);
@@ -87,6 +87,7 @@ fn notice(context: &mut Context<'_>, run: &Run, loss: Loss) -> Result<(), Fault>
     let what = match loss {
         Loss::Killed | Loss::Drained => "the daemon was restarted",
         Loss::Executor => "the task that drove this run was lost",
+        Loss::CutOff => "the daemon drained and waited no longer",
     };
     let text = format!(
         "{what} while run {} was at work; it goes on at its step",

@@ -14,7 +14,7 @@ use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::columns::to_json;
-use crate::store::tx::Tx;
+use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
 
 /// The child session, its first message and the queued run are there, or nothing is.
@@ -109,6 +109,7 @@ fn child_session(
         label: spawn.run.label.clone(),
         title: Some(spawn.run.title.clone()),
         model: None,
+        thinking: spawn.thinking,
         cwd: spawn
             .cwd
             .clone()
@@ -164,7 +165,20 @@ pub fn repeated(context: &mut Context<'_>, key: Option<&Key>) -> Result<Option<A
 /// What the key's first request was answered, if there was one; `conflict` if that was
 /// another request.
 pub fn first_answer(tx: &mut dyn Tx, key: &Key) -> Result<Option<Accepted>, Fault> {
-    let Some(used) = idempotency::get(tx, &key.scope, &key.key).map_err(db_fault)? else {
+    let used = idempotency::get(tx, &key.scope, &key.key).map_err(|fault| match fault.kind {
+        // Taken for a new request it would do its work twice.
+        DbErrorKind::Unreadable(_) => Fault::new(
+            Kind::Conflict,
+            format!(
+                "idempotency key {:?} was used before, and what it made cannot be read any \
+                 more; nothing was created",
+                key.key
+            ),
+        )
+        .hint("look for it with runs.list; for a fresh request use a fresh key"),
+        _ => db_fault(fault),
+    })?;
+    let Some(used) = used else {
         return Ok(None);
     };
     if used.digest != key.digest {
@@ -278,6 +292,7 @@ pub fn new_run(
         label: new.label,
         title: new.title,
         model: new.agent.model,
+        thinking: new.agent.thinking,
         lane: if session.depth > 0 {
             Lane::Subagent
         } else {

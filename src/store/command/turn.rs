@@ -64,6 +64,9 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
     {
         row.run.model = model;
     }
+    if !turn.thinking_named && session.thinking.is_some() {
+        row.run.thinking = session.thinking;
+    }
     let accepted = accept(context, row, Some(&message), created)?;
     Ok(Reply::Accepted(accepted))
 }

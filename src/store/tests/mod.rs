@@ -2,6 +2,7 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod damaged_rows;
 mod recovery;
 mod schema;
 mod spawning;
@@ -18,6 +19,7 @@ use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
+use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
@@ -123,6 +125,7 @@ impl Bench {
             agent: AgentId::parse("build").unwrap(),
             label: None,
             title: None,
+            thinking: None,
             cwd: None,
             get_existing: true,
         };
@@ -164,6 +167,11 @@ pub(super) fn agent(name: &str) -> Resolved {
         id: AgentId::parse(name).unwrap(),
         mode: AgentMode::All,
         model: "script/x".to_owned(),
+        thinking: None,
+        run_timeout_ms: None,
+        allow: AllowList::Unset,
+        linked: Vec::new(),
+        max_spawn_depth: None,
         definition: pinned(name),
         tools: pinned("[]"),
         warnings: Vec::new(),
@@ -194,6 +202,7 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        thinking: None,
     }
 }
 
@@ -209,6 +218,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         new_session: SessionId(id()),
         message: message.to_owned(),
         model_named: false,
+        thinking_named: false,
     }))
 }
 

@@ -14,6 +14,7 @@ mod book;
 mod caller;
 mod client;
 mod daemon;
+mod damage;
 mod place;
 mod script;
 
@@ -21,6 +22,7 @@ pub(crate) use book::{Book, Event, Message, Notice, Run, Step};
 pub(crate) use caller::{Arm, Caller, History, Hunt};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;
+pub(crate) use damage::damaged;
 pub(crate) use place::{Faults, Place};
 pub(crate) use script::{Script, calls, fails, panics, says};
 

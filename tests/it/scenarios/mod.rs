@@ -3,6 +3,8 @@
 //! area.
 
 mod audit;
+mod damage;
+mod drains;
 mod runs;
 
 use std::pin::Pin;
@@ -23,8 +25,13 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [audit::SCENARIOS, runs::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        audit::SCENARIOS,
+        runs::SCENARIOS,
+        damage::SCENARIOS,
+        drains::SCENARIOS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

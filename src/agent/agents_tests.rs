@@ -1,0 +1,525 @@
+//! Tests of the catalog over real folders.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{AgentDefinition, Agents, Options};
+use crate::clock::Clock;
+use crate::contract::catalog::{
+    AgentMode, AgentSummary, Catalog, Definition, Overrides, Place, Resolved,
+};
+use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
+
+const HERE: Place<'static> = Place {
+    org: "default",
+    cwd: None,
+};
+
+/// Rows that a test writes.
+#[derive(Default)]
+struct Rows {
+    stored: Mutex<Vec<StoredAgent>>,
+    trusted: Mutex<Vec<TrustedProject>>,
+}
+
+impl AgentRows for Rows {
+    fn stored_agents(&self) -> Result<Vec<StoredAgent>, Fault> {
+        Ok(self.stored.lock().unwrap().clone())
+    }
+
+    fn trusted_projects(&self) -> Result<Vec<TrustedProject>, Fault> {
+        Ok(self.trusted.lock().unwrap().clone())
+    }
+}
+
+/// A home folder, a project in it, and a catalog over them.
+struct Fixture {
+    home: TempDir,
+    rows: Arc<Rows>,
+    clock: Clock,
+    agents: Agents,
+}
+
+fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
+    let tools = ["grep", "glob", "list", "read"];
+    let tools = tools.map(|name| json!({"name": name, "description": "", "parameters": {}}));
+    Options {
+        default_agent: "build".to_owned(),
+        default_model: "offline/search".to_owned(),
+        offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
+        thinking: vec!["script/deep".to_owned()],
+        tools: tools.to_vec(),
+        config: Some(home.join("agents")),
+        personal: Some(home.join(".claude/agents")),
+        workspace: None,
+        orgs: vec!["default".to_owned()],
+        rows: Some(rows),
+        clock: clock.clone(),
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let (rows, clock) = (Arc::new(Rows::default()), Clock::test(Timestamp(0)));
+        let root = home.path().canonicalize().unwrap();
+        let agents = Agents::new(options(Arc::clone(&rows), &clock, &root)).unwrap();
+        let fixture = Fixture {
+            home,
+            rows,
+            clock,
+            agents,
+        };
+        fs::create_dir_all(fixture.project().join(".git")).unwrap();
+        fixture
+    }
+
+    fn root(&self) -> PathBuf {
+        self.home.path().canonicalize().unwrap()
+    }
+
+    fn project(&self) -> PathBuf {
+        self.root().join("work/project")
+    }
+
+    /// Writes a definition to a file below the home folder.
+    fn write(&self, file: &str, fields: &str) {
+        let file = self.root().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text = format!(
+            "---\ndescription: {}\n{fields}---\nPrompt.\n",
+            file.display()
+        );
+        fs::write(file, text).unwrap();
+    }
+
+    fn store(&self, name: &str) {
+        self.rows.stored.lock().unwrap().push(StoredAgent {
+            org: "default".to_owned(),
+            name: name.to_owned(),
+            format: "json".to_owned(),
+            text: json!({"description": "stored"}).to_string(),
+            revision: 1,
+        });
+    }
+
+    fn get(&self, cwd: Option<&str>, name: &str) -> Result<AgentSummary, Fault> {
+        self.agents.get(Place { cwd, ..HERE }, name)
+    }
+
+    fn resolve(&self, cwd: Option<&str>, name: &str) -> Result<Resolved, Fault> {
+        let place = Place { cwd, ..HERE };
+        self.agents.resolve(place, name, Overrides::default())
+    }
+
+    /// The moment is over for which a look at a folder counts.
+    fn later(&self) {
+        self.clock.advance(Duration::from_secs(1));
+    }
+}
+
+fn model_of(model: &str) -> Overrides<'_> {
+    Overrides {
+        model: Some(model),
+        thinking: None,
+    }
+}
+
+#[test]
+fn a_run_pins_definition_and_tools_by_hash() {
+    let fixture = Fixture::new();
+    let resolved = fixture.resolve(None, "explore").unwrap();
+    assert_eq!(resolved.model, "offline/search");
+    assert_eq!(resolved.mode, AgentMode::Subagent);
+    for pinned in [&resolved.definition, &resolved.tools] {
+        let hash = blake3::hash(pinned.body.as_bytes()).to_hex().to_string();
+        assert_eq!(pinned.hash, hash);
+    }
+    let read_back: AgentDefinition = serde_json::from_str(&resolved.definition.body).unwrap();
+    assert_eq!(read_back.max_loops, 20);
+    let tools: Vec<Value> = serde_json::from_str(&resolved.tools.body).unwrap();
+    let names: Vec<&str> = tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert_eq!(names, ["grep", "glob", "list", "read"]);
+    assert_eq!(fixture.resolve(None, "explore").unwrap(), resolved);
+}
+
+#[test]
+fn g4_7_an_unknown_agent_is_refused_with_the_known_names() {
+    let fixture = Fixture::new();
+    for name in ["exlpore", "Explore", "", "../x", "*"] {
+        let fault = fixture.resolve(None, name).unwrap_err();
+        assert_eq!(fault.kind, Kind::NotFound, "{name}");
+        assert!(fault.message.contains("build, explore"), "{fault}");
+        assert_eq!(fault.data["allowed"], json!(["build", "explore"]));
+    }
+    let fault = fixture.get(None, "exlpore").unwrap_err();
+    assert_eq!(fault.hint.as_deref(), Some("did you mean explore?"));
+}
+
+#[test]
+fn a_model_that_nobody_offers_is_refused_with_what_is_offered() {
+    let fixture = Fixture::new();
+    for model in ["gpt", "script/", "offline/other", "offline/search2", ""] {
+        let resolved = fixture.agents.resolve(HERE, "build", model_of(model));
+        let fault = resolved.unwrap_err();
+        assert_eq!(fault.kind, Kind::InvalidParams, "{model}");
+        assert_eq!(fault.data["path"], "model");
+        assert!(fault.message.contains("offline/search"), "{fault}");
+    }
+    let resolved = fixture
+        .agents
+        .resolve(HERE, "build", model_of("script/any"));
+    assert_eq!(resolved.unwrap().model, "script/any");
+}
+
+#[test]
+fn a_model_without_thinking_levels_brings_a_warning() {
+    let fixture = Fixture::new();
+    for (model, level, warned) in [
+        ("script/x", Thinking::High, true),
+        ("script/x", Thinking::Off, false),
+        ("script/deep", Thinking::High, false),
+    ] {
+        let overrides = Overrides {
+            model: Some(model),
+            thinking: Some(level),
+        };
+        let resolved = fixture.agents.resolve(HERE, "build", overrides).unwrap();
+        assert_eq!(resolved.thinking, Some(level));
+        assert_eq!(resolved.warnings.len(), usize::from(warned), "{model}");
+    }
+}
+
+#[test]
+fn defaults_that_are_not_there_are_refused_at_the_start() {
+    let fixture = Fixture::new();
+    let changed = |change: &dyn Fn(&mut Options)| {
+        let mut options = options(fixture.rows.clone(), &fixture.clock, &fixture.root());
+        change(&mut options);
+        Agents::new(options).err().unwrap()
+    };
+    let fault = changed(&|options| options.default_agent = "x".to_owned());
+    assert_eq!(fault.kind, Kind::NotFound);
+    let fault = changed(&|options| options.default_model = "x/y".to_owned());
+    assert_eq!(fault.data["path"], "defaults.model");
+}
+
+#[test]
+fn the_list_is_by_name_and_says_what_was_not_taken() {
+    let fixture = Fixture::new();
+    fixture.write("agents/a.md", "");
+    fs::write(fixture.root().join("agents/b.md"), "nonsense").unwrap();
+    fixture.agents.reload().unwrap();
+    let listing = fixture.agents.list(HERE);
+    let names: Vec<&str> = listing.agents.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(names, ["a", "build", "explore"]);
+    let [rejected] = &listing.rejected[..] else {
+        panic!("{:?}", listing.rejected);
+    };
+    assert!(rejected.file.as_deref().unwrap().ends_with("agents/b.md"));
+    assert_eq!(
+        (rejected.source.as_str(), rejected.line),
+        ("config", Some(1))
+    );
+    // Whoever asks for it is told where it is broken.
+    let fault = fixture.resolve(None, "b").unwrap_err();
+    assert!(fault.hint.unwrap().contains("b.md:1: no front matter"));
+}
+
+#[test]
+fn each_layer_shadows_those_below_it() {
+    let fixture = Fixture::new();
+    let cwd = fixture.project().join("src");
+    fs::create_dir_all(&cwd).unwrap();
+    let cwd = cwd.to_str();
+    let source = |cwd| fixture.get(cwd, "explore").unwrap().source;
+    assert_eq!(source(cwd), "preset");
+    fixture.store("explore");
+    fixture.agents.reload().unwrap();
+    assert_eq!(source(cwd), "stored");
+    fixture.write(".claude/agents/explore.md", "");
+    fixture.write("agents/explore.md", "");
+    fixture.agents.reload().unwrap();
+    fixture.write("work/project/.claude/agents/explore.md", "");
+    fixture.write("work/project/.abide/agents/explore.md", "");
+    fixture.later();
+    let found = fixture.get(cwd, "explore").unwrap();
+    assert_eq!(found.source, "project");
+    assert!(found.file.unwrap().ends_with(".abide/agents/explore.md"));
+    let shadowed: Vec<(&str, &str)> = found
+        .shadowed
+        .iter()
+        .map(|aside| {
+            let file = aside.file.as_deref().unwrap_or("");
+            let file = file
+                .rsplit_once("/agents/")
+                .map_or("", |(folder, _)| folder.rsplit('/').next().unwrap());
+            (aside.source.as_str(), file)
+        })
+        .collect();
+    let home = fixture.root();
+    let home = home.file_name().unwrap().to_str().unwrap();
+    assert_eq!(
+        shadowed,
+        [
+            ("project", ".claude"),
+            ("config", home),
+            ("config", ".claude"),
+            ("stored", ""),
+            ("preset", "")
+        ]
+    );
+    // Elsewhere the project does not count.
+    assert_eq!(source(None), "config");
+    let elsewhere = fixture.root();
+    assert_eq!(source(elsewhere.to_str()), "config");
+    // A project never takes a place in silence.
+    let warnings = fixture.resolve(cwd, "explore").unwrap().warnings;
+    assert!(
+        warnings.iter().any(|one| one.contains("shadows")),
+        "{warnings:?}"
+    );
+    assert_eq!(fixture.resolve(None, "explore").unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn a_project_is_looked_at_again_after_a_moment() {
+    let fixture = Fixture::new();
+    let project = fixture.project();
+    let cwd = project.to_str();
+    let place = Place { cwd, ..HERE };
+    assert!(!fixture.agents.is_ready(place));
+    assert_eq!(fixture.get(cwd, "local").unwrap_err().kind, Kind::NotFound);
+    assert!(fixture.agents.is_ready(place));
+    fixture.write("work/project/.abide/agents/local.md", "");
+    fixture.later();
+    assert!(!fixture.agents.is_ready(place));
+    assert_eq!(fixture.get(cwd, "local").unwrap().source, "project");
+    let before = fixture.resolve(cwd, "local").unwrap().definition.hash;
+    fixture.write("work/project/.abide/agents/local.md", "title: New\n");
+    fixture.later();
+    assert_ne!(
+        fixture.resolve(cwd, "local").unwrap().definition.hash,
+        before
+    );
+    fs::remove_file(project.join(".abide/agents/local.md")).unwrap();
+    fixture.later();
+    assert_eq!(fixture.get(cwd, "local").unwrap_err().kind, Kind::NotFound);
+}
+
+#[test]
+fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
+    let fixture = Fixture::new();
+    let project = fixture.project();
+    let (cwd, folder) = (project.to_str(), project.to_str().unwrap());
+    fixture.write("work/project/.abide/agents/deploy.md", "env: {A: b}\n");
+    fixture.write(
+        "work/project/.abide/agents/explore.md",
+        "mcp_servers: [x]\n",
+    );
+    fixture.write("work/project/.abide/agents/plain.md", "");
+    let fault = fixture.resolve(cwd, "deploy").unwrap_err();
+    assert_eq!(fault.kind, Kind::Forbidden);
+    assert!(fault.message.contains("it states env"), "{fault}");
+    assert!(fault.message.contains("abide trust"), "{fault}");
+    assert!(!fixture.get(cwd, "deploy").unwrap().problems.is_empty());
+    // Without trust it takes nobody's place, and that is said.
+    let explore = fixture.resolve(cwd, "explore").unwrap();
+    assert!(
+        explore.warnings[0].contains("is not taken"),
+        "{:?}",
+        explore.warnings
+    );
+    assert_eq!(fixture.get(cwd, "explore").unwrap().source, "preset");
+    assert!(fixture.resolve(cwd, "plain").is_ok());
+
+    let covers = fixture.agents.covers(folder).unwrap();
+    let files: Vec<&str> = covers.files.iter().map(|(file, _)| file.as_str()).collect();
+    assert_eq!(
+        files,
+        [".abide/agents/deploy.md", ".abide/agents/explore.md"]
+    );
+    fixture.rows.trusted.lock().unwrap().push(TrustedProject {
+        org: "default".to_owned(),
+        folder: covers.folder,
+        hash: covers.hash,
+        user: "admin".to_owned(),
+        at: Timestamp(0),
+    });
+    fixture.agents.reload().unwrap();
+    assert!(fixture.resolve(cwd, "deploy").is_ok());
+    assert_eq!(fixture.get(cwd, "explore").unwrap().source, "project");
+    // Nobody else's trust counts.
+    let other = Place { org: "other", cwd };
+    let refused = fixture
+        .agents
+        .resolve(other, "deploy", Overrides::default());
+    assert_eq!(refused.unwrap_err().kind, Kind::Forbidden);
+
+    // A harmless change takes no trust away, another value does.
+    fixture.write("work/project/.abide/agents/plain.md", "title: New\n");
+    fixture.later();
+    assert!(fixture.resolve(cwd, "deploy").is_ok());
+    fixture.write("work/project/.abide/agents/deploy.md", "env: {A: other}\n");
+    fixture.later();
+    let fault = fixture.resolve(cwd, "deploy").unwrap_err();
+    assert!(fault.message.contains("has changed since"), "{fault}");
+}
+
+#[test]
+fn an_agent_that_cannot_run_here_says_why() {
+    let fixture = Fixture::new();
+    fixture.write("agents/away.md", "active: false\n");
+    fixture.write("agents/tool.md", "runner: command\ncommand: {argv: [ls]}\n");
+    fixture.write(
+        "agents/other.md",
+        "model: paid/big\ngate: {read: ask}\ntools: [read, web]\n",
+    );
+    fixture.agents.reload().unwrap();
+    for (name, says) in [("away", "not active"), ("tool", "runner command")] {
+        let fault = fixture.resolve(None, name).unwrap_err();
+        assert_eq!(fault.kind, Kind::Forbidden, "{name}");
+        assert!(fault.message.contains(says), "{fault}");
+        assert!(!fixture.get(None, name).unwrap().problems.is_empty());
+    }
+    let fault = fixture.resolve(None, "other").unwrap_err();
+    assert_eq!(fault.data["path"], "model");
+    let other = fixture.get(None, "other").unwrap();
+    let said = other.warnings.join("\n");
+    for part in [
+        "no tool web",
+        "paid/big is not offered",
+        "not in force yet: gate",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert_eq!(other.tools, [""; 0]);
+    // Another model is no way around the rest.
+    assert!(
+        fixture
+            .agents
+            .resolve(HERE, "other", model_of("script/x"))
+            .is_ok()
+    );
+    assert!(
+        fixture
+            .agents
+            .resolve(HERE, "away", model_of("script/x"))
+            .is_err()
+    );
+}
+
+#[test]
+fn a6_an_agent_of_another_tenant_is_not_there() {
+    let fixture = Fixture::new();
+    fixture.write("agents/ours.md", "org: default\n");
+    fixture.write("agents/theirs.md", "org: other\n");
+    fixture.write("agents/all.md", "");
+    fixture.store("stored");
+    fixture.agents.reload().unwrap();
+    let names = |org| {
+        let listing = fixture.agents.list(Place { org, cwd: None });
+        let names = listing.agents.into_iter().map(|one| one.id.to_string());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("default"),
+        ["all", "build", "explore", "ours", "stored"]
+    );
+    assert_eq!(names("other"), ["all", "build", "explore", "theirs"]);
+    assert_eq!(names("third"), ["all", "build", "explore"]);
+    let sets = fixture.agents.sets();
+    let orgs: Vec<&str> = sets.keys().map(String::as_str).collect();
+    assert_eq!(orgs, ["default", "other"]);
+}
+
+#[test]
+fn a_set_changes_with_what_counts_and_with_nothing_else() {
+    let fixture = Fixture::new();
+    let set = || -> BTreeMap<String, String> {
+        fixture.agents.reload().unwrap();
+        fixture.agents.sets()["default"].clone()
+    };
+    assert_eq!(set(), fixture.agents.built_in());
+    fixture.store("a");
+    let stored = set();
+    assert_ne!(stored, fixture.agents.built_in());
+    fixture.write("agents/b.md", "");
+    let both = set();
+    assert_eq!(both.len(), 4);
+    fixture.write("agents/b.md", "# a comment\n");
+    assert_eq!(set(), both);
+    fixture.write("agents/b.md", "title: B\n");
+    assert_ne!(set()["b"], both["b"]);
+}
+
+#[test]
+fn a_definition_for_the_store_is_checked_as_a_file_is() {
+    let fixture = Fixture::new();
+    fixture.write("agents/mine.md", "");
+    fixture.store("kept");
+    fixture.agents.reload().unwrap();
+    let check = |name: Option<&str>, text: &Value| {
+        let definition = Definition {
+            name: name.map(str::to_owned),
+            format: "json".to_owned(),
+            text: text.to_string(),
+        };
+        fixture.agents.check("default", &definition)
+    };
+    let good = json!({"name": "new", "description": "d"});
+    assert_eq!(check(None, &good).unwrap().as_str(), "new");
+    assert_eq!(
+        check(Some("x"), &json!({"description": "d"}))
+            .unwrap()
+            .as_str(),
+        "x"
+    );
+    for text in [
+        json!({"description": "d"}),
+        json!({"name": "a b", "description": "d"}),
+        json!({"name": "a"}),
+        json!({"name": "a", "description": "d", "mode": "x"}),
+        json!({"name": "a", "description": "d", "org": "other"}),
+        json!([]),
+    ] {
+        let fault = check(None, &text).unwrap_err();
+        assert_eq!(fault.kind, Kind::InvalidParams, "{text}");
+        assert!(fault.message.contains("definition"), "{fault}");
+    }
+    let fault = check(None, &json!({"name": "MINE", "description": "d"})).unwrap_err();
+    assert_eq!(fault.kind, Kind::Conflict);
+    assert!(fault.message.contains("MINE and mine"), "{fault}");
+
+    let stored_only = |name| fixture.agents.stored_only("default", name);
+    assert!(stored_only("kept").is_ok());
+    assert!(stored_only("nobody").is_ok());
+    assert!(
+        stored_only("mine")
+            .unwrap_err()
+            .message
+            .contains("agents/mine.md")
+    );
+    assert!(
+        stored_only("build")
+            .unwrap_err()
+            .message
+            .contains("built in")
+    );
+    // A stored one below a file can still be changed.
+    fixture.write("agents/kept.md", "");
+    fixture.agents.reload().unwrap();
+    assert!(stored_only("kept").is_ok());
+}

@@ -1,0 +1,544 @@
+//! A corpus of odd definition files, each with its verdict.
+
+use super::fields::Draft;
+use super::folder::{Dialect, Found, parse, read};
+use super::raw::{Broken, Format};
+use super::set::{Layers, Source};
+use crate::contract::catalog::AgentMode;
+use crate::kernel::thinking::Thinking;
+use std::fs;
+use std::path::Path;
+
+fn markdown(text: &str) -> Result<Draft, Broken> {
+    parse(Dialect::Own, Format::Markdown, "odd", text.as_bytes())
+}
+
+fn taken(format: Format, text: &str) -> Draft {
+    parse(Dialect::Own, format, "odd", text.as_bytes()).unwrap_or_else(|broken| {
+        panic!("{text}\nnot taken: {broken}");
+    })
+}
+
+/// Refused at this line, for this reason.
+fn refused(bytes: &[u8], format: Format, line: Option<usize>, says: &str) {
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+    let broken = parse(Dialect::Own, format, "odd", bytes).expect_err(&shown);
+    assert!(broken.reason.contains(says), "{shown}\n{broken}");
+    assert_eq!(broken.line, line, "{shown}\n{broken}");
+}
+
+#[test]
+fn odd_files_that_are_taken() {
+    let plain = "---\ndescription: Looks.\n---\nLook around.\n";
+    for (what, text) in [
+        ("plain", plain.to_owned()),
+        ("byte order mark", format!("\u{feff}{plain}")),
+        ("line ends of Windows", plain.replace('\n', "\r\n")),
+        ("line ends of an old Mac", plain.replace('\n', "\r")),
+        ("spaces behind the marks", plain.replace("---\n", "---  \n")),
+        ("no line end at the end", plain.trim_end().to_owned()),
+        ("a rule in the body", format!("{plain}\n---\nmore")),
+        ("a comment", plain.replace("desc", "# about it\ndesc")),
+        ("an empty field", plain.replace("desc", "model:\ndesc")),
+        ("quotes", plain.replace("Looks.", "\"Looks.\"")),
+        ("a folded text", plain.replace("Looks.", ">\n  Looks.")),
+    ] {
+        let draft = markdown(&text).unwrap_or_else(|broken| panic!("{what}: {broken}"));
+        assert_eq!(draft.definition.name, "odd", "{what}");
+        assert_eq!(draft.definition.description, "Looks.", "{what}");
+        let prompt = &draft.definition.system_prompt;
+        assert!(prompt.starts_with("Look around."), "{what}: {prompt:?}");
+        assert!(!prompt.contains('\r'), "{what}");
+        assert_eq!(draft.definition.mode, AgentMode::All, "{what}");
+    }
+}
+
+#[test]
+fn what_is_put_right_is_said_with_its_line() {
+    let draft = markdown("---\nname: a\ndescription: Use it when: code is odd\n---\nx").unwrap();
+    assert_eq!(draft.definition.description, "Use it when: code is odd");
+    assert!(
+        draft.warnings[0].starts_with("line 3"),
+        "{:?}",
+        draft.warnings
+    );
+    let draft = markdown("\n\n---\ndescription: d\n---\nx").unwrap();
+    assert!(
+        draft.warnings[0].contains("2 empty lines"),
+        "{:?}",
+        draft.warnings
+    );
+    let both = "---\ndescription: d\nsystem_prompt: above\n---\nbelow";
+    let draft = markdown(both).unwrap();
+    assert_eq!(draft.definition.system_prompt, "below");
+    assert!(
+        draft.warnings[0].contains("system_prompt"),
+        "{:?}",
+        draft.warnings
+    );
+    // Without any prompt it still knows what it is.
+    let draft = markdown("---\ndescription: Looks.\n---\n").unwrap();
+    assert_eq!(draft.definition.system_prompt, "You are agent odd. Looks.");
+}
+
+#[test]
+fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
+    let draft = markdown("---\ndescription: d\nmodell: a/b\nzebra: 1\n---\nx").unwrap();
+    assert_eq!(
+        draft.warnings,
+        [
+            "line 3: no field \"modell\"; did you mean \"model\"?",
+            "line 4: no field \"zebra\""
+        ]
+    );
+    let text = "description = \"d\"\n[execution]\nmax_loop = 3\n";
+    let draft = taken(Format::Toml, text);
+    assert_eq!(
+        draft.warnings,
+        ["line 3: no field \"execution.max_loop\"; did you mean \"max_loops\"?"]
+    );
+}
+
+#[test]
+fn odd_files_that_are_refused() {
+    let md = Format::Markdown;
+    for (text, line, says) in [
+        ("", Some(1), "no front matter"),
+        ("# An agent\n", Some(1), "no front matter"),
+        (
+            "```\n---\ndescription: d\n---\n```\n",
+            Some(1),
+            "no front matter",
+        ),
+        ("---\ndescription: d\n", Some(1), "no closing line"),
+        ("---\n---\nx", None, "description is missing"),
+        ("---\ndescription: \"  \"\n---\nx", Some(2), "it is empty"),
+        (
+            "---\ndescription: d\n\tmode: all\n---\nx",
+            Some(3),
+            "not YAML",
+        ),
+        (
+            "---\ndescription: d\ndescription: e\n---\nx",
+            Some(3),
+            "not YAML",
+        ),
+        ("---\ndescription: [a\n---\nx", Some(2), "not YAML"),
+        ("---\n- a\n- b\n---\nx", None, "not YAML"),
+        (
+            "---\ndescription: d\n<<<<<<< ours\nmode: all\n---\nx",
+            Some(3),
+            "merge conflict",
+        ),
+        (
+            "---\ndescription: d\nname: 7\n---\nx",
+            Some(3),
+            "text is expected",
+        ),
+        (
+            "---\ndescription: d\nname: a b\n---\nx",
+            Some(3),
+            "cannot be used",
+        ),
+        (
+            "---\ndescription: d\nname: ../x\n---\nx",
+            Some(3),
+            "cannot be used",
+        ),
+        (
+            "---\ndescription: d\nname: \"*\"\n---\nx",
+            Some(3),
+            "cannot be used",
+        ),
+        (
+            "---\ndescription: d\nmode: main\n---\nx",
+            Some(3),
+            "primary, subagent, all",
+        ),
+        (
+            "---\ndescription: d\nthinking: deep\n---\nx",
+            Some(3),
+            "off, minimal, low",
+        ),
+        (
+            "---\ndescription: d\nhidden: perhaps\n---\nx",
+            Some(3),
+            "true or false",
+        ),
+        (
+            "---\ndescription: d\nmodel: gpt\n---\nx",
+            Some(3),
+            "provider/name",
+        ),
+        (
+            "---\ndescription: d\nmax_spawn_depth: 6\n---\nx",
+            Some(3),
+            "from 0 to 5",
+        ),
+        (
+            "---\ndescription: d\nallow_agents: [a b]\n---\nx",
+            Some(3),
+            "no agent's name",
+        ),
+        (
+            "---\ndescription: d\ngate: {read: maybe}\n---\nx",
+            Some(3),
+            "allow, deny, ask",
+        ),
+        (
+            "---\ndescription: d\ntools: 7\n---\nx",
+            Some(3),
+            "a list of names",
+        ),
+        (
+            "---\ndescription: d\nrunner: shell\n---\nx",
+            Some(3),
+            "model, command",
+        ),
+        (
+            "---\ndescription: d\nexecution: 3\n---\nx",
+            Some(3),
+            "fields such as",
+        ),
+        (
+            "---\ndescription: d\nexecution:\n  max_loops: 0\n---\nx",
+            Some(3),
+            "from 1 to",
+        ),
+        (
+            "---\ndescription: d\nexecution:\n  timeout: soon\n---\nx",
+            Some(3),
+            "a duration",
+        ),
+        (
+            "---\ndescription: d\nlinked_agents: x\n---\nx",
+            Some(3),
+            "a list of agents",
+        ),
+    ] {
+        refused(text.as_bytes(), md, line, says);
+    }
+    let long = format!("---\ndescription: d\nname: {}\n---\nx", "n".repeat(49));
+    refused(long.as_bytes(), md, Some(3), "too long");
+    refused(b"\xff\xfe-\0-\0", md, None, "UTF-16");
+    refused(
+        b"---\ndescription: \xe4\n---\nx",
+        md,
+        Some(2),
+        "not UTF-8 at byte 17",
+    );
+    refused(b"---\ndescription: a\0b\n---\nx", md, Some(2), "NUL");
+    refused(&vec![b'x'; 300_000], md, None, "262144 at most");
+    refused(b"description = ", Format::Toml, Some(1), "not TOML");
+    refused(b"a = 1\na = 2\n", Format::Toml, Some(2), "not TOML");
+    refused(
+        b"{\"description\": \"d\",\n",
+        Format::Json,
+        Some(2),
+        "not JSON",
+    );
+    refused(b"[]", Format::Json, Some(1), "an object");
+    refused(
+        b"{\"description\": \"d\", \"description\": \"e\"}",
+        Format::Json,
+        Some(1),
+        "stands twice",
+    );
+}
+
+#[test]
+fn an_alias_bomb_is_refused_and_costs_nothing() {
+    let mut text = "---\na: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (name, before) in ["b", "c", "d", "e", "f", "g"]
+        .iter()
+        .zip(["a", "b", "c", "d", "e", "f"])
+    {
+        let ten = vec![format!("*{before}"); 9].join(", ");
+        text.push_str(&format!("{name}: &{name} [{ten}]\n"));
+    }
+    text.push_str("description: d\n---\nx");
+    assert!(markdown(&text).unwrap_err().reason.contains("not YAML"));
+    let deep = format!("---\ndescription: {}\n---\nx", "[".repeat(20_000));
+    assert!(markdown(&deep).unwrap_err().reason.contains("not YAML"));
+    let deep = format!("{{\"a\": {}", "[".repeat(20_000));
+    refused(deep.as_bytes(), Format::Json, Some(1), "not JSON");
+}
+
+#[test]
+fn e1_the_seeds_names_are_taken_in_json_alone() {
+    let text = r#"{
+        "name": "researcher", "mode": "subagent", "description": "Searches",
+        "systemPrompt": "You search.",
+        "tools": {"write_file": false, "glob": false},
+        "model": {"provider": "openai", "model": "gpt-5"},
+        "execution": {"maxLoops": 20, "enableCompression": false},
+        "hidden": true
+    }"#;
+    let draft = taken(Format::Json, text);
+    let found = &draft.definition;
+    assert_eq!(found.name, "researcher");
+    assert_eq!(found.mode, AgentMode::Subagent);
+    assert_eq!(found.system_prompt, "You search.");
+    assert_eq!(found.model.as_deref(), Some("openai/gpt-5"));
+    assert_eq!((found.max_loops, found.hidden), (20, true));
+    assert_eq!(draft.not_in_force, ["execution.compression"]);
+    assert_eq!(draft.warnings, [""; 0]);
+    let draft = taken(Format::Toml, "description = \"d\"\nsystemPrompt = \"x\"\n");
+    assert!(
+        draft.warnings[0].contains("did you mean \"system_prompt\""),
+        "{:?}",
+        draft.warnings
+    );
+}
+
+#[test]
+fn what_nothing_obeys_yet_is_said() {
+    let draft = markdown(
+        "---\ndescription: d\ntemperature: 0.2\nskills: []\nstrategy: plan\n\
+         fallback_models: [a/b]\ngate:\n  read: ask\n  glob: deny\n  grep: allow\n---\nx",
+    )
+    .unwrap();
+    assert_eq!(
+        draft.not_in_force,
+        [
+            "temperature",
+            "skills",
+            "strategy: plan",
+            "fallback_models",
+            "gate (until then left out: read)"
+        ]
+    );
+    // What nobody can be asked for is not had.
+    let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
+    assert_eq!(draft.tools.pick(&tools).0, ["list", "grep"]);
+    assert_eq!(draft.needs_trust, [""; 0]);
+}
+
+#[test]
+fn all_that_is_obeyed_arrives() {
+    let draft = taken(
+        Format::Toml,
+        "name = \"a\"\ntitle = \"A\"\ndescription = \"d\"\nmode = \"primary\"\nactive = false\n\
+         hidden = true\nmodel = \"p/m\"\nthinking = \"high\"\ntools = [\"read\"]\n\
+         system_prompt = \"s\"\nlinked_agents = [\"b\", {agent = \"c\"}]\n\
+         allow_agents = [\"*\"]\nmax_spawn_depth = 3\norg = \"o\"\n\
+         [execution]\nmax_loops = 7\ntimeout = \"2m\"\n",
+    );
+    let found = draft.definition;
+    assert_eq!(found.title.as_deref(), Some("A"));
+    assert_eq!(
+        (found.mode, found.inactive, found.hidden),
+        (AgentMode::Primary, true, true)
+    );
+    assert_eq!(found.thinking, Some(Thinking::High));
+    let linked: Vec<&str> = found.linked_agents.iter().map(|id| id.as_str()).collect();
+    assert_eq!(linked, ["b", "c"]);
+    assert_eq!(found.allow(), crate::contract::allow::AllowList::Any);
+    assert_eq!((found.max_spawn_depth, found.max_loops), (Some(3), 7));
+    assert_eq!(found.run_timeout_ms, Some(120_000));
+    assert_eq!(found.org.as_deref(), Some("o"));
+    assert_eq!(draft.warnings.len() + draft.not_in_force.len(), 0);
+}
+
+#[test]
+fn files_of_claude_are_read_in_their_own_words() {
+    let text = "---\nname: code-reviewer\ndescription: Use PROACTIVELY. Examples: after edits\n\
+                tools: Read, Grep, Bash(git:*)\nmodel: sonnet\ncolor: red\neffort: high\n\
+                maxTurns: 12\npermissionMode: plan\nhooks: {}\nfoo: 1\n---\nReview.\n";
+    let draft = parse(Dialect::Claude, Format::Markdown, "x", text.as_bytes()).unwrap();
+    let found = &draft.definition;
+    assert_eq!(
+        (found.name.as_str(), found.mode),
+        ("code-reviewer", AgentMode::Subagent)
+    );
+    assert_eq!(
+        (found.max_loops, found.thinking),
+        (12, Some(Thinking::High))
+    );
+    assert_eq!(found.model, None);
+    let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
+    let (chosen, unknown) = draft.tools.pick(&tools);
+    assert_eq!(chosen, ["read", "grep"]);
+    assert_eq!(unknown, ["Bash"]);
+    let said = draft.warnings.join("\n");
+    for part in [
+        "colon",
+        "model sonnet",
+        "permissionMode",
+        "never run",
+        "\"foo\"",
+    ] {
+        let part = part.replace("colon", "taken as text");
+        assert!(said.contains(&part), "{part} in {said}");
+    }
+    assert!(!said.contains("color"), "{said}");
+}
+
+fn files(found: &[Found]) -> Vec<(String, Result<String, String>)> {
+    found
+        .iter()
+        .map(|one| {
+            let name = one.file.file_name().unwrap().to_string_lossy().into_owned();
+            let outcome = one.outcome.as_ref();
+            let outcome = outcome.map(|draft| draft.definition.name.clone());
+            (name, outcome.map_err(ToString::to_string))
+        })
+        .collect()
+}
+
+#[test]
+fn each_thing_in_a_folder_has_its_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let folder = root.join("project/.abide/agents");
+    fs::create_dir_all(folder.join("nested")).unwrap();
+    let good = "---\ndescription: d\n---\nx";
+    for name in [
+        "good.md",
+        ".hidden.md",
+        "#saved#.md",
+        "good.md~",
+        "notes.txt",
+        "UPPER.MD",
+    ] {
+        fs::write(folder.join(name), good).unwrap();
+    }
+    fs::write(root.join("outside.md"), good).unwrap();
+    fs::write(root.join("project/inside.md"), good).unwrap();
+    let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    link(&root.join("outside.md"), "out.md");
+    link(&root.join("project/inside.md"), "in.md");
+    link(Path::new("/no/such/file.md"), "dangling.md");
+    link(&folder.join("loop.md"), "loop.md");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        folder.join("pipe.md"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    fs::write(folder.join("huge.md"), vec![b'x'; 300_000]).unwrap();
+
+    let found = files(&read(&folder, Dialect::Own, Some(&root.join("project"))));
+    let outcome = |name: &str| {
+        found
+            .iter()
+            .find(|(file, _)| file == name)
+            .unwrap()
+            .1
+            .clone()
+    };
+    assert_eq!(outcome("good.md"), Ok("good".to_owned()));
+    assert_eq!(outcome("UPPER.MD"), Ok("UPPER".to_owned()));
+    assert_eq!(outcome("in.md"), Ok("in".to_owned()));
+    for (name, says) in [
+        ("out.md", "out of the project"),
+        ("dangling.md", "leads nowhere"),
+        ("loop.md", "cannot be read"),
+        ("pipe.md", "no regular file"),
+        ("huge.md", "262144 at most"),
+        ("nested", "folders inside are not read"),
+    ] {
+        let broken = outcome(name).unwrap_err();
+        assert!(broken.contains(says), "{name}: {broken}");
+    }
+    assert_eq!(found.len(), 9, "{found:?}");
+    // The user's own folder may hold links to wherever the files are kept.
+    let own = files(&read(&folder, Dialect::Own, None));
+    assert!(own.contains(&("out.md".to_owned(), Ok("out".to_owned()))));
+    assert_eq!(files(&read(&root.join("nowhere"), Dialect::Own, None)), []);
+}
+
+#[test]
+fn a_folder_is_read_up_to_its_bound_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..502 {
+        let name = format!("agent-{number:04}.md");
+        fs::write(dir.path().join(name), "---\ndescription: d\n---\nx").unwrap();
+    }
+    let found = files(&read(dir.path(), Dialect::Own, None));
+    assert_eq!(found.len(), 501);
+    let (_, last) = found.last().unwrap();
+    assert!(
+        last.as_ref()
+            .unwrap_err()
+            .contains("2 files more than the 500")
+    );
+}
+
+fn layers(of: &[(Source, &str, &str)]) -> Layers {
+    let mut layers = Layers::default();
+    for source in [Source::Config, Source::Project] {
+        let found = of.iter().filter(|(layer, ..)| *layer == source);
+        let found = found.map(|(_, file, name)| Found {
+            file: file.into(),
+            outcome: markdown(&format!("---\nname: {name}\ndescription: d\n---\n{file}")),
+        });
+        layers.add_files(source, found.collect());
+    }
+    layers
+}
+
+fn names(layers: &Layers) -> Vec<&str> {
+    layers.agents.keys().map(|id| id.as_str()).collect()
+}
+
+#[test]
+fn of_two_files_with_one_name_the_one_that_is_called_like_it_counts() {
+    let layers = layers(&[
+        (Source::Config, "/c/a copy.md", "a"),
+        (Source::Config, "/c/a.md", "a"),
+        (Source::Config, "/c/y.md", "b"),
+        (Source::Config, "/c/z.md", "b"),
+    ]);
+    assert_eq!(names(&layers), ["a", "b"]);
+    let files: Vec<String> = layers
+        .agents
+        .values()
+        .map(|taken| taken.candidate.file.as_ref().unwrap().display().to_string())
+        .collect();
+    assert_eq!(files, ["/c/a.md", "/c/y.md"]);
+    let reasons: Vec<&str> = layers
+        .rejected
+        .iter()
+        .map(|one| one.reason.as_str())
+        .collect();
+    assert!(
+        reasons[0].contains("defined twice; /c/a.md counts"),
+        "{reasons:?}"
+    );
+    assert!(
+        reasons[1].contains("defined twice; /c/y.md counts"),
+        "{reasons:?}"
+    );
+}
+
+#[test]
+fn g4_13_names_that_a_model_could_not_tell_apart_are_refused_with_both() {
+    let found = layers(&[
+        (Source::Config, "/c/one.md", "code-review"),
+        (Source::Config, "/c/two.md", "Code.Review"),
+        (Source::Config, "/c/three.md", "other"),
+        (Source::Project, "/p/four.md", "OTHER"),
+    ]);
+    assert_eq!(names(&found), ["other"]);
+    assert_eq!(found.rejected.len(), 3, "{:?}", found.rejected);
+    for rejected in &found.rejected[..2] {
+        let reason = &rejected.reason;
+        assert!(reason.contains("Code.Review and code-review"), "{reason}");
+    }
+    let reason = &found.rejected[2].reason;
+    assert!(reason.contains("OTHER and other"), "{reason}");
+}
+
+#[test]
+fn a_project_takes_a_place_with_a_note_and_a_user_without() {
+    let found = layers(&[
+        (Source::Config, "/c/a.md", "a"),
+        (Source::Project, "/p/a.md", "a"),
+    ]);
+    let taken = found.agents.values().next().unwrap();
+    assert_eq!(taken.notes, ["/p/a.md shadows /c/a.md"]);
+    assert_eq!(taken.shadowed[0].file.as_deref(), Some("/c/a.md"));
+}

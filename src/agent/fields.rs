@@ -1,0 +1,438 @@
+//! From the fields of a definition to an agent: each field is checked, what no part of this
+//! version obeys is said, what nobody knows is reported with the nearest known name.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::AgentDefinition;
+use super::names;
+use super::raw::{Broken, Format, Raw};
+use super::tools::ToolChoice;
+use crate::contract::catalog::AgentMode;
+use crate::kernel::ids::AgentId;
+use crate::kernel::text::preview;
+use crate::kernel::thinking::Thinking;
+
+/// Fields that the format has and this version does not obey.
+const NOT_IN_FORCE: &[&str] = &[
+    "fallback_models",
+    "provider",
+    "temperature",
+    "max_tokens",
+    "skills",
+    "mcp_servers",
+    "command",
+    "on_uncertain",
+    "on_child_failure",
+    "env",
+    "workspace",
+];
+/// Fields that are obeyed.
+const IN_FORCE: &[&str] = &[
+    "name",
+    "title",
+    "description",
+    "mode",
+    "active",
+    "hidden",
+    "model",
+    "thinking",
+    "tools",
+    "gate",
+    "system_prompt",
+    "linked_agents",
+    "allow_agents",
+    "max_spawn_depth",
+    "strategy",
+    "runner",
+    "execution",
+    "org",
+];
+/// What a project may state only once it is trusted.
+const NEEDS_TRUST: &[&str] = &["command", "env", "mcp_servers"];
+
+/// The most characters of a description, a title and the like.
+const TEXT_LIMIT: usize = 4096;
+/// The most model calls of one run.
+const LOOPS_LIMIT: u64 = 1000;
+/// The longest limit of a run.
+const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// An agent as its definition describes it, before it is known which tools there are.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Draft {
+    /// All but the tools.
+    pub definition: AgentDefinition,
+    /// Which tools it asks for.
+    pub tools: ToolChoice,
+    /// What was put right or left aside, with its line.
+    pub warnings: Vec<String>,
+    /// Fields that nothing obeys yet.
+    pub not_in_force: Vec<String>,
+    /// What it states that a project may state only once it is trusted.
+    pub needs_trust: Vec<&'static str>,
+    /// Why it cannot run in this version.
+    pub problem: Option<String>,
+}
+
+/// Reads a definition whose name is `stem` unless it gives another.
+pub(super) fn draft(
+    format: Format,
+    stem: &str,
+    mode: AgentMode,
+    raw: Raw,
+) -> Result<Draft, Broken> {
+    let mut reader = Reader {
+        json: format == Format::Json,
+        draft: Draft {
+            definition: AgentDefinition {
+                mode,
+                ..AgentDefinition::named(stem, "", "")
+            },
+            tools: ToolChoice::default(),
+            warnings: raw.warnings.clone(),
+            not_in_force: Vec::new(),
+            needs_trust: Vec::new(),
+            problem: None,
+        },
+        raw: &raw,
+    };
+    for (name, value) in &raw.fields {
+        reader.field(name, value)?;
+    }
+    let Reader { mut draft, .. } = reader;
+    let definition = &mut draft.definition;
+    names::check(&definition.name).map_err(|reason| Broken {
+        line: raw.line_of(&["name"]),
+        reason,
+    })?;
+    if definition.description.is_empty() {
+        return Err(Broken::whole(
+            "description is missing: one sentence that says what the agent is for",
+        ));
+    }
+    if let Some(body) = raw.body {
+        if !definition.system_prompt.is_empty() {
+            let note = "system_prompt is left aside: the text below the front matter counts";
+            draft.warnings.push(note.to_owned());
+        }
+        definition.system_prompt = body;
+    }
+    if definition.system_prompt.is_empty() {
+        definition.system_prompt = format!(
+            "You are agent {}. {}",
+            definition.name, definition.description
+        );
+    }
+    Ok(draft)
+}
+
+struct Reader<'a> {
+    raw: &'a Raw,
+    json: bool,
+    draft: Draft,
+}
+
+impl Reader<'_> {
+    fn field(&mut self, written: &str, value: &Value) -> Result<(), Broken> {
+        let name = match written {
+            "systemPrompt" if self.json => "system_prompt",
+            name => name,
+        };
+        // An empty value in front matter says nothing.
+        if value.is_null() {
+            return Ok(());
+        }
+        let taken = self.take(name, value);
+        taken.map_err(|reason| Broken {
+            line: self.raw.line_of(&[written]),
+            reason: format!("{written}: {reason}"),
+        })
+    }
+
+    fn take(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let definition = &mut self.draft.definition;
+        match name {
+            "name" => definition.name = text(value)?,
+            "title" => definition.title = Some(line(value)?),
+            "description" => definition.description = line(value)?,
+            "system_prompt" => definition.system_prompt = text(value)?,
+            "mode" => definition.mode = mode(value)?,
+            "active" => definition.inactive = !flag(value)?,
+            "hidden" => definition.hidden = flag(value)?,
+            "model" => definition.model = Some(model(value)?),
+            "thinking" => definition.thinking = Some(thinking(value)?),
+            "org" => definition.org = Some(text(value)?),
+            "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
+            "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
+            "linked_agents" => self.linked_agents(value)?,
+            "tools" => self.tools(value)?,
+            "gate" => self.gate(value)?,
+            "execution" => self.execution(value)?,
+            "strategy" => match text(value)?.as_str() {
+                "react" => {}
+                "plan" => self.later("strategy: plan"),
+                other => return Err(no_word(other, &["react", "plan"])),
+            },
+            "runner" => match text(value)?.as_str() {
+                "model" => {}
+                "command" => {
+                    self.needs("runner: command");
+                    self.draft.problem =
+                        Some("runner command is not in force yet: it cannot run".to_owned());
+                }
+                other => return Err(no_word(other, &["model", "command"])),
+            },
+            name if NOT_IN_FORCE.contains(&name) => {
+                self.later(name);
+                let is_empty = value.as_array().is_some_and(Vec::is_empty)
+                    || value.as_object().is_some_and(Map::is_empty);
+                if let Some(known) = NEEDS_TRUST.iter().find(|known| **known == name)
+                    && !is_empty
+                {
+                    self.needs(known);
+                }
+            }
+            name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice()),
+        }
+        Ok(())
+    }
+
+    fn later(&mut self, name: &str) {
+        self.draft.not_in_force.push(name.to_owned());
+    }
+
+    fn needs(&mut self, what: &'static str) {
+        self.draft.needs_trust.push(what);
+    }
+
+    fn unknown(&mut self, path: &[&str], known: &[&str]) {
+        let line = self.raw.line_of(path);
+        let at = line.map_or_else(String::new, |line| format!("line {line}: "));
+        let name = path.last().copied().unwrap_or_default();
+        let shown = preview(&path.join("."), 64);
+        self.draft.warnings.push(match names::nearest(name, known) {
+            Some(near) => format!("{at}no field {shown:?}; did you mean {near:?}?"),
+            None => format!("{at}no field {shown:?}"),
+        });
+    }
+
+    fn execution(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(fields) = value else {
+            return Err("fields such as max_loops are expected".to_owned());
+        };
+        for (written, value) in fields {
+            let name = match written.as_str() {
+                "maxLoops" if self.json => "max_loops",
+                "enableCompression" if self.json => "compression",
+                name => name,
+            };
+            let definition = &mut self.draft.definition;
+            let taken = match name {
+                "max_loops" => count(value, 1, LOOPS_LIMIT).map(|most| definition.max_loops = most),
+                "timeout" => duration(value).map(|limit| definition.run_timeout_ms = Some(limit)),
+                "compression" => flag(value).map(|_| self.later("execution.compression")),
+                name => {
+                    let known = ["max_loops", "timeout", "compression"];
+                    self.unknown(&["execution", name], &known);
+                    Ok(())
+                }
+            };
+            taken.map_err(|reason| format!("{written}: {reason}"))?;
+        }
+        Ok(())
+    }
+
+    fn tools(&mut self, value: &Value) -> Result<(), String> {
+        let choice = &mut self.draft.tools;
+        match value {
+            Value::Object(fields) if fields.values().all(Value::is_boolean) => {
+                choice.switches = fields
+                    .iter()
+                    .map(|(name, on)| (name.clone(), on.as_bool() == Some(true)))
+                    .collect();
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "allow" => choice.allow = Some(texts(value)?),
+                        "deny" => choice.deny.extend(texts(value)?),
+                        _ => {
+                            return Err(
+                                "names with true or false, or the lists allow and deny".to_owned()
+                            );
+                        }
+                    }
+                }
+            }
+            _ => choice.allow = Some(texts(value)?),
+        }
+        Ok(())
+    }
+
+    /// Nobody can be asked and no argument is looked at yet, so a tool that is not simply
+    /// allowed is left out: a gate never opens more than it says.
+    fn gate(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(rules) = value else {
+            return Err("names of tools with allow, deny or ask are expected".to_owned());
+        };
+        let mut closed = Vec::new();
+        for (tool, rule) in rules {
+            match rule {
+                Value::String(word) if word == "allow" => {}
+                Value::String(word) if word == "deny" => self.draft.tools.deny.push(tool.clone()),
+                Value::String(word) if word == "ask" => closed.push(tool.clone()),
+                Value::String(word) => return Err(no_word(word, &["allow", "deny", "ask"])),
+                Value::Array(_) => closed.push(tool.clone()),
+                _ => return Err("allow, deny, ask or a list of rules is expected".to_owned()),
+            }
+        }
+        if !closed.is_empty() {
+            let names = closed.join(", ");
+            self.later(&format!("gate (until then left out: {names})"));
+            self.draft.tools.deny.extend(closed);
+        }
+        Ok(())
+    }
+
+    fn linked_agents(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Array(items) = value else {
+            return Err("a list of agents is expected".to_owned());
+        };
+        let mut linked = Vec::new();
+        for item in items {
+            let name = match item {
+                Value::Object(fields) => {
+                    if fields.len() > 1 {
+                        self.later("linked_agents (how they are called)");
+                    }
+                    fields.get("agent").ok_or("each needs its agent")?
+                }
+                item => item,
+            };
+            linked.push(AgentId::parse(&text(name)?).map_err(|error| error.to_string())?);
+        }
+        self.draft.definition.linked_agents = linked;
+        Ok(())
+    }
+}
+
+fn no_word(word: &str, known: &[&str]) -> String {
+    let known = known.join(", ");
+    format!("{:?} is not one of {known}", preview(word, 64))
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
+        Value::String(_) => Err("it is empty".to_owned()),
+        other => Err(format!(
+            "text is expected, not {}; put it in quotes",
+            preview(&other.to_string(), 32)
+        )),
+    }
+}
+
+/// Text of one line, within its limit.
+fn line(value: &Value) -> Result<String, String> {
+    let text = text(value)?;
+    let count = text.chars().count();
+    if count > TEXT_LIMIT {
+        return Err(format!("{count} characters; {TEXT_LIMIT} at most"));
+    }
+    Ok(preview(&text, TEXT_LIMIT))
+}
+
+/// A list of texts, or one text with commas between them.
+pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(text).collect(),
+        Value::String(list) => Ok(list
+            .split(',')
+            .map(|item| item.trim().to_owned())
+            .filter(|item| !item.is_empty())
+            .collect()),
+        _ => Err("a list of names is expected".to_owned()),
+    }
+}
+
+fn flag(value: &Value) -> Result<bool, String> {
+    value
+        .as_bool()
+        .ok_or_else(|| "true or false is expected".to_owned())
+}
+
+fn count(value: &Value, least: u64, most: u64) -> Result<u32, String> {
+    value
+        .as_u64()
+        .filter(|number| (least..=most).contains(number))
+        .and_then(|number| u32::try_from(number).ok())
+        .ok_or_else(|| {
+            let found = preview(&value.to_string(), 32);
+            format!("a whole number from {least} to {most} is expected, not {found}")
+        })
+}
+
+/// Milliseconds, from `"90s"` or a number of seconds.
+fn duration(value: &Value) -> Result<u64, String> {
+    let found = match value {
+        Value::String(text) => humantime::parse_duration(text).ok(),
+        value => value
+            .as_f64()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+    };
+    found
+        .filter(|limit| limit.as_millis() > 0 && *limit <= RUN_LIMIT)
+        .and_then(|limit| u64::try_from(limit.as_millis()).ok())
+        .ok_or_else(|| {
+            "a duration such as \"10m\", or a number of seconds, up to 30 days is expected"
+                .to_owned()
+        })
+}
+
+fn mode(value: &Value) -> Result<AgentMode, String> {
+    match text(value)?.as_str() {
+        "primary" => Ok(AgentMode::Primary),
+        "subagent" => Ok(AgentMode::Subagent),
+        "all" => Ok(AgentMode::All),
+        other => Err(no_word(other, &["primary", "subagent", "all"])),
+    }
+}
+
+fn thinking(value: &Value) -> Result<Thinking, String> {
+    let word = match value {
+        // What YAML of old makes of a bare `off`.
+        Value::Bool(false) => "off".to_owned(),
+        value => text(value)?,
+    };
+    let words: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
+    Thinking::parse(&word).ok_or_else(|| no_word(&word, &words))
+}
+
+/// `provider/name`, or both apart.
+fn model(value: &Value) -> Result<String, String> {
+    let expected = "provider/name is expected";
+    let model = match value {
+        Value::Object(fields) => {
+            let part = |name: &str| fields.get(name).ok_or(expected).map(text);
+            format!("{}/{}", part("provider")??, part("model")??)
+        }
+        value => text(value)?,
+    };
+    match model.split_once('/') {
+        Some((provider, name)) if !provider.is_empty() && !name.is_empty() => Ok(model),
+        _ => Err(format!("{expected}, not {:?}", preview(&model, 64))),
+    }
+}
+
+fn allow_agents(value: &Value) -> Result<Vec<String>, String> {
+    let names = texts(value)?;
+    match names
+        .iter()
+        .find(|name| *name != "*" && AgentId::parse(name).is_err())
+    {
+        Some(name) => Err(format!("{:?} is no agent's name", preview(name, 64))),
+        None => Ok(names),
+    }
+}

@@ -1,0 +1,147 @@
+//! Reads a folder of definition files. Whatever stands there, each file gets a verdict of its
+//! own and nothing else suffers.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::claude;
+use super::fields::{Draft, draft};
+use super::raw::{self, Broken, FILE_LIMIT, Format};
+use crate::contract::catalog::AgentMode;
+
+/// So many files of one folder are read; more are reported.
+pub(super) const FOLDER_LIMIT: usize = 500;
+
+/// Whose way of writing definitions a folder follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Ours.
+    Own,
+    /// Claude Code's.
+    Claude,
+}
+
+/// A file and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    /// The file, or the folder if the folder itself is at fault.
+    pub file: PathBuf,
+    /// The agent, or why there is none.
+    pub outcome: Result<Draft, Broken>,
+}
+
+/// Reads the definition in `bytes`; `stem` is its name unless it gives another.
+pub(super) fn parse(
+    dialect: Dialect,
+    format: Format,
+    stem: &str,
+    bytes: &[u8],
+) -> Result<Draft, Broken> {
+    let mut raw = raw::read(format, bytes)?;
+    let mode = match dialect {
+        Dialect::Own => AgentMode::All,
+        Dialect::Claude => {
+            claude::translate(&mut raw);
+            AgentMode::Subagent
+        }
+    };
+    draft(format, stem, mode, raw)
+}
+
+/// Reads every definition in `folder`, by file name; a folder that is not there holds none.
+/// With `within`, links that lead out of that folder are refused.
+pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Vec<Found> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(fault) => {
+            return vec![Found {
+                file: folder.to_owned(),
+                outcome: Err(Broken::whole(format!("it cannot be read: {fault}"))),
+            }];
+        }
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| !is_passing(path))
+        .filter(|path| match dialect {
+            Dialect::Own => Format::of(path).is_some() || path.is_dir(),
+            Dialect::Claude => Format::of(path) == Some(Format::Markdown) || path.is_dir(),
+        })
+        .collect();
+    files.sort_unstable();
+    let more = files.len().saturating_sub(FOLDER_LIMIT);
+    files.truncate(FOLDER_LIMIT);
+    let mut found: Vec<Found> = files
+        .into_iter()
+        .map(|file| Found {
+            outcome: read_file(&file, dialect, within),
+            file,
+        })
+        .collect();
+    if more > 0 {
+        found.push(Found {
+            file: folder.to_owned(),
+            outcome: Err(Broken::whole(format!(
+                "{more} files more than the {FOLDER_LIMIT} that are read, the last by name"
+            ))),
+        });
+    }
+    found
+}
+
+/// What editors leave beside the file that they write.
+fn is_passing(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_none_or(|name| name.starts_with(['.', '#']) || name.ends_with('~'))
+}
+
+/// Reads one definition file.
+pub(super) fn read_file(
+    file: &Path,
+    dialect: Dialect,
+    within: Option<&Path>,
+) -> Result<Draft, Broken> {
+    let unreadable = |fault: std::io::Error| match fault.kind() {
+        std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
+        _ => Broken::whole(format!("it cannot be read: {fault}")),
+    };
+    let whole = file.canonicalize().map_err(unreadable)?;
+    if let Some(within) = within
+        && !whole.starts_with(within)
+    {
+        return Err(Broken::whole(
+            "the link leads out of the project; a project's agents stand inside it",
+        ));
+    }
+    let kind = fs::metadata(&whole).map_err(unreadable)?;
+    if kind.is_dir() {
+        return Err(Broken::whole(
+            "a folder; definitions stand beside each other, folders inside are not read",
+        ));
+    }
+    // A pipe would be waited for.
+    if !kind.is_file() {
+        return Err(Broken::whole("it is no regular file"));
+    }
+    let format = Format::of(file).ok_or_else(|| {
+        Broken::whole("no definition by its name: it must end in .md, .toml or .json")
+    })?;
+    let stem = file
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .ok_or_else(|| Broken::whole("the file's name is not UTF-8"))?;
+    let mut bytes = Vec::new();
+    File::open(&whole)
+        // One byte more, so that a longer file is seen to be one.
+        .and_then(|file| file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() > FILE_LIMIT {
+        return Err(Broken::whole(format!(
+            "{} bytes; a definition has {FILE_LIMIT} at most",
+            kind.len()
+        )));
+    }
+    parse(dialect, format, stem, &bytes)
+}

@@ -1,0 +1,81 @@
+//! Names of agents: which are allowed, which two are the same to a model, and which known one
+//! somebody may have meant.
+
+use crate::kernel::ids::AgentId;
+use crate::kernel::text::preview;
+
+/// The longest name: what is left of the 64 characters of a tool's name after the prefix
+/// `subagent_`, with some room.
+pub(super) const NAME_LIMIT: usize = 48;
+
+/// Checks a name that a definition gives.
+pub(super) fn check(name: &str) -> Result<AgentId, String> {
+    if name.chars().count() > NAME_LIMIT {
+        let shown = preview(name, NAME_LIMIT);
+        return Err(format!(
+            "name {shown:?} is too long: {NAME_LIMIT} characters at most, so that tools can be \
+             named after it"
+        ));
+    }
+    AgentId::parse(name).map_err(|_| {
+        format!(
+            "name {:?} cannot be used: letters, digits, '.', '_' and '-', first a letter or digit",
+            preview(name, NAME_LIMIT)
+        )
+    })
+}
+
+/// What becomes of a name in the name of a tool: two names with the same slug would be one tool.
+pub(super) fn slug(name: &str) -> String {
+    name.chars()
+        .map(|ch| match ch {
+            '.' | '-' => '_',
+            ch => ch.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+/// The name among `names` that is written almost like `name`, if one is.
+pub(super) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let wanted: String = name.to_lowercase().chars().take(64).collect();
+    names
+        .iter()
+        .map(|known| (strsim::levenshtein(&wanted, known), *known))
+        .filter(|(distance, known)| *distance <= known.len() / 3 + 1)
+        .min()
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g4_14_a_tool_named_after_an_agent_satisfies_every_provider() {
+        for name in ["a", "Code.Review-2", &"x".repeat(NAME_LIMIT)] {
+            check(name).unwrap();
+            let tool = format!("subagent_{}", slug(name));
+            assert!(tool.len() <= 64, "{tool}");
+            let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+            assert!(tool.bytes().all(fits), "{tool}");
+        }
+        for name in [
+            "",
+            "a b",
+            "ä",
+            "-a",
+            "a/b",
+            "../a",
+            "*",
+            &"x".repeat(NAME_LIMIT + 1),
+        ] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn g4_13_names_that_differ_in_case_or_punctuation_have_one_slug() {
+        assert_eq!(slug("Code-Review"), slug("code.review"));
+        assert_ne!(slug("code-review"), slug("codereview"));
+    }
+}

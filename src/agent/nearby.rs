@@ -1,0 +1,118 @@
+//! What was found around the folders in which runs work. A cache: what is older than a moment
+//! is looked at again, and made anew only if it changed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::view::Set;
+use crate::clock::Clock;
+
+/// So long a look counts: an edit is seen no later than one in a watched folder.
+const FRESH: Duration = Duration::from_millis(250);
+/// So many folders are kept; beyond it the one whose last look is oldest goes.
+const FOLDERS: usize = 256;
+
+/// The project of a folder and the state of its files.
+pub(super) type State = (Option<PathBuf>, u64);
+
+/// The folders that were looked at.
+pub(super) struct Nearby {
+    clock: Clock,
+    known: HashMap<(String, PathBuf), Known>,
+}
+
+struct Known {
+    looked: Duration,
+    generation: u64,
+    state: State,
+    /// `None`: nothing but what counts everywhere.
+    set: Option<Arc<Set>>,
+}
+
+impl Nearby {
+    pub(super) fn new(clock: Clock) -> Self {
+        Nearby {
+            clock,
+            known: HashMap::new(),
+        }
+    }
+
+    /// What was found at `cwd` a moment ago, on top of this generation.
+    pub(super) fn fresh(&self, org: &str, cwd: &Path, generation: u64) -> Option<Option<Arc<Set>>> {
+        let known = self.known.get(&(org.to_owned(), cwd.to_owned()))?;
+        let age = self.clock.monotonic().saturating_sub(known.looked);
+        (known.generation == generation && age < FRESH).then(|| known.set.clone())
+    }
+
+    /// What was found at `cwd`, if it is still in this state; that counts as a look.
+    pub(super) fn unchanged(
+        &mut self,
+        org: &str,
+        cwd: &Path,
+        generation: u64,
+        state: &State,
+    ) -> Option<Option<Arc<Set>>> {
+        let now = self.clock.monotonic();
+        let known = self.known.get_mut(&(org.to_owned(), cwd.to_owned()))?;
+        if known.generation != generation || known.state != *state {
+            return None;
+        }
+        known.looked = now;
+        Some(known.set.clone())
+    }
+
+    /// Keeps what was found.
+    pub(super) fn keep(
+        &mut self,
+        org: &str,
+        cwd: &Path,
+        generation: u64,
+        state: State,
+        set: Option<Arc<Set>>,
+    ) {
+        if self.known.len() >= FOLDERS {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.looked);
+            if let Some(place) = oldest.map(|(place, _)| place.clone()) {
+                self.known.remove(&place);
+            }
+        }
+        let known = Known {
+            looked: self.clock.monotonic(),
+            generation,
+            state,
+            set,
+        };
+        self.known.insert((org.to_owned(), cwd.to_owned()), known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::time::Timestamp;
+
+    #[test]
+    fn a_look_counts_for_a_moment_and_folders_are_bounded() {
+        let clock = Clock::test(Timestamp(0));
+        let mut nearby = Nearby::new(clock.clone());
+        let cwd = Path::new("/work");
+        let state = (None, 7);
+        nearby.keep("default", cwd, 1, state.clone(), None);
+        assert!(nearby.fresh("default", cwd, 1).is_some());
+        assert!(nearby.fresh("default", cwd, 2).is_none());
+        assert!(nearby.fresh("other", cwd, 1).is_none());
+        clock.advance(FRESH);
+        assert!(nearby.fresh("default", cwd, 1).is_none());
+        assert!(nearby.unchanged("default", cwd, 1, &(None, 8)).is_none());
+        assert!(nearby.unchanged("default", cwd, 1, &state).is_some());
+        assert!(nearby.fresh("default", cwd, 1).is_some());
+        for number in 0..2 * FOLDERS {
+            clock.advance(Duration::from_millis(1));
+            let folder = PathBuf::from(format!("/work/{number}"));
+            nearby.keep("default", &folder, 1, state.clone(), None);
+        }
+        assert_eq!(nearby.known.len(), FOLDERS);
+    }
+}

@@ -1,0 +1,143 @@
+//! The project around a run's folder: where it begins, which definitions it brings, and what of
+//! them takes effect only once somebody trusts it.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::{self, Dialect, Found};
+use super::set::shown;
+
+/// The folders of a project in which agents are defined; the later ones win.
+const FOLDERS: [(&str, Dialect); 2] = [
+    (".claude/agents", Dialect::Claude),
+    (".abide/agents", Dialect::Own),
+];
+
+/// The nearest folder at or above `cwd` that is a project: one that holds `.abide` or `.git`.
+pub(super) fn find(cwd: &Path) -> Option<PathBuf> {
+    let is_project = |folder: &&Path| {
+        [".abide", ".git"]
+            .iter()
+            .any(|mark| folder.join(mark).exists())
+    };
+    let found = cwd.ancestors().find(is_project)?;
+    // One project has one name, whatever links lead to it.
+    found.canonicalize().ok()
+}
+
+/// What a project brings.
+pub(super) struct Project {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its definitions, layer by layer.
+    pub layers: Vec<Vec<Found>>,
+    /// What trust in it covers.
+    pub covered: Covered,
+}
+
+/// What trust in a project covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// Of the names and contents of the files in `files`.
+    pub hash: String,
+    /// Each file that states something which needs trust, and what.
+    pub files: Vec<(String, Vec<&'static str>)>,
+}
+
+/// The folders that hold definitions of the project in `folder`. `personal` is no part of any
+/// project, also where a home folder is one.
+pub(super) fn folders(folder: &Path, personal: Option<&Path>) -> Vec<(PathBuf, Dialect)> {
+    FOLDERS
+        .iter()
+        .map(|(inside, dialect)| (folder.join(inside), *dialect))
+        .filter(|(inside, _)| Some(inside.as_path()) != personal)
+        .collect()
+}
+
+/// Reads a project.
+pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
+    let layers: Vec<Vec<Found>> = folders(&folder, personal)
+        .iter()
+        .map(|(inside, dialect)| folder::read(inside, *dialect, Some(&folder)))
+        .collect();
+    Project {
+        covered: covered(&folder, &layers),
+        layers,
+        folder,
+    }
+}
+
+/// Only files that state what needs trust count: a change of somebody's prompt takes no trust
+/// away, a further command does.
+fn covered(folder: &Path, layers: &[Vec<Found>]) -> Covered {
+    let mut hasher = blake3::Hasher::new();
+    let mut files = Vec::new();
+    for found in layers.iter().flatten() {
+        let Ok(draft) = &found.outcome else { continue };
+        if draft.needs_trust.is_empty() {
+            continue;
+        }
+        let name = found.file.strip_prefix(folder).unwrap_or(&found.file);
+        let name = shown(name);
+        // Read again: an agent keeps of its file only what it understands. A file that is gone
+        // or grew meanwhile gives another hash, and is looked at again.
+        let body = std::fs::read(&found.file).unwrap_or_default();
+        for part in [name.as_bytes(), &body] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        files.push((name, draft.needs_trust.clone()));
+    }
+    Covered {
+        hash: hasher.finalize().to_hex().to_string(),
+        files,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_project_is_the_nearest_folder_with_a_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let deep = root.join("outer/inner/src/deep");
+        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir_all(root.join("outer/.git")).unwrap();
+        assert_eq!(find(&deep), Some(root.join("outer")));
+        fs::create_dir_all(root.join("outer/inner/.abide")).unwrap();
+        assert_eq!(find(&deep), Some(root.join("outer/inner")));
+        assert_eq!(
+            find(&root.join("outer/inner")),
+            Some(root.join("outer/inner"))
+        );
+        // A worktree's mark is a file.
+        fs::write(root.join("outer/inner/src/.git"), "gitdir: x").unwrap();
+        assert_eq!(find(&deep), Some(root.join("outer/inner/src")));
+    }
+
+    #[test]
+    fn trust_covers_the_files_that_state_something_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let agents = dir.path().join(".abide/agents");
+        fs::create_dir_all(&agents).unwrap();
+        let hash = || read(dir.path().to_owned(), None).covered.hash;
+        let plain = "---\ndescription: d\n---\nLook.\n";
+        let loud = "---\ndescription: d\nenv: {A: b}\n---\nLook.\n";
+        fs::write(agents.join("plain.md"), plain).unwrap();
+        let nothing = hash();
+        fs::write(agents.join("plain.md"), plain.replace("Look", "See")).unwrap();
+        assert_eq!(hash(), nothing);
+        fs::write(agents.join("loud.md"), loud).unwrap();
+        let one = hash();
+        assert_ne!(one, nothing);
+        fs::write(agents.join("loud.md"), loud.replace("A: b", "A: c")).unwrap();
+        assert_ne!(hash(), one);
+        let covered = read(dir.path().to_owned(), None).covered;
+        assert_eq!(
+            covered.files,
+            [(".abide/agents/loud.md".to_owned(), vec!["env"])]
+        );
+    }
+}

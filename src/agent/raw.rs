@@ -1,0 +1,358 @@
+//! From the bytes of a definition file to its fields and its body, with the line of whatever is
+//! wrong. Markdown with YAML front matter, TOML and JSON; nothing is known here of agents.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// The most bytes of one definition.
+pub(super) const FILE_LIMIT: usize = 256 * 1024;
+
+/// How a definition is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Front matter, then the system prompt.
+    Markdown,
+    /// Fields only.
+    Toml,
+    /// Fields only.
+    Json,
+}
+
+impl Format {
+    /// By the ending of a file's name; `None` for a file that is no definition.
+    pub fn of(file: &Path) -> Option<Format> {
+        let ending = file.extension()?.to_str()?.to_ascii_lowercase();
+        match ending.as_str() {
+            "md" => Some(Format::Markdown),
+            "toml" => Some(Format::Toml),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+
+    /// By its name in rows and on the wire.
+    pub fn parse(name: &str) -> Option<Format> {
+        match name {
+            "markdown" => Some(Format::Markdown),
+            "toml" => Some(Format::Toml),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+}
+
+/// Why a definition cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The line at fault, counted from 1.
+    pub line: Option<usize>,
+    /// What is wrong, and what is expected.
+    pub reason: String,
+}
+
+impl Broken {
+    /// Without a line.
+    pub(super) fn whole(reason: impl Into<String>) -> Self {
+        Broken {
+            line: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// At a line.
+    pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
+        Broken {
+            line: Some(line),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+/// The fields of a definition as they are written.
+#[derive(Debug)]
+pub(super) struct Raw {
+    /// Name and value, in their order; no name twice.
+    pub fields: Vec<(String, Value)>,
+    /// What stands below the front matter.
+    pub body: Option<String>,
+    /// What was put right on the way.
+    pub warnings: Vec<String>,
+    header: String,
+    first_line: usize,
+}
+
+impl Raw {
+    /// The line on which the field at `path` (`["execution", "timeout"]`) stands, as far as it
+    /// can be found.
+    pub(super) fn line_of(&self, path: &[&str]) -> Option<usize> {
+        let mut found = None;
+        let mut lines = self.header.lines().enumerate();
+        for name in path {
+            match lines.find(|(_, line)| is_line_of(line, name)) {
+                Some((line, _)) => found = Some(line + self.first_line),
+                None => return found,
+            }
+        }
+        found
+    }
+}
+
+/// Does `line` begin with the key `name`, in any of the three formats?
+fn is_line_of(line: &str, name: &str) -> bool {
+    let start = line.trim_start_matches([' ', '\t', '[', '{', ',', '"', '\'']);
+    start
+        .strip_prefix(name)
+        .and_then(|rest| rest.trim_start_matches([' ', '"', '\'']).chars().next())
+        .is_some_and(|next| matches!(next, ':' | '=' | ']' | '.'))
+}
+
+/// Reads a definition.
+pub(super) fn read(format: Format, bytes: &[u8]) -> Result<Raw, Broken> {
+    let text = decode(bytes)?;
+    let conflict = text.lines().position(|line| line.starts_with("<<<<<<< "));
+    if let Some(line) = conflict {
+        return Err(Broken::at(
+            line + 1,
+            "a merge conflict is not resolved here",
+        ));
+    }
+    match format {
+        Format::Markdown => markdown(&text),
+        Format::Toml => {
+            let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Broken {
+                line: error.span().map(|span| line_at(&text, span.start)),
+                reason: format!("not TOML: {}", error.message()),
+            })?;
+            let value = serde_json::to_value(table)
+                .map_err(|error| Broken::whole(format!("cannot be read: {error}")))?;
+            let fields = match value {
+                Value::Object(fields) => fields.into_iter().collect(),
+                _ => Vec::new(),
+            };
+            Ok(plain(fields, text))
+        }
+        Format::Json => {
+            let fields: Fields = serde_json::from_str(&text).map_err(|error| Broken {
+                line: Some(error.line()).filter(|line| *line > 0),
+                reason: format!(
+                    "not JSON as expected: {}",
+                    without_place(&error.to_string())
+                ),
+            })?;
+            Ok(plain(fields.0, text))
+        }
+    }
+}
+
+fn plain(fields: Vec<(String, Value)>, header: String) -> Raw {
+    Raw {
+        fields,
+        body: None,
+        warnings: Vec::new(),
+        header,
+        first_line: 1,
+    }
+}
+
+/// The text without a byte order mark and with plain line ends.
+fn decode(bytes: &[u8]) -> Result<String, Broken> {
+    if bytes.len() > FILE_LIMIT {
+        return Err(Broken::whole(format!(
+            "{} bytes; a definition has {FILE_LIMIT} at most",
+            bytes.len()
+        )));
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(Broken::whole("it is UTF-16; save it as UTF-8"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        Broken::at(line, format!("not UTF-8 at byte {at}; save it as UTF-8"))
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(at) = text.find('\0') {
+        return Err(Broken::at(line_at(text, at), "it holds a NUL character"));
+    }
+    Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    let end = byte.min(text.len());
+    text.as_bytes()[..end]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}
+
+/// The message without "at line 1 column 12", which is told apart.
+fn without_place(message: &str) -> &str {
+    message
+        .rfind(" at line ")
+        .map_or(message, |end| &message[..end])
+}
+
+fn markdown(text: &str) -> Result<Raw, Broken> {
+    let blank = text
+        .lines()
+        .take_while(|line| line.trim().is_empty())
+        .count();
+    let mut lines = text.lines().skip(blank);
+    if lines.next().map(str::trim_end) != Some("---") {
+        return Err(Broken::at(
+            blank + 1,
+            "no front matter: the file begins with a line --- , the fields, and a line ---",
+        ));
+    }
+    let mut header = String::new();
+    let mut closed = false;
+    for line in lines.by_ref() {
+        if line.trim_end() == "---" {
+            closed = true;
+            break;
+        }
+        header.push_str(line);
+        header.push('\n');
+    }
+    if !closed {
+        return Err(Broken::at(
+            blank + 1,
+            "the front matter has no closing line ---",
+        ));
+    }
+    let body: Vec<&str> = lines.collect();
+    let mut raw = Raw {
+        fields: Vec::new(),
+        body: Some(body.join("\n").trim().to_owned()).filter(|body| !body.is_empty()),
+        warnings: Vec::new(),
+        first_line: blank + 2,
+        header,
+    };
+    if blank > 0 {
+        raw.warnings.push(format!(
+            "line 1: {blank} empty lines before the front matter"
+        ));
+    }
+    raw.fields = match yaml(&raw.header) {
+        Ok(fields) => fields,
+        Err(error) => match yaml(&quoted(&raw.header)) {
+            Ok(fields) => {
+                let line = error.line.unwrap_or(1) + raw.first_line - 1;
+                raw.warnings.push(format!(
+                    "line {line}: {}; the whole line was taken as text, put it in quotes",
+                    error.reason
+                ));
+                fields
+            }
+            Err(_) => {
+                return Err(Broken {
+                    line: error.line.map(|line| line + raw.first_line - 1),
+                    reason: error.reason,
+                });
+            }
+        },
+    };
+    Ok(raw)
+}
+
+/// Front matter that needs more than this is no front matter.
+const YAML_EVENTS: usize = 5_000;
+
+fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
+    if header.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: YAML_EVENTS,
+            max_aliases: 16,
+            max_anchors: 16,
+        },
+        with_snippet: false,
+    };
+    let fields: Option<Map<String, Value>> = serde_saphyr::from_str_with_options(header, options)
+        .map_err(|error| {
+        let line = error
+            .location()
+            .and_then(|at| usize::try_from(at.line()).ok());
+        let message = error.without_snippet().to_string();
+        let first = message.lines().next().unwrap_or_default();
+        Broken {
+            line: line.filter(|line| *line > 0),
+            reason: format!("not YAML: {}", without_place(first)),
+        }
+    })?;
+    Ok(fields.unwrap_or_default().into_iter().collect())
+}
+
+/// The header with plain values at the left margin put in quotes: a colon in a description is
+/// the commonest slip in such files.
+fn quoted(header: &str) -> String {
+    let mut out = String::with_capacity(header.len() + 64);
+    for line in header.lines() {
+        match line.split_once(": ") {
+            Some((key, value)) if is_bare(key) && is_plain(value.trim()) => {
+                let value = Value::String(value.trim().to_owned());
+                out.push_str(&format!("{key}: {value}\n"));
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn is_bare(key: &str) -> bool {
+    !key.is_empty()
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+fn is_plain(value: &str) -> bool {
+    value.contains(": ") && !value.starts_with(['"', '\'', '[', '{', '|', '>', '&', '*', '!', '#'])
+}
+
+/// The fields of a JSON object; a name that stands twice is refused instead of dropped.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with the fields of an agent")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields: Vec<(String, Value)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if fields.iter().any(|(known, _)| *known == name) {
+                        let message = format!("field {name:?} stands twice");
+                        return Err(serde::de::Error::custom(message));
+                    }
+                    fields.push((name, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}

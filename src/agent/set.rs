@@ -1,0 +1,291 @@
+//! Puts layers of definitions on top of each other: which agent counts, which are shadowed, and
+//! which cannot be taken because a model could not tell them apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::AgentDefinition;
+use super::fields::Draft;
+use super::folder::Found;
+use super::names::slug;
+use super::raw::Broken;
+use super::tools::ToolChoice;
+use crate::contract::catalog::Aside;
+use crate::kernel::ids::AgentId;
+
+/// Where a definition comes from; the later ones win.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    /// Built in.
+    Preset,
+    /// Made over RPC.
+    Stored,
+    /// A file of this user.
+    Config,
+    /// A file of the project in which the work is.
+    Project,
+}
+
+impl Source {
+    /// The word in lists.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Source::Preset => "preset",
+            Source::Stored => "stored",
+            Source::Config => "config",
+            Source::Project => "project",
+        }
+    }
+}
+
+/// A definition of some layer.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// Its layer.
+    pub source: Source,
+    /// Its file, if it comes from one.
+    pub file: Option<PathBuf>,
+    /// How often it was written, if it is stored.
+    pub revision: Option<i64>,
+    /// What it says.
+    pub draft: Draft,
+    /// What it states and may not state before its project is trusted, and why it is not.
+    pub untrusted: Option<String>,
+}
+
+/// The agent that counts under its name.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    /// The definition.
+    pub candidate: Candidate,
+    /// Those that it shadows, the highest layer first.
+    pub shadowed: Vec<Aside>,
+    /// What a caller should know who uses it.
+    pub notes: Vec<String>,
+}
+
+/// The agents that count, and what could not be taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layers {
+    /// By name.
+    pub agents: BTreeMap<AgentId, Taken>,
+    /// Files and rows without effect, each with the reason.
+    pub rejected: Vec<Aside>,
+}
+
+impl Layers {
+    /// The built-in agents alone.
+    pub(super) fn presets(presets: Vec<AgentDefinition>) -> Self {
+        let mut layers = Layers::default();
+        let candidates = presets.into_iter().map(|definition| Candidate {
+            source: Source::Preset,
+            file: None,
+            revision: None,
+            untrusted: None,
+            draft: Draft {
+                tools: ToolChoice {
+                    allow: Some(definition.tools.clone()),
+                    ..ToolChoice::default()
+                },
+                definition,
+                warnings: Vec::new(),
+                not_in_force: Vec::new(),
+                needs_trust: Vec::new(),
+                problem: None,
+            },
+        });
+        layers.add(candidates.collect());
+        layers
+    }
+
+    /// Puts the definitions of a folder on top.
+    pub(super) fn add_files(&mut self, source: Source, found: Vec<Found>) {
+        let mut candidates = Vec::new();
+        for Found { file, outcome } in found {
+            match outcome {
+                Ok(draft) => candidates.push(Candidate {
+                    source,
+                    file: Some(file),
+                    revision: None,
+                    draft,
+                    untrusted: None,
+                }),
+                Err(broken) => self.reject(source, Some(&file), &broken),
+            }
+        }
+        self.add(candidates);
+    }
+
+    /// Notes a definition that cannot be taken.
+    pub(super) fn reject(&mut self, source: Source, file: Option<&Path>, broken: &Broken) {
+        self.rejected.push(Aside {
+            source: source.as_str().to_owned(),
+            file: file.map(shown),
+            line: broken.line,
+            reason: broken.reason.clone(),
+        });
+    }
+
+    /// Puts one layer on top.
+    pub(super) fn add(&mut self, layer: Vec<Candidate>) {
+        let mut layer = self.without_doubles(layer);
+        self.drop_clashes_within(&mut layer);
+        for candidate in layer {
+            self.put(candidate);
+        }
+    }
+
+    /// Of several definitions of one name the file that is called like it counts, else the
+    /// first by file name: the same answer at every look.
+    fn without_doubles(&mut self, layer: Vec<Candidate>) -> Vec<Candidate> {
+        let mut kept: Vec<Candidate> = Vec::new();
+        for candidate in layer {
+            let name = &candidate.draft.definition.name;
+            let Some(at) = kept
+                .iter()
+                .position(|known| known.draft.definition.name == *name)
+            else {
+                kept.push(candidate);
+                continue;
+            };
+            let (winner, loser) = if is_called_like_it(&candidate) && !is_called_like_it(&kept[at])
+            {
+                let loser = std::mem::replace(&mut kept[at], candidate);
+                (&kept[at], loser)
+            } else {
+                (&kept[at], candidate)
+            };
+            let reason = format!(
+                "agent {} is defined twice; {} counts",
+                loser.draft.definition.name,
+                origin(winner)
+            );
+            self.reject(loser.source, loser.file.as_deref(), &Broken::whole(reason));
+        }
+        kept
+    }
+
+    /// Two names that a model could not tell apart are both left out: nobody knows which was
+    /// meant, and neither could be called for certain.
+    fn drop_clashes_within(&mut self, layer: &mut Vec<Candidate>) {
+        let mut by_slug: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for candidate in layer.iter() {
+            let name = &candidate.draft.definition.name;
+            by_slug.entry(slug(name)).or_default().insert(name.clone());
+        }
+        layer.retain(|candidate| {
+            let name = &candidate.draft.definition.name;
+            let same = &by_slug[&slug(name)];
+            if same.len() == 1 {
+                return true;
+            }
+            let names: Vec<&str> = same.iter().map(String::as_str).collect();
+            let reason = format!(
+                "agents {} differ only in case or punctuation: none of them is taken; rename all \
+                 but one",
+                names.join(" and ")
+            );
+            self.reject(
+                candidate.source,
+                candidate.file.as_deref(),
+                &Broken::whole(reason),
+            );
+            false
+        });
+    }
+
+    fn put(&mut self, candidate: Candidate) {
+        let definition = &candidate.draft.definition;
+        let Ok(id) = AgentId::parse(&definition.name) else {
+            // Checked where it was read.
+            return;
+        };
+        let clash = self
+            .agents
+            .keys()
+            .find(|known| **known != id && slug(known.as_str()) == slug(id.as_str()));
+        if let Some(known) = clash {
+            let reason = format!(
+                "agents {id} and {known} differ only in case or punctuation: {known} counts, it \
+                 was there first; rename this one"
+            );
+            self.reject(
+                candidate.source,
+                candidate.file.as_deref(),
+                &Broken::whole(reason),
+            );
+            return;
+        }
+        let below = self.agents.remove(&id);
+        let (Some(why), Some(mut below)) = (&candidate.untrusted, below.clone()) else {
+            let mut taken = Taken {
+                notes: candidate
+                    .draft
+                    .not_in_force
+                    .iter()
+                    .map(|name| later(name))
+                    .collect(),
+                shadowed: Vec::new(),
+                candidate,
+            };
+            if let Some(below) = below {
+                taken.covers(below);
+            }
+            self.agents.insert(id, taken);
+            return;
+        };
+        // Without trust it takes nobody's place.
+        below.notes.push(format!(
+            "{} counts: {} is not taken, {why}",
+            origin(&below.candidate),
+            origin(&candidate)
+        ));
+        let reason = Broken::whole(why.clone());
+        self.reject(candidate.source, candidate.file.as_deref(), &reason);
+        self.agents.insert(id, below);
+    }
+}
+
+impl Taken {
+    fn covers(&mut self, below: Taken) {
+        let here = origin(&self.candidate);
+        // A project is somebody else's files: it never takes a place in silence.
+        if self.candidate.source == Source::Project {
+            self.notes
+                .push(format!("{here} shadows {}", origin(&below.candidate)));
+        }
+        self.shadowed.push(Aside {
+            source: below.candidate.source.as_str().to_owned(),
+            file: below.candidate.file.as_deref().map(shown),
+            line: None,
+            reason: format!("shadowed by {here}"),
+        });
+        self.shadowed.extend(below.shadowed);
+    }
+}
+
+fn is_called_like_it(candidate: &Candidate) -> bool {
+    let stem = candidate.file.as_deref().and_then(Path::file_stem);
+    stem.is_some_and(|stem| stem == candidate.draft.definition.name.as_str())
+}
+
+fn origin(candidate: &Candidate) -> String {
+    match &candidate.file {
+        Some(file) => shown(file),
+        None => format!(
+            "the {} agent {}",
+            candidate.source.as_str(),
+            candidate.draft.definition.name
+        ),
+    }
+}
+
+/// What is said of a field that nothing obeys yet.
+fn later(name: &str) -> String {
+    format!("not in force yet: {name}")
+}
+
+/// A path as lists show it.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

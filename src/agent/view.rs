@@ -1,0 +1,332 @@
+//! The agents of one place, made ready: what a spawn pins of each, what lists show, and the
+//! refusals that name what there is.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::AgentDefinition;
+use super::names::nearest;
+use super::set::{Layers, Source, Taken, shown};
+use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::AgentId;
+use crate::kernel::text::preview;
+use crate::kernel::thinking::Thinking;
+
+/// Which models there are.
+pub(super) struct Models {
+    /// Of agents that name none.
+    pub default: String,
+    /// `provider/name`, or `provider/*` for any name.
+    pub offered: Vec<String>,
+    /// Those with thinking levels, written likewise.
+    pub thinking: Vec<String>,
+}
+
+impl Models {
+    /// Refuses a model that nobody offers; `path` names who asked for it.
+    pub(super) fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
+        if self.offers(model) {
+            return Ok(());
+        }
+        let list = self.offered.join(", ");
+        let shown = preview(model, 128);
+        Err(
+            Fault::params(path, format!("no model {shown:?}; offered are {list}"))
+                .hint("models are named provider/name; name one that is offered")
+                .with("offered", self.offered.clone()),
+        )
+    }
+
+    fn offers(&self, model: &str) -> bool {
+        self.offered.iter().any(|offer| stands_for(offer, model))
+    }
+
+    /// What a caller should know who asks a model without levels to think.
+    fn thinking_warning(&self, model: &str, level: Thinking) -> Option<String> {
+        let has_levels = self.thinking.iter().any(|offer| stands_for(offer, model));
+        (level != Thinking::Off && !has_levels).then(|| {
+            format!("model {model} has no thinking levels: thinking {level} has no effect")
+        })
+    }
+
+    fn of<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
+        definition.model.as_deref().unwrap_or(&self.default)
+    }
+}
+
+fn stands_for(offer: &str, model: &str) -> bool {
+    match offer.strip_suffix('*') {
+        Some(start) => model.len() > start.len() && model.starts_with(start),
+        None => offer == model,
+    }
+}
+
+/// The agents of one place.
+pub(super) struct Set {
+    entries: BTreeMap<AgentId, Entry>,
+    rejected: Vec<Aside>,
+}
+
+/// One agent, made ready so that a spawn only copies it.
+pub(super) struct Entry {
+    /// Its layer.
+    pub source: Source,
+    /// Its file.
+    pub file: Option<String>,
+    revision: Option<i64>,
+    definition: AgentDefinition,
+    pinned_definition: Pinned,
+    pinned_tools: Pinned,
+    shadowed: Vec<Aside>,
+    /// For lists.
+    warnings: Vec<String>,
+    /// For lists and for whoever uses it.
+    notes: Vec<String>,
+    /// Why it cannot be used, and whether trust would help.
+    blocked: Option<(String, bool)>,
+}
+
+impl Set {
+    /// Makes the agents of `layers` ready, over the tools there are.
+    pub(super) fn new(layers: &Layers, models: &Models, tools: &[Value]) -> Self {
+        let names: Vec<String> = tools
+            .iter()
+            .filter_map(|schema| schema["name"].as_str().map(str::to_owned))
+            .collect();
+        let entries = layers.agents.iter().map(|(id, taken)| {
+            let entry = Entry::new(taken, models, &names, tools);
+            (id.clone(), entry)
+        });
+        Set {
+            entries: entries.collect(),
+            rejected: layers.rejected.clone(),
+        }
+    }
+
+    /// The agent called `name`; the fault lists those there are, and names a broken file that
+    /// may have been meant.
+    pub(super) fn entry(&self, name: &str) -> Result<(&AgentId, &Entry), Fault> {
+        let id = AgentId::parse(name).ok();
+        id.and_then(|id| self.entries.get_key_value(&id))
+            .ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> Fault {
+        let names = self.names();
+        let list = names.join(", ");
+        let shown = preview(name, 64);
+        let fault = Fault::new(
+            Kind::NotFound,
+            format!("no agent {shown:?}; the agents are {list}. Nothing was created"),
+        )
+        .with("id", shown)
+        .with("allowed", names.clone());
+        let broken = self.rejected.iter().find(|one| {
+            let file = one.file.as_deref().map(std::path::Path::new);
+            let stem = file.and_then(std::path::Path::file_stem);
+            stem.is_some_and(|stem| stem == name)
+        });
+        if let Some(broken) = broken {
+            return fault.hint(format!("its file is not taken: {}", place_of(broken)));
+        }
+        match nearest(name, &names) {
+            Some(near) => fault.hint(format!("did you mean {near}?")),
+            None => fault.hint("name one of these agents"),
+        }
+    }
+
+    /// The names, in order.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.entries.keys().map(AgentId::as_str).collect()
+    }
+
+    /// By name the hash of what a run would pin and of what decides whether it may.
+    pub(super) fn hashes(&self) -> BTreeMap<String, String> {
+        let hash = |entry: &Entry| {
+            let parts = [
+                entry.source.as_str(),
+                &entry.pinned_definition.hash,
+                &entry.pinned_tools.hash,
+            ];
+            blake3::hash(parts.join("\n").as_bytes())
+                .to_hex()
+                .to_string()
+        };
+        self.entries
+            .iter()
+            .map(|(id, entry)| (id.to_string(), hash(entry)))
+            .collect()
+    }
+
+    /// What a run pins of the agent called `name`.
+    pub(super) fn resolve(
+        &self,
+        models: &Models,
+        name: &str,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
+        let (id, entry) = self.entry(name)?;
+        entry.usable(id)?;
+        let definition = &entry.definition;
+        let model = overrides.model.unwrap_or_else(|| models.of(definition));
+        models.check("model", model)?;
+        let thinking = overrides.thinking.or(definition.thinking);
+        let mut warnings = entry.notes.clone();
+        warnings.extend(thinking.and_then(|level| models.thinking_warning(model, level)));
+        Ok(Resolved {
+            id: id.clone(),
+            mode: definition.mode,
+            model: model.to_owned(),
+            thinking,
+            run_timeout_ms: definition.run_timeout_ms,
+            allow: definition.allow(),
+            linked: definition.linked_agents.clone(),
+            max_spawn_depth: definition.max_spawn_depth,
+            definition: entry.pinned_definition.clone(),
+            tools: entry.pinned_tools.clone(),
+            warnings,
+        })
+    }
+
+    /// As lists show it.
+    pub(super) fn list(&self, models: &Models) -> Listing {
+        Listing {
+            agents: self
+                .entries
+                .iter()
+                .map(|(id, entry)| entry.summary(id, models))
+                .collect(),
+            rejected: self.rejected.clone(),
+        }
+    }
+}
+
+/// File, line and reason.
+fn place_of(aside: &Aside) -> String {
+    let file = aside.file.as_deref().unwrap_or(&aside.source);
+    match aside.line {
+        Some(line) => format!("{file}:{line}: {}", aside.reason),
+        None => format!("{file}: {}", aside.reason),
+    }
+}
+
+impl Entry {
+    fn new(taken: &Taken, models: &Models, names: &[String], tools: &[Value]) -> Self {
+        let draft = &taken.candidate.draft;
+        let mut definition = draft.definition.clone();
+        let (chosen, unknown) = draft.tools.pick(names);
+        let mut warnings = draft.warnings.clone();
+        if !unknown.is_empty() {
+            warnings.push(format!(
+                "no tool {}; the tools are {}",
+                unknown.join(", "),
+                names.join(", ")
+            ));
+        }
+        let schemas: Vec<&Value> = chosen
+            .iter()
+            .filter_map(|name| tools.iter().find(|schema| schema["name"] == name.as_str()))
+            .collect();
+        definition.tools = chosen;
+        let model = models.of(&definition);
+        if !models.offers(model) {
+            warnings.push(format!(
+                "model {model} is not offered: a request must name another"
+            ));
+        }
+        if let Some(level) = definition.thinking {
+            warnings.extend(models.thinking_warning(model, level));
+        }
+        let untrusted = taken.candidate.untrusted.clone();
+        Entry {
+            source: taken.candidate.source,
+            file: taken.candidate.file.as_deref().map(shown),
+            revision: taken.candidate.revision,
+            pinned_tools: pin(&schemas),
+            pinned_definition: pin(&definition),
+            definition,
+            shadowed: taken.shadowed.clone(),
+            warnings,
+            notes: taken.notes.clone(),
+            blocked: untrusted
+                .map(|why| (why, true))
+                .or_else(|| draft.problem.clone().map(|why| (why, false))),
+        }
+    }
+
+    /// Does it shadow a definition of that layer?
+    pub(super) fn shadows(&self, source: Source) -> bool {
+        self.shadowed
+            .iter()
+            .any(|aside| aside.source == source.as_str())
+    }
+
+    fn usable(&self, id: &AgentId) -> Result<(), Fault> {
+        let refusal = |why: &str, hint: String| {
+            let message = format!("agent {id} cannot be used: {why}. Nothing was created");
+            Fault::new(Kind::Forbidden, message)
+                .hint(hint)
+                .with("agent", id.as_str())
+        };
+        let file = self.file.as_deref().unwrap_or("its definition");
+        match &self.blocked {
+            Some((why, true)) => {
+                Err(refusal(why, format!("read {file} before you trust it"))
+                    .with("untrusted", true))
+            }
+            Some((why, false)) => Err(refusal(why, format!("change {file}, or use another agent"))),
+            None if self.definition.inactive => {
+                let hint = format!("set active = true in {file}, or use another agent");
+                Err(refusal("it is not active", hint))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// As lists show it.
+    pub(super) fn summary(&self, id: &AgentId, models: &Models) -> AgentSummary {
+        let definition = &self.definition;
+        let mut problems: Vec<String> = self.blocked.iter().map(|(why, _)| why.clone()).collect();
+        if definition.inactive {
+            problems.push("it is not active".to_owned());
+        }
+        let model = models.of(definition);
+        if !models.offers(model) {
+            problems.push(format!("model {model} is not offered"));
+        }
+        AgentSummary {
+            id: id.clone(),
+            title: definition.title.clone(),
+            description: definition.description.clone(),
+            mode: definition.mode,
+            active: !definition.inactive,
+            model: model.to_owned(),
+            thinking: definition.thinking,
+            tools: definition.tools.clone(),
+            hidden: definition.hidden,
+            source: self.source.as_str().to_owned(),
+            file: self.file.clone(),
+            revision: self.revision,
+            max_loops: definition.max_loops,
+            run_timeout_ms: definition.run_timeout_ms,
+            allow: definition.allow(),
+            linked: definition.linked_agents.clone(),
+            max_spawn_depth: definition.max_spawn_depth,
+            system_prompt: definition.system_prompt.clone(),
+            warnings: [self.warnings.as_slice(), &self.notes].concat(),
+            problems,
+            shadowed: self.shadowed.clone(),
+        }
+    }
+}
+
+fn pin<T: serde::Serialize>(value: &T) -> Pinned {
+    // Definitions and schemas hold only texts, numbers, lists and maps with text keys.
+    let body = serde_json::to_string(value).expect("plain data has a JSON form");
+    Pinned {
+        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
+        body: body.into(),
+    }
+}

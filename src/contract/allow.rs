@@ -1,0 +1,140 @@
+//! Whom an agent may delegate to: one resolved value, from which refusals, listings and the
+//! schemas of tools are made alike. The catalog fills it in; the registry asks it.
+
+use super::catalog::{AgentMode, AgentSummary};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::AgentId;
+
+/// Whom an agent may delegate to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AllowList {
+    /// Its definition says nothing: itself, every agent that is made for spawned work, and
+    /// those that it is linked with.
+    #[default]
+    Unset,
+    /// `*`: every agent that is configured.
+    Any,
+    /// These, as far as they are configured.
+    Only(Vec<AgentId>),
+}
+
+impl AllowList {
+    /// The agents among `configured` to which agent `own`, linked with `linked`, may delegate,
+    /// in their order. Agents that are not active are nobody's.
+    pub fn allowed(
+        &self,
+        own: &AgentId,
+        linked: &[AgentId],
+        configured: &[AgentSummary],
+    ) -> Vec<AgentId> {
+        configured
+            .iter()
+            .filter(|agent| agent.active)
+            .filter(|agent| match self {
+                AllowList::Any => true,
+                AllowList::Only(names) => names.contains(&agent.id),
+                AllowList::Unset => {
+                    agent.mode != AgentMode::Primary
+                        || agent.id == *own
+                        || linked.contains(&agent.id)
+                }
+            })
+            .map(|agent| agent.id.clone())
+            .collect()
+    }
+}
+
+/// Refuses a delegation by `own` to an agent outside `allowed`; the fault lists those within.
+pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Result<(), Fault> {
+    if allowed.contains(target) {
+        return Ok(());
+    }
+    let names: Vec<&str> = allowed.iter().map(AgentId::as_str).collect();
+    let list = match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    };
+    Err(Fault::new(
+        Kind::Forbidden,
+        format!("agent {own} may not delegate to {target}; it may to: {list}. Nothing was created"),
+    )
+    .hint(format!(
+        "name one of these, or add {target} to allow_agents of {own}"
+    ))
+    .with("agent", target.as_str())
+    .with("allowed", names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> AgentId {
+        AgentId::parse(name).unwrap()
+    }
+
+    fn agents() -> Vec<AgentSummary> {
+        [
+            ("build", AgentMode::Primary, true),
+            ("explore", AgentMode::Subagent, true),
+            ("gone", AgentMode::All, false),
+            ("helper", AgentMode::All, true),
+            ("other", AgentMode::Primary, true),
+        ]
+        .into_iter()
+        .map(|(name, mode, active)| AgentSummary {
+            mode,
+            active,
+            ..AgentSummary::named(id(name))
+        })
+        .collect()
+    }
+
+    fn allowed(list: &AllowList, linked: &[&str]) -> Vec<String> {
+        let linked: Vec<AgentId> = linked.iter().map(|name| id(name)).collect();
+        let found = list.allowed(&id("build"), &linked, &agents());
+        found.into_iter().map(String::from).collect()
+    }
+
+    #[test]
+    fn unset_is_itself_those_for_spawned_work_and_the_linked() {
+        let unset = AllowList::Unset;
+        assert_eq!(allowed(&unset, &[]), ["build", "explore", "helper"]);
+        assert_eq!(
+            allowed(&unset, &["other"]),
+            ["build", "explore", "helper", "other"]
+        );
+    }
+
+    #[test]
+    fn a_written_list_narrows_also_what_is_linked() {
+        let only = AllowList::Only(vec![id("helper"), id("nobody"), id("gone")]);
+        assert_eq!(allowed(&only, &["other"]), ["helper"]);
+        assert_eq!(allowed(&AllowList::Only(Vec::new()), &["other"]), [""; 0]);
+    }
+
+    #[test]
+    fn g4_8_a_wildcard_means_every_configured_agent_and_no_other() {
+        assert_eq!(
+            allowed(&AllowList::Any, &[]),
+            ["build", "explore", "helper", "other"]
+        );
+        let all = AllowList::Any.allowed(&id("build"), &[], &agents());
+        let fault = check_allowed(&id("build"), &id("invented"), &all).unwrap_err();
+        assert_eq!(fault.kind, Kind::Forbidden);
+    }
+
+    #[test]
+    fn g4_7_a_refusal_lists_the_allowed_names() {
+        let allowed = [id("helper"), id("explore")];
+        assert!(check_allowed(&id("build"), &id("helper"), &allowed).is_ok());
+        let fault = check_allowed(&id("build"), &id("other"), &allowed).unwrap_err();
+        assert!(fault.message.contains("helper, explore"), "{fault}");
+        assert_eq!(
+            fault.data["allowed"],
+            serde_json::json!(["helper", "explore"])
+        );
+        let nobody = check_allowed(&id("build"), &id("other"), &[]).unwrap_err();
+        assert!(nobody.message.contains("it may to: none"), "{nobody}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Checks agent files as the daemon would read them, without a daemon. The command line calls it.
+
+use std::path::Path;
+
+use super::Failure;
+use crate::agent::{self, Agents, Broken, Checked};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::provider::{self, Providers};
+use crate::tool::{self, Catalogue};
+
+/// Reads agent files as if they stood among this user's agents.
+pub struct AgentCheck(Agents);
+
+impl AgentCheck {
+    /// Models and tools are those that the settings bring.
+    pub fn new(config: &Config) -> Result<Self, Failure> {
+        let failure = |fault: &dyn std::fmt::Display| Failure::Config(fault.to_string());
+        let providers = Providers::new(&provider::Options {
+            script: config.script.clone(),
+        })
+        .map_err(|fault| failure(&fault))?;
+        let agents = Agents::new(agent::Options {
+            // Always there; which one the settings name is not asked here.
+            default_agent: "build".to_owned(),
+            default_model: config.model.clone(),
+            offered: providers.offered(),
+            thinking: providers.thinking(),
+            tools: Catalogue::new(tool::Options::default()).schemas(),
+            config: None,
+            personal: None,
+            workspace: None,
+            orgs: Vec::new(),
+            rows: None,
+            clock: Clock::system(),
+        })
+        .map_err(|fault| failure(&fault))?;
+        Ok(AgentCheck(agents))
+    }
+
+    /// The agent in `file` and what is to be said of it, or the line at fault and the reason.
+    pub fn check(&self, file: &Path) -> Result<(String, Vec<String>), (Option<usize>, String)> {
+        match self.0.check_file(file) {
+            Ok(Checked { name, warnings }) => Ok((name, warnings)),
+            Err(Broken { line, reason }) => Err((line, reason)),
+        }
+    }
+}

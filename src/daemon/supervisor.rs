@@ -1,0 +1,194 @@
+//! What the daemon tells whoever supervises it, and what it knows of them. systemd is told how
+//! it is over `NOTIFY_SOCKET`; any other supervisor names itself in `ABIDE_SUPERVISOR`, so that
+//! restarts go through it. `ABIDE_STOP_TIMEOUT` is how long either waits before it kills.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+
+use super::Failure;
+use crate::contract::control::Then;
+
+/// How long steps in flight may go on where neither settings nor supervisor say.
+const DRAIN: Duration = Duration::from_secs(20);
+/// What is kept of the supervisor's limit for the end after the drain: last answers, and the
+/// write-ahead file.
+const AFTER_DRAIN: Duration = Duration::from_secs(10);
+/// How long the supervisor is asked to wait for the next message while something takes long.
+const EXTENSION: Duration = Duration::from_secs(60);
+/// How often it is told how far the start has come.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// Whoever supervises this process, if anybody does.
+#[derive(Clone, Debug, Default)]
+pub struct Supervisor {
+    notified: bool,
+    watchdog: Option<Duration>,
+    named: bool,
+    stop_timeout: Option<Duration>,
+}
+
+impl Supervisor {
+    /// As the environment says.
+    pub fn from_env() -> Result<Self, Failure> {
+        let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let stop_timeout = text("ABIDE_STOP_TIMEOUT")
+            .map(|text| {
+                humantime::parse_duration(&text).map_err(|fault| {
+                    Failure::Config(format!("ABIDE_STOP_TIMEOUT={text}: {fault}; write 90s"))
+                })
+            })
+            .transpose()?;
+        Ok(Supervisor {
+            notified: text("NOTIFY_SOCKET").is_some(),
+            watchdog: sd_notify::watchdog_enabled().filter(|period| !period.is_zero()),
+            named: text("ABIDE_SUPERVISOR").is_some(),
+            stop_timeout,
+        })
+    }
+
+    /// Will somebody start the daemon again?
+    pub fn is_there(&self) -> bool {
+        self.notified || self.named
+    }
+
+    /// How long steps in flight may go on: as configured, but never so long that the
+    /// supervisor would kill before the end.
+    pub fn drain_timeout(&self, configured: Option<Duration>) -> Duration {
+        let most = self
+            .stop_timeout
+            .map(|limit| limit.saturating_sub(AFTER_DRAIN).max(limit / 2));
+        match (configured, most) {
+            (Some(configured), Some(most)) => configured.min(most),
+            (one, other) => one.or(other).unwrap_or(DRAIN),
+        }
+    }
+
+    /// Tells again and again how far the start has come, until it is dropped. Time is asked for
+    /// as long as something moves: a start that hangs is the supervisor's to end.
+    pub async fn tell_progress(&self, progress: impl Fn() -> (u64, u64)) -> Infallible {
+        if !self.notified {
+            return std::future::pending().await;
+        }
+        let mut told = None;
+        let mut ticks = tokio::time::interval(PROGRESS);
+        loop {
+            ticks.tick().await;
+            let (done, total) = progress();
+            if told != Some((done, total)) {
+                told = Some((done, total));
+                let text = format!("restoring: {done} of {total} open runs");
+                self.tell(&[NotifyState::Status(&text), extension(EXTENSION)]);
+            }
+        }
+    }
+
+    /// The store is being opened, which after an upgrade can take a while.
+    pub fn opening(&self) {
+        self.tell(&[
+            NotifyState::Status("opening the store"),
+            extension(EXTENSION),
+        ]);
+    }
+
+    /// Work is taken; `restored` open runs go on.
+    pub fn ready(&self, restored: usize) {
+        let text = format!("ready; {restored} open runs were restored");
+        self.tell(&[NotifyState::Ready, NotifyState::Status(&text)]);
+    }
+
+    /// Work is taken again after a drain.
+    pub fn resumed(&self) {
+        self.tell(&[NotifyState::Status("ready")]);
+    }
+
+    /// A drain has begun. Once it returns nothing more is told: by then the process should be
+    /// gone.
+    pub async fn draining(&self, then: Then, timeout: Duration) {
+        let text = match then {
+            Then::Stop => "draining, then the end",
+            Then::Restart => "draining, then a restart",
+            Then::Resume => "draining, then ready again",
+        };
+        if then == Then::Resume {
+            return self.tell(&[NotifyState::Status(text)]);
+        }
+        self.tell(&[NotifyState::Stopping, NotifyState::Status(text)]);
+        if !self.notified {
+            return;
+        }
+        let mut left = timeout + AFTER_DRAIN;
+        while !left.is_zero() {
+            let step = left.min(EXTENSION);
+            self.tell(&[extension(step)]);
+            // Early enough that no gap is left between two of them.
+            tokio::time::sleep(step / 2).await;
+            left = left
+                .saturating_sub(step / 2)
+                .saturating_sub(Duration::from_millis(1));
+        }
+    }
+
+    /// Tells that the daemon lives as long as `answers` does, at half the time that the
+    /// supervisor waits for it. Returns at once where nobody does.
+    pub async fn tell_life<F>(&self, answers: impl Fn() -> F)
+    where
+        F: Future<Output = ()>,
+    {
+        let Some(period) = self.watchdog.filter(|_| self.notified) else {
+            return;
+        };
+        let mut ticks = tokio::time::interval(period / 2);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match tokio::time::timeout(period / 2, answers()).await {
+                Ok(()) => self.tell(&[NotifyState::Watchdog]),
+                Err(_) => {
+                    tracing::error!(waited = ?period / 2, "the store or the registry does not answer");
+                    self.tell(&[NotifyState::Status(
+                        "the store or the registry does not answer",
+                    )]);
+                }
+            }
+        }
+    }
+
+    fn tell(&self, states: &[NotifyState<'_>]) {
+        if self.notified
+            && let Err(fault) = sd_notify::notify(states)
+        {
+            tracing::warn!(%fault, "the service manager was not told how the daemon is");
+        }
+    }
+}
+
+fn extension(time: Duration) -> NotifyState<'static> {
+    NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_never_outlasts_the_supervisors_patience() {
+        let seconds = Duration::from_secs;
+        let with = |limit: Option<u64>| Supervisor {
+            stop_timeout: limit.map(seconds),
+            ..Supervisor::default()
+        };
+        for (limit, configured, expected) in [
+            (None, None, 20),
+            (None, Some(300), 300),
+            (Some(90), None, 80),
+            (Some(90), Some(30), 30),
+            (Some(90), Some(300), 80),
+            (Some(10), None, 5),
+        ] {
+            let found = with(limit).drain_timeout(configured.map(seconds));
+            assert_eq!(found, seconds(expected), "{limit:?} {configured:?}");
+        }
+    }
+}

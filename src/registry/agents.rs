@@ -1,0 +1,318 @@
+//! Agents as the doors ask for them: lists, stored definitions, reloads, and trust in projects.
+
+use std::sync::Arc;
+
+use super::{Inner, Principal, Registry};
+use crate::contract::catalog::{
+    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved,
+};
+use crate::contract::rows::TrustedProject;
+use crate::kernel::fault::Fault;
+use crate::store::command::PutAgent;
+use crate::store::{Command, Reply, agents, trust};
+
+use super::spawn::unexpected;
+
+/// Why the agents are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadReason {
+    /// They may have changed while the daemon was down.
+    Start,
+    /// A file has changed.
+    Watch,
+    /// Somebody asked.
+    Manual,
+    /// A stored definition or a trust has changed.
+    Stored,
+}
+
+impl ReloadReason {
+    /// The word in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ReloadReason::Start => "start",
+            ReloadReason::Watch => "watch",
+            ReloadReason::Manual => "manual",
+            ReloadReason::Stored => "stored",
+        }
+    }
+}
+
+/// A trusted project and what it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustView {
+    /// The row.
+    pub project: TrustedProject,
+    /// What trust in it would cover now; the text says why that cannot be told.
+    pub now: Result<Covers, String>,
+}
+
+impl Registry {
+    /// The agents that count for work in `folder`.
+    pub async fn agents(&self, who: &Principal, folder: Option<String>) -> Result<Listing, Fault> {
+        let listed = self.inner.in_catalog(&who.org, folder, |inner, place| {
+            Ok(inner.catalog.list(place))
+        });
+        listed.await
+    }
+
+    /// One agent as it counts for work in `folder`.
+    pub async fn agent(
+        &self,
+        who: &Principal,
+        folder: Option<String>,
+        name: String,
+    ) -> Result<AgentSummary, Fault> {
+        let found = self
+            .inner
+            .in_catalog(&who.org, folder, move |inner, place| {
+                inner.catalog.get(place, &name)
+            });
+        found.await
+    }
+
+    /// Stores an agent that is not there yet. Once this returns, it can be spawned.
+    pub async fn create_agent(
+        &self,
+        who: &Principal,
+        definition: Definition,
+    ) -> Result<AgentSummary, Fault> {
+        self.put_agent(who, definition, true, None).await
+    }
+
+    /// Gives a stored agent another definition. Once this returns, new runs have it.
+    pub async fn update_agent(
+        &self,
+        who: &Principal,
+        name: String,
+        definition: Definition,
+        if_revision: Option<i64>,
+    ) -> Result<AgentSummary, Fault> {
+        self.inner.catalog.stored_only(&who.org, &name)?;
+        let definition = Definition {
+            name: Some(name.clone()),
+            ..definition
+        };
+        let found = self.inner.catalog.check(&who.org, &definition)?;
+        if found.as_str() != name {
+            let message = format!("the definition names agent {found}, not {name}");
+            return Err(Fault::params("definition", message)
+                .hint("an agent keeps its name; make another one with agents.create"));
+        }
+        self.put_agent(who, definition, false, if_revision).await
+    }
+
+    async fn put_agent(
+        &self,
+        who: &Principal,
+        definition: Definition,
+        new: bool,
+        if_revision: Option<i64>,
+    ) -> Result<AgentSummary, Fault> {
+        let name = self.inner.catalog.check(&who.org, &definition)?;
+        let command = Command::PutAgent(Box::new(PutAgent {
+            org: who.org.clone(),
+            name: name.to_string(),
+            format: definition.format,
+            text: definition.text,
+            new,
+            if_revision,
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Revision(_) => {}
+            other => return Err(unexpected(&other)),
+        }
+        self.reload_agents(ReloadReason::Stored).await?;
+        self.agent(who, None, name.into()).await
+    }
+
+    /// Deletes a stored agent; whether this call did. Its runs go on with their pins.
+    pub async fn delete_agent(
+        &self,
+        who: &Principal,
+        name: String,
+        if_revision: Option<i64>,
+    ) -> Result<bool, Fault> {
+        self.inner.catalog.stored_only(&who.org, &name)?;
+        let command = Command::DeleteAgent {
+            org: who.org.clone(),
+            name,
+            if_revision,
+        };
+        self.removed(command).await
+    }
+
+    /// Reads files and rows again. Once this returns they count, and the event log tells what
+    /// is different.
+    pub async fn reload_agents(&self, reason: ReloadReason) -> Result<(), Fault> {
+        reload(&self.inner, reason).await
+    }
+
+    /// Trusts the project in `folder` as it is now.
+    pub async fn trust(
+        &self,
+        who: &Principal,
+        folder: String,
+    ) -> Result<(TrustedProject, Covers), Fault> {
+        let covers = self.covers(folder).await?;
+        let command = Command::TrustProject {
+            org: who.org.clone(),
+            user: who.user.clone(),
+            folder: covers.folder.clone(),
+            hash: covers.hash.clone(),
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Trusted(project) => {
+                self.reload_agents(ReloadReason::Stored).await?;
+                Ok((project, covers))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The trusted projects, by folder, and what they are now.
+    pub async fn trusted(&self, who: &Principal) -> Result<Vec<TrustView>, Fault> {
+        let org = who.org.clone();
+        let rows = self.inner.store.read(|tx| trust::every(tx)).await?;
+        let mut views = Vec::new();
+        for project in rows.into_iter().filter(|row| row.org == org) {
+            let now = self.covers(project.folder.clone()).await;
+            views.push(TrustView {
+                project,
+                now: now.map_err(|fault| fault.message),
+            });
+        }
+        Ok(views)
+    }
+
+    /// Takes the trust from a project, which may be gone by now; whether it was trusted.
+    pub async fn revoke_trust(&self, who: &Principal, folder: String) -> Result<bool, Fault> {
+        let whole = std::path::Path::new(&folder).canonicalize().ok();
+        let whole = whole.and_then(|whole| whole.to_str().map(str::to_owned));
+        let command = Command::RevokeTrust {
+            org: who.org.clone(),
+            folder: whole.unwrap_or(folder),
+        };
+        self.removed(command).await
+    }
+
+    async fn removed(&self, command: Command) -> Result<bool, Fault> {
+        match self.inner.store.submit(command).await? {
+            Reply::Removed(removed) => {
+                self.reload_agents(ReloadReason::Stored).await?;
+                Ok(removed)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn covers(&self, folder: String) -> Result<Covers, Fault> {
+        let inner = Arc::clone(&self.inner);
+        off_thread(move || inner.catalog.covers(&folder)).await
+    }
+}
+
+impl Inner {
+    /// What a run pins of the agent called `name` (the default one if unset) for work in
+    /// `folder`.
+    pub(super) async fn resolve(
+        self: &Arc<Self>,
+        org: &str,
+        folder: Option<&str>,
+        name: Option<&str>,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
+        let place = Place { org, cwd: folder };
+        if self.catalog.is_ready(place) {
+            return self.resolve_now(place, name, overrides);
+        }
+        let name = name.map(str::to_owned);
+        let model = overrides.model.map(str::to_owned);
+        let thinking = overrides.thinking;
+        let resolved = self.in_catalog(org, folder.map(str::to_owned), move |inner, place| {
+            let overrides = Overrides {
+                model: model.as_deref(),
+                thinking,
+            };
+            inner.resolve_now(place, name.as_deref(), overrides)
+        });
+        resolved.await
+    }
+
+    fn resolve_now(
+        &self,
+        place: Place<'_>,
+        name: Option<&str>,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
+        match name {
+            Some(name) => self.catalog.resolve(place, name, overrides),
+            None => {
+                let default = self.catalog.default_agent();
+                self.catalog.resolve(place, default.as_str(), overrides)
+            }
+        }
+    }
+
+    /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
+    async fn in_catalog<T: Send + 'static>(
+        self: &Arc<Self>,
+        org: &str,
+        folder: Option<String>,
+        ask: impl FnOnce(&Inner, Place<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let place = Place {
+            org,
+            cwd: folder.as_deref(),
+        };
+        if self.catalog.is_ready(place) {
+            return ask(self, place);
+        }
+        let inner = Arc::clone(self);
+        let org = org.to_owned();
+        off_thread(move || {
+            let place = Place {
+                org: &org,
+                cwd: folder.as_deref(),
+            };
+            ask(&inner, place)
+        })
+        .await
+    }
+}
+
+/// As [`Registry::reload_agents`], for the service loop.
+pub(super) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(), Fault> {
+    // One after another: a slow reading must not count after a later one.
+    let _alone = inner.reloading.lock().await;
+    let reading = Arc::clone(inner);
+    off_thread(move || reading.catalog.reload()).await?;
+    let built_in = inner.catalog.built_in();
+    for (org, now) in inner.catalog.sets() {
+        let noted = inner.store.read_now(|tx| agents::noted(tx, &org))?;
+        let known = noted.as_ref().map_or(&built_in, |noted| &noted.agents);
+        if *known == now {
+            continue;
+        }
+        let command = Command::NoteAgents {
+            org,
+            now,
+            built_in: built_in.clone(),
+            reason: reason.as_str().to_owned(),
+        };
+        inner.store.submit_patiently(command).await?;
+    }
+    Ok(())
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|fault| {
+            Err(Fault::internal(format!(
+                "a look at agents panicked: {fault}"
+            )))
+        })
+}

@@ -1,0 +1,214 @@
+//! The order to drain, and who has to know of it: the loop, the drive tasks, open waits, and
+//! the doors, which refuse work meanwhile.
+
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::Sleep;
+
+use super::service::Signal;
+use super::{Inner, Registry};
+use crate::contract::control::{Drain, Then};
+use crate::kernel::fault::{Fault, Kind};
+
+/// A drain that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// How long steps in flight may go on.
+    pub timeout: Duration,
+    /// What follows.
+    pub then: Then,
+}
+
+/// The order in force, seen by whoever has to act on it.
+#[derive(Debug)]
+pub(super) struct Drains {
+    order: watch::Sender<Option<Order>>,
+    hurried: watch::Sender<bool>,
+}
+
+impl Default for Drains {
+    fn default() -> Self {
+        Drains {
+            order: watch::Sender::new(None),
+            hurried: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Drains {
+    /// The order in force and each one after it.
+    pub fn orders(&self) -> watch::Receiver<Option<Order>> {
+        self.order.subscribe()
+    }
+
+    /// Is a drain under way?
+    pub fn is_under_way(&self) -> bool {
+        self.order.borrow().is_some()
+    }
+
+    /// Is one under way after which this process ends?
+    pub fn is_ending(&self) -> bool {
+        self.order.borrow().is_some_and(|order| ends(order.then))
+    }
+
+    /// Everything has come to rest: with what the process ends. `None`: the order is over, and
+    /// work is taken again. Decided in one go with whoever turns a resume into an end.
+    pub fn settle(&self) -> Option<Then> {
+        let mut ending = None;
+        self.order.send_if_modified(|current| {
+            ending = current.map(|order| order.then).filter(|then| ends(*then));
+            if ending.is_none() {
+                *current = None;
+            }
+            ending.is_none()
+        });
+        if ending.is_none() {
+            self.hurried.send_replace(false);
+        }
+        ending
+    }
+}
+
+fn ends(then: Then) -> bool {
+    then != Then::Resume
+}
+
+/// How long the loop waits for steps in flight.
+pub(super) struct Patience {
+    over: std::pin::Pin<Box<Sleep>>,
+    hurried: watch::Receiver<bool>,
+    /// It is over, and what was in flight was told so.
+    pub is_over: bool,
+}
+
+impl Patience {
+    /// As long as `order` says, beginning now.
+    pub fn new(drains: &Drains, order: Order) -> Self {
+        Patience {
+            over: Box::pin(tokio::time::sleep(order.timeout)),
+            hurried: drains.hurried.subscribe(),
+            is_over: false,
+        }
+    }
+
+    /// Returns once, when it is over.
+    pub async fn runs_out(patience: Option<&mut Self>) {
+        match patience {
+            Some(patience) if !patience.is_over => {
+                tokio::select! {
+                    () = &mut patience.over => {}
+                    // The sender lives as long as the registry, so this is no end of it.
+                    _ = patience.hurried.wait_for(|hurried| *hurried) => {}
+                }
+                patience.is_over = true;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+impl Registry {
+    /// Begins a drain: nothing new starts, waits answer, runs park at their step boundaries.
+    /// Gives how long steps in flight may go on. One that ends the process takes the place of
+    /// one that resumes; any other second one is refused.
+    pub fn drain(&self, order: Drain) -> Result<Duration, Fault> {
+        let timeout = order.timeout.unwrap_or(self.inner.options().drain_timeout);
+        let mut before = None;
+        let begun = self.inner.drains.order.send_if_modified(|current| {
+            before = current.map(|order| order.then);
+            let takes_over = match current {
+                None => true,
+                Some(under_way) => !ends(under_way.then) && ends(order.then),
+            };
+            if takes_over {
+                *current = Some(Order {
+                    timeout,
+                    then: order.then,
+                });
+            }
+            takes_over
+        });
+        match before {
+            Some(then) if !begun => Err(Fault::new(
+                Kind::Conflict,
+                format!(
+                    "the daemon is draining already, and then {}s",
+                    then.as_str()
+                ),
+            )
+            .hint("wait until it has; gateway.status shows its phase")),
+            _ => Ok(timeout),
+        }
+    }
+
+    /// Ends the drain's patience: steps in flight are cut off, and go on when work is taken
+    /// again.
+    pub fn hurry(&self) {
+        self.inner.drains.hurried.send_replace(true);
+    }
+
+    /// Is a drain under way?
+    pub fn is_draining(&self) -> bool {
+        self.inner.drains.is_under_way()
+    }
+
+    /// Returns when no drain is under way.
+    pub async fn resumed(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.inner.drains.orders().wait_for(Option::is_none).await;
+    }
+
+    /// Do the store's writer and the registry's loop work? Returns once both have answered.
+    pub async fn answers(&self) {
+        self.inner.store.ping().await;
+        let (answer, answered) = oneshot::channel();
+        let asked = self.inner.signals.send(Signal::Ping(answer));
+        // A loop that is gone never answers.
+        if asked.is_err() || answered.await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns when a drain's patience was ended.
+    pub async fn hurried(&self) {
+        let mut hurried = self.inner.drains.hurried.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = hurried.wait_for(|hurried| *hurried).await;
+    }
+}
+
+impl Inner {
+    /// Returns when a drain has begun, at once if one is under way.
+    pub(super) async fn drained(&self) {
+        // The sender lives in `self`, so this cannot fail.
+        let _ = self.drains.orders().wait_for(Option::is_some).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(then: Then) -> Order {
+        let timeout = Duration::from_secs(1);
+        Order { timeout, then }
+    }
+
+    #[test]
+    fn a_resume_leaves_nothing_behind_and_an_end_stays_one() {
+        let drains = Drains::default();
+        assert!(!drains.is_under_way());
+        drains.order.send_replace(Some(order(Then::Resume)));
+        drains.hurried.send_replace(true);
+        assert!(drains.is_under_way() && !drains.is_ending());
+        assert_eq!(drains.settle(), None);
+        assert!(!drains.is_under_way() && !*drains.hurried.borrow());
+        for then in [Then::Stop, Then::Restart] {
+            drains.order.send_replace(Some(order(then)));
+            assert!(drains.is_ending());
+            assert_eq!(drains.settle(), Some(then));
+            assert!(drains.is_under_way(), "nothing starts any more");
+        }
+    }
+}

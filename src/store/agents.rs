@@ -1,0 +1,118 @@
+//! The tables of stored agents and of what the event log last said of all agents.
+
+use std::collections::BTreeMap;
+
+use super::columns::{json, to_json};
+use super::tx::{DbError, Row, Tx, all, first, number};
+use super::{Store, trust};
+use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
+use crate::kernel::fault::Fault;
+use crate::kernel::time::Timestamp;
+
+const COLUMNS: &str = "org, name, format, body, revision";
+
+fn read(row: &dyn Row) -> Result<StoredAgent, DbError> {
+    Ok(StoredAgent {
+        org: row.text(0)?.to_owned(),
+        name: row.text(1)?.to_owned(),
+        format: row.text(2)?.to_owned(),
+        text: row.text(3)?.to_owned(),
+        revision: row.int(4)?,
+    })
+}
+
+/// Every stored agent, by tenant and name.
+pub fn every(tx: &mut dyn Tx) -> Result<Vec<StoredAgent>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM agents ORDER BY org, name");
+    all(tx, &sql, &[], read)
+}
+
+/// The stored agent of that name.
+pub fn get(tx: &mut dyn Tx, org: &str, name: &str) -> Result<Option<StoredAgent>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM agents WHERE org = ?1 AND name = ?2");
+    first(tx, &sql, &[org.into(), name.into()], read)
+}
+
+/// How many agents a tenant has stored.
+pub fn count(tx: &mut dyn Tx, org: &str) -> Result<i64, DbError> {
+    let sql = "SELECT count(*) FROM agents WHERE org = ?1";
+    number(tx, sql, &[org.into()])
+}
+
+/// The row holds `agent`, new or in place of the one before.
+pub fn put(tx: &mut dyn Tx, agent: &StoredAgent, now: Timestamp) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO agents (org, name, format, body, revision, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT (org, name) DO UPDATE SET \
+         format = excluded.format, body = excluded.body, revision = excluded.revision, \
+         updated_at = excluded.updated_at",
+        &[
+            (&agent.org).into(),
+            (&agent.name).into(),
+            (&agent.format).into(),
+            (&agent.text).into(),
+            agent.revision.into(),
+            now.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The row is gone.
+pub fn delete(tx: &mut dyn Tx, org: &str, name: &str) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM agents WHERE org = ?1 AND name = ?2",
+        &[org.into(), name.into()],
+    )
+    .map(|_| ())
+}
+
+/// What the event log last said of a tenant's agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// By name the hash of the definition.
+    pub agents: BTreeMap<String, String>,
+    /// How often it changed.
+    pub version: i64,
+}
+
+/// What the event log last said of a tenant's agents; `None`: nothing yet.
+pub fn noted(tx: &mut dyn Tx, org: &str) -> Result<Option<Noted>, DbError> {
+    first(
+        tx,
+        "SELECT agents, version FROM agent_sets WHERE org = ?1",
+        &[org.into()],
+        |row| {
+            Ok(Noted {
+                agents: json(row, 0)?,
+                version: row.int(1)?,
+            })
+        },
+    )
+}
+
+/// The row holds `noted`.
+pub fn note(tx: &mut dyn Tx, org: &str, noted: &Noted, now: Timestamp) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO agent_sets (org, agents, version, updated_at) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (org) DO UPDATE SET agents = excluded.agents, version = excluded.version, \
+         updated_at = excluded.updated_at",
+        &[
+            org.into(),
+            (&to_json(&noted.agents)).into(),
+            noted.version.into(),
+            now.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+impl AgentRows for Store {
+    fn stored_agents(&self) -> Result<Vec<StoredAgent>, Fault> {
+        self.read_now(|tx| every(tx))
+    }
+
+    fn trusted_projects(&self) -> Result<Vec<TrustedProject>, Fault> {
+        self.read_now(|tx| trust::every(tx))
+    }
+}

@@ -1,0 +1,218 @@
+//! Stored agents, what is known of all agents, and trust in projects.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::Reply;
+use super::context::{Context, Effect};
+use crate::contract::rows::{StoredAgent, TrustedProject};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::store::agents::Noted;
+use crate::store::{agents, db_fault, trust};
+
+/// So many agents a tenant may store.
+pub const MAX_AGENTS: i64 = 500;
+/// So many projects a tenant may trust.
+pub const MAX_TRUSTED: i64 = 1000;
+
+/// An agent that is to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutAgent {
+    /// The tenant.
+    pub org: String,
+    /// Its name.
+    pub name: String,
+    /// How its definition is written.
+    pub format: String,
+    /// The definition, checked.
+    pub text: String,
+    /// It must not be there yet; else it must be.
+    pub new: bool,
+    /// It must have this revision.
+    pub if_revision: Option<i64>,
+}
+
+/// The stored agent has this definition; a definition that it has already is no change.
+pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
+    let found = agents::get(context.tx, &new.org, &new.name).map_err(db_fault)?;
+    if let Some(found) = &found
+        && found.text == new.text
+        && found.format == new.format
+    {
+        return Ok(Reply::Revision(found.revision));
+    }
+    let revision = match (&found, new.new) {
+        (Some(found), true) => return Err(taken(found)),
+        (None, false) => return Err(missing(&new.name)),
+        (Some(found), false) => {
+            check_revision(found, new.if_revision)?;
+            found.revision + 1
+        }
+        (None, true) => {
+            let count = agents::count(context.tx, &new.org).map_err(db_fault)?;
+            if count >= MAX_AGENTS {
+                return Err(full("stored_agents", MAX_AGENTS, "agents made over RPC")
+                    .hint("delete one that is not needed any more (agents.delete)"));
+            }
+            1
+        }
+    };
+    let agent = StoredAgent {
+        org: new.org,
+        name: new.name,
+        format: new.format,
+        text: new.text,
+        revision,
+    };
+    agents::put(context.tx, &agent, context.now.wall).map_err(db_fault)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Revision(revision))
+}
+
+/// The stored agent is gone; whether this command took it away.
+pub fn delete(
+    context: &mut Context<'_>,
+    org: &str,
+    name: &str,
+    if_revision: Option<i64>,
+) -> Result<Reply, Fault> {
+    let Some(found) = agents::get(context.tx, org, name).map_err(db_fault)? else {
+        return Ok(Reply::Removed(false));
+    };
+    check_revision(&found, if_revision)?;
+    agents::delete(context.tx, org, name).map_err(db_fault)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Removed(true))
+}
+
+/// The event log has told of every change up to these agents; `built_in` is what counted
+/// before anything was ever told.
+pub fn note(
+    context: &mut Context<'_>,
+    org: &str,
+    now: BTreeMap<String, String>,
+    built_in: BTreeMap<String, String>,
+    reason: &str,
+) -> Result<Reply, Fault> {
+    let before = agents::noted(context.tx, org).map_err(db_fault)?;
+    let before = before.unwrap_or(Noted {
+        agents: built_in,
+        version: 0,
+    });
+    if before.agents == now {
+        return Ok(Reply::Done);
+    }
+    let added = now.keys().filter(|name| !before.agents.contains_key(*name));
+    let removed = before.agents.keys().filter(|name| !now.contains_key(*name));
+    let changed = now.iter().filter(|(name, hash)| {
+        before
+            .agents
+            .get(*name)
+            .is_some_and(|before| before != *hash)
+    });
+    let version = before.version + 1;
+    context.emit_org(
+        EventKind::AgentsChanged,
+        org,
+        json!({
+            "version": version,
+            "reason": reason,
+            "added": added.collect::<Vec<_>>(),
+            "changed": changed.map(|(name, _)| name).collect::<Vec<_>>(),
+            "removed": removed.collect::<Vec<_>>(),
+        }),
+    );
+    let noted = Noted {
+        agents: now,
+        version,
+    };
+    agents::note(context.tx, org, &noted, context.now.wall).map_err(db_fault)?;
+    Ok(Reply::Done)
+}
+
+/// The project is trusted as it is at this hash.
+pub fn trust_project(
+    context: &mut Context<'_>,
+    org: String,
+    user: String,
+    folder: String,
+    hash: String,
+) -> Result<Reply, Fault> {
+    let known = trust::get(context.tx, &org, &folder).map_err(db_fault)?;
+    if let Some(known) = &known
+        && known.hash == hash
+    {
+        return Ok(Reply::Trusted(known.clone()));
+    }
+    let count = trust::count(context.tx, &org).map_err(db_fault)?;
+    if known.is_none() && count >= MAX_TRUSTED {
+        return Err(
+            full("trusted_projects", MAX_TRUSTED, "projects that are trusted")
+                .hint("take it from one that is not needed any more (trust.revoke)"),
+        );
+    }
+    let project = TrustedProject {
+        org,
+        folder,
+        hash,
+        user,
+        at: context.now.wall,
+    };
+    trust::put(context.tx, &project).map_err(db_fault)?;
+    context.effect(Effect::AgentsChanged);
+    Ok(Reply::Trusted(project))
+}
+
+/// The project is not trusted; whether it was.
+pub fn revoke_trust(context: &mut Context<'_>, org: &str, folder: &str) -> Result<Reply, Fault> {
+    let known = trust::get(context.tx, org, folder).map_err(db_fault)?;
+    if known.is_some() {
+        trust::delete(context.tx, org, folder).map_err(db_fault)?;
+        context.effect(Effect::AgentsChanged);
+    }
+    Ok(Reply::Removed(known.is_some()))
+}
+
+fn check_revision(found: &StoredAgent, expected: Option<i64>) -> Result<(), Fault> {
+    match expected {
+        Some(expected) if expected != found.revision => Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "agent {} has revision {}, not {expected}: somebody changed it. Nothing was \
+                 changed",
+                found.name, found.revision
+            ),
+        )
+        .hint("read it again (agents.get) and make the change anew")
+        .with("revision", found.revision)),
+        _ => Ok(()),
+    }
+}
+
+fn taken(found: &StoredAgent) -> Fault {
+    Fault::new(
+        Kind::Conflict,
+        format!(
+            "agent {} is stored already, at revision {}. Nothing was changed",
+            found.name, found.revision
+        ),
+    )
+    .hint("change it with agents.update")
+    .with("revision", found.revision)
+}
+
+fn missing(name: &str) -> Fault {
+    Fault::not_found("stored agent", name).hint("make it with agents.create")
+}
+
+fn full(limit: &str, value: i64, counts: &str) -> Fault {
+    Fault::new(
+        Kind::Limit,
+        format!("limit {limit} = {value} reached; what counts: {counts}. Nothing was stored"),
+    )
+    .with("limit", limit)
+    .with("value", value)
+    .with("counts", counts)
+}

@@ -1,0 +1,42 @@
+//! What the daemon itself does: its lives, its drains, and how long it was away.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::{GatewayNote, Reply};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::BootId;
+use crate::store::{boots, db_fault};
+
+/// This life of the daemon is known, the event log says so, and after an earlier life how long
+/// nobody was there.
+pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
+    let seq = context.take_seq()?;
+    let now = context.now.wall;
+    let seen = boots::last_seen(context.tx).map_err(db_fault)?;
+    let unclean = boots::begin(context.tx, seq, boot, pid, now).map_err(db_fault)?;
+    context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
+    if let Some(seen) = seen {
+        let away = now.since(seen);
+        let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
+        context.emit_gateway(EventKind::GatewayResumed, data);
+    }
+    Ok(Reply::Boot { unclean })
+}
+
+/// The event log says what the daemon itself does.
+pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Result<Reply, Fault> {
+    let (kind, data) = match note {
+        GatewayNote::Draining { then, timeout_ms } => (
+            EventKind::GatewayDraining,
+            json!({ "bootId": boot, "then": then, "timeoutMs": timeout_ms }),
+        ),
+        GatewayNote::Resumed { after, away_ms } => (
+            EventKind::GatewayResumed,
+            json!({ "bootId": boot, "after": after, "awayMs": away_ms }),
+        ),
+    };
+    context.emit_gateway(kind, data);
+    Ok(Reply::Done)
+}

@@ -1,0 +1,369 @@
+//! Sets rows aside that cannot be read, so that they cost themselves only.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::Reply;
+use super::context::{Context, Effect};
+use super::moves::{move_run, owed};
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
+use crate::store::quarantine::{self, Fate};
+use crate::store::tables::{self, Beyond, Place, Table};
+use crate::store::tx::{BadRow, Param, Raw};
+use crate::store::{db_fault, outbox, runs};
+
+/// The row lies in quarantine with every byte that it had. What can be read of it stays in its
+/// table, where that is still true; open runs that cannot be carried on without the rest have
+/// ended `interrupted`. A row that can be read stays as it is.
+pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Fault> {
+    let Some(table) = tables::find(bad.table) else {
+        return Err(Fault::internal(format!("no table {}", bad.table)));
+    };
+    let mut broken = Broken::default();
+    let names = bad.key.iter().enumerate();
+    let clause: Vec<String> = names
+        .map(|(at, (name, _))| format!("{name} IS ?{}", at + 1))
+        .collect();
+    let values: Vec<Param<'_>> = bad.key.iter().map(|(_, value)| value.into()).collect();
+    let places = table
+        .places(context.tx, &clause.join(" AND "), &values)
+        .map_err(db_fault)?;
+    for place in places {
+        set_aside(context, table, &place, &mut broken)?;
+    }
+    if !broken.is_empty() {
+        end_what_is_broken(context, broken)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// The open runs have ended `interrupted`: rows of theirs were lost.
+pub fn close_damaged(context: &mut Context<'_>, ids: &[RunId]) -> Result<Reply, Fault> {
+    let broken = Broken {
+        runs: ids.iter().copied().collect(),
+        children: true,
+    };
+    end_what_is_broken(context, broken)?;
+    Ok(Reply::Done)
+}
+
+/// What the loss of rows has broken.
+#[derive(Default)]
+struct Broken {
+    /// Open runs that cannot be carried on.
+    runs: BTreeSet<RunId>,
+    /// Runs or sessions have gone: others may wait for them.
+    children: bool,
+}
+
+impl Broken {
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty() && !self.children
+    }
+}
+
+/// Puts the row at `place` into quarantine, unless it can be read.
+fn set_aside(
+    context: &mut Context<'_>,
+    table: &'static Table,
+    place: &Place,
+    broken: &mut Broken,
+) -> Result<(), Fault> {
+    let Err((column, why)) = table.check(context.tx, place).map_err(db_fault)? else {
+        return Ok(());
+    };
+    let Some(row) = table.whole_row(context.tx, place).map_err(db_fault)? else {
+        return Ok(());
+    };
+    let names = table.primary.iter().map(|name| (*name).to_owned());
+    let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
+    let key = quarantine::to_text(&key);
+    if table.beyond == Beyond::Kept
+        && quarantine::holds(context.tx, table.name, &key, &row).map_err(db_fault)?
+    {
+        return Ok(());
+    }
+    let reason = format!("{column}: {why}");
+    let seq = keep(context, table, &key, &row, &reason)?;
+    let fate = if mend(context, table, place, seq)? {
+        Fate::Mended
+    } else if table.beyond == Beyond::Kept {
+        Fate::Kept
+    } else {
+        remove(context, table, place, &row)?;
+        Fate::Moved
+    };
+    quarantine::settle(context.tx, seq, fate).map_err(db_fault)?;
+    let (session, run) = owner(table, &row);
+    context.alert(json!({
+        "alert": "row_quarantined", "table": table.name, "reason": reason,
+        "fate": fate.as_str(), "sessionId": session, "runId": run,
+    }));
+    tracing::error!(
+        table = table.name,
+        key,
+        reason,
+        fate = fate.as_str(),
+        "a row could not be read and was set aside"
+    );
+    note_what_broke(context, table, &row, fate, broken)
+}
+
+/// Puts a row into quarantine; its place there.
+fn keep(
+    context: &mut Context<'_>,
+    table: &Table,
+    key: &str,
+    row: &[(String, Raw)],
+    reason: &str,
+) -> Result<i64, Fault> {
+    let seq = context.take_seq()?;
+    let now = context.now.wall;
+    let as_it_is = (reason, Fate::Kept);
+    quarantine::insert(context.tx, seq, table.name, key, row, as_it_is, now).map_err(db_fault)?;
+    Ok(seq)
+}
+
+/// Replaces what cannot be read, column by column, until the row can be; whether it can.
+fn mend(
+    context: &mut Context<'_>,
+    table: &Table,
+    place: &Place,
+    entry: i64,
+) -> Result<bool, Fault> {
+    if let ("runs", Some(Raw::Int(run))) = (table.name, place.first()) {
+        quarantine::begin_mending(context.tx, entry, *run).map_err(db_fault)?;
+    }
+    let mut mended: Vec<String> = Vec::new();
+    loop {
+        let Err((column, _)) = table.check(context.tx, place).map_err(db_fault)? else {
+            return Ok(true);
+        };
+        // What was tried once and did not help does not help.
+        let (Some(mend), false) = (table.mend(&column), mended.contains(&column)) else {
+            return Ok(false);
+        };
+        let fresh = format!("x'{}'", context.message_id().0.simple());
+        table
+            .assign(context.tx, place, &mend.replace("$fresh", &fresh))
+            .map_err(db_fault)?;
+        mended.push(column);
+    }
+}
+
+/// Takes the row out of its table, and with a run what refers to it.
+fn remove(
+    context: &mut Context<'_>,
+    table: &Table,
+    place: &Place,
+    row: &[(String, Raw)],
+) -> Result<(), Fault> {
+    let id = value(row, "id").filter(|_| table.name == "runs");
+    if let Some(id) = id {
+        follow_all(context, "run_id IS ?1", &[id.into()])?;
+    }
+    table.remove(context.tx, place).map_err(db_fault)?;
+    if id.is_some_and(|id| run_id(id).is_none()) {
+        // Nobody knows any more which id it had: what refers to it refers to nothing now.
+        let orphans = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)";
+        follow_all(context, orphans, &[])?;
+    }
+    Ok(())
+}
+
+/// Moves the steps and announces for which `clause` holds: their run goes.
+fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> Result<(), Fault> {
+    for name in ["steps", "outbox"] {
+        let table = tables::find(name).expect("it is listed");
+        let places = table.places(context.tx, clause, params);
+        for place in places.map_err(db_fault)? {
+            follow(context, table, &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves a row whose run goes.
+fn follow(context: &mut Context<'_>, table: &Table, place: &Place) -> Result<(), Fault> {
+    if let Some(row) = table.whole_row(context.tx, place).map_err(db_fault)? {
+        let names = table.primary.iter().map(|name| (*name).to_owned());
+        let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
+        let key = quarantine::to_text(&key);
+        let seq = keep(context, table, &key, &row, "its run's row was damaged")?;
+        quarantine::settle(context.tx, seq, Fate::Moved).map_err(db_fault)?;
+    }
+    table.remove(context.tx, place).map_err(db_fault)
+}
+
+/// What else is affected by the loss of this row.
+fn note_what_broke(
+    context: &mut Context<'_>,
+    table: &Table,
+    row: &[(String, Raw)],
+    fate: Fate,
+    broken: &mut Broken,
+) -> Result<(), Fault> {
+    let (_, run) = owner(table, row);
+    match (table.name, fate) {
+        ("runs" | "steps" | "messages", _) => {
+            broken.runs.extend(run);
+            if table.name == "runs" && fate == Fate::Moved {
+                broken.children = true;
+                // Whoever waits for it learns that it is not there any more.
+                if let Some(id) = run {
+                    context.effect(Effect::Ended(id));
+                }
+            }
+        }
+        ("sessions", Fate::Moved) => {
+            broken.children = true;
+            broken.runs.extend(open_runs(
+                context,
+                "NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id)",
+                &[],
+            )?);
+        }
+        ("blobs", _) => {
+            if let Some(hash) = value(row, "hash") {
+                let pins = "(pin_agent IS ?1 OR pin_tools IS ?1)";
+                broken
+                    .runs
+                    .extend(open_runs(context, pins, &[hash.into()])?);
+            }
+        }
+        ("outbox", Fate::Moved) => {
+            if let Some(id) = run {
+                tell_again(context, id)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The announce of a run whose row in the outbox was lost is made anew from the run. It wakes
+/// nobody, since nobody knows any more whether it already did; one that stands in its target's
+/// transcript is not told again.
+fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
+    let Some(run) = readable(context, id)? else {
+        return Ok(());
+    };
+    if !run.state.is_terminal() || !run.owes_announce() {
+        return Ok(());
+    }
+    let seq = context.take_seq()?;
+    let now = context.now.wall;
+    outbox::insert(context.tx, seq, &run, AnnouncePolicy::Inbox, now).map_err(db_fault)?;
+    match outbox::place_in_transcript(context.tx, &run).map_err(db_fault)? {
+        Some(at) => outbox::mark_delivered(context.tx, seq, at, now).map_err(db_fault)?,
+        None => {
+            if let Some(requester) = &run.requester {
+                context.effect(Effect::Deliverable(requester.session));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends the open runs that cannot be carried on, and lets those go on that wait for runs that
+/// are gone. Every row that this touches is looked at first: a second bad one must not stand
+/// in the way.
+fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(), Fault> {
+    for (name, clause) in [
+        ("runs", "ended_at IS NULL"),
+        (
+            "steps",
+            "run_id IN (SELECT id FROM runs WHERE ended_at IS NULL)",
+        ),
+    ] {
+        let table = tables::find(name).expect("it is listed");
+        for place in table.places(context.tx, clause, &[]).map_err(db_fault)? {
+            set_aside(context, table, &place, &mut broken)?;
+        }
+    }
+    for id in broken.runs {
+        if let Some(run) = readable(context, id)?
+            && !run.state.is_terminal()
+        {
+            interrupt(context, &run)?;
+        }
+    }
+    if broken.children {
+        for run in runs::live(context.tx).map_err(db_fault)? {
+            if run.state == RunState::Settling {
+                let owed = owed(context, &run)?;
+                move_run(context, &run, RunEvent::OwedChanged { owed })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let error = RunError::new(
+        "damaged",
+        "rows of this run in the store were damaged; what could be read is kept, the rest lies \
+         in quarantine (abide doctor)",
+    );
+    if run.state == RunState::Running {
+        context.effect(Effect::StopExecutor(run.id));
+    }
+    move_run(context, run, RunEvent::Interrupted(error)).map(drop)
+}
+
+/// The run, if it is there and can be read.
+fn readable(context: &mut Context<'_>, id: RunId) -> Result<Option<Run>, Fault> {
+    let table = tables::find("runs").expect("it is listed");
+    let places = table.places(context.tx, "id = ?1", &[(&id.0).into()]);
+    for place in places.map_err(db_fault)? {
+        if table.check(context.tx, &place).map_err(db_fault)?.is_err() {
+            return Ok(None);
+        }
+    }
+    runs::get(context.tx, id).map_err(db_fault)
+}
+
+/// Open runs for which `clause` holds.
+fn open_runs(
+    context: &mut Context<'_>,
+    clause: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<RunId>, Fault> {
+    let mut found = Vec::new();
+    let sql = format!("SELECT id FROM runs WHERE ended_at IS NULL AND {clause}");
+    context
+        .tx
+        .query(&sql, params, &mut |row| {
+            found.extend(run_id(&row.raw(0)?));
+            Ok(())
+        })
+        .map_err(db_fault)?;
+    Ok(found)
+}
+
+/// The session and the run that a row belongs to, as far as it says so.
+fn owner(table: &Table, row: &[(String, Raw)]) -> (Option<uuid::Uuid>, Option<RunId>) {
+    let (session, run) = match table.name {
+        "sessions" => ("id", ""),
+        "runs" => ("session_id", "id"),
+        _ => ("session_id", "run_id"),
+    };
+    let id = |name: &str| value(row, name).and_then(run_id);
+    (id(session).map(|id| id.0), id(run))
+}
+
+fn value<'a>(row: &'a [(String, Raw)], name: &str) -> Option<&'a Raw> {
+    let column = row.iter().find(|(column, _)| column == name);
+    column.map(|(_, value)| value)
+}
+
+fn run_id(value: &Raw) -> Option<RunId> {
+    match value {
+        Raw::Bytes(bytes) => uuid::Uuid::from_slice(bytes).ok().map(RunId),
+        _ => None,
+    }
+}

@@ -1,0 +1,309 @@
+//! What is known of each table whose rows are decoded: how a row is found and checked, and
+//! what may stand in place of a column that cannot be read. Setting rows aside works from
+//! this list; a new table of decoded rows gets an entry here.
+
+use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
+use super::{blobs, events, idempotency, messages, outbox, runs, sessions, steps};
+
+/// A table of decoded rows.
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// The columns of its primary key.
+    pub primary: &'static [&'static str],
+    /// The columns that [`Table::check`] reads, in its order.
+    columns: &'static [&'static str],
+    /// Decodes a row of the columns.
+    decode: fn(&dyn Row) -> Result<(), DbError>,
+    /// For a column that cannot be read, assignments after which it can. `$fresh` stands for
+    /// the literal of a new id. A column without an entry takes its row with it.
+    mends: &'static [(&'static str, &'static str)],
+    /// What becomes of a row that cannot be mended.
+    pub beyond: Beyond,
+}
+
+/// What becomes of a row that cannot be mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// It is taken out of its table.
+    Moved,
+    /// It stays, unreadable, because its absence would say something false.
+    Kept,
+}
+
+/// What stands in a transcript where an entry cannot be read.
+const GAP: &str = "content = '[{\"type\":\"text\",\"text\":\"[This entry was damaged and cannot be read. \
+     What was stored of it lies in quarantine; see abide doctor.]\"}]'";
+
+/// Every table of decoded rows.
+pub const TABLES: &[Table] = &[
+    Table {
+        name: "sessions",
+        primary: &["seq"],
+        columns: &[sessions::COLUMNS],
+        decode: |row| sessions::decode(row).map(drop),
+        mends: &[
+            ("generation", "generation = 0"),
+            ("owner", "owner = 'agent'"),
+            ("agent", "agent = 'unknown'"),
+            ("parent_id", "parent_id = NULL, parent_key = NULL"),
+            ("parent_key", "parent_id = NULL, parent_key = NULL"),
+            ("root_id", "root_id = id"),
+            ("depth", "depth = 0"),
+            ("label", "label = NULL"),
+            ("title", "title = NULL"),
+            ("model", "model = NULL"),
+            ("cwd", "cwd = NULL"),
+            (
+                "messages",
+                "messages = (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = sessions.id)",
+            ),
+            ("created_at", "created_at = 0"),
+            ("updated_at", "updated_at = 0"),
+            ("ver", "ver = 1"),
+            ("model_calls", "model_calls = 0"),
+            ("input_tokens", "input_tokens = 0"),
+            ("output_tokens", "output_tokens = 0"),
+            ("mode", "mode = 'session'"),
+            ("cleanup", "cleanup = 'keep'"),
+            ("archived_at", "archived_at = NULL"),
+        ],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "runs",
+        primary: &["seq"],
+        columns: &[runs::COLUMNS, "input"],
+        decode: |row| {
+            runs::decode(row)?;
+            row.opt_text(runs::WIDTH).map(drop)
+        },
+        mends: &[
+            ("user", "user = ''"),
+            ("generation", "generation = 0"),
+            ("requester_id", "requester_id = NULL"),
+            ("requester_key", "requester_id = NULL"),
+            ("requester_generation", "requester_id = NULL"),
+            ("parent_run", "parent_run = NULL"),
+            ("root_run", "root_run = id"),
+            ("root_session", "root_session = session_id"),
+            ("origin", "origin = 'turn'"),
+            ("agent", "agent = 'unknown'"),
+            ("label", "label = NULL"),
+            ("model", "model = ''"),
+            ("lane", "lane = 'main'"),
+            ("depth", "depth = 0"),
+            ("cwd", "cwd = NULL"),
+            // State and pause are decoded together.
+            (
+                "state",
+                "state = CASE WHEN ended_at IS NULL THEN 'paused' ELSE 'interrupted' END, \
+                 pause = CASE WHEN ended_at IS NULL THEN 'input' END",
+            ),
+            ("cancel_by", "cancel_by = NULL"),
+            ("cancel_at", "cancel_by = NULL"),
+            ("error_kind", "error_kind = 'damaged'"),
+            ("error_message", "error_message = NULL"),
+            ("result", "result = NULL"),
+            ("limit_ms", "limit_ms = NULL"),
+            ("used_ms", "used_ms = 0"),
+            ("counting_since", "counting_since = NULL"),
+            ("recoveries", "recoveries = 0"),
+            ("not_before", "not_before = NULL"),
+            ("announce", "announce = 'inbox'"),
+            ("loops", "loops = 0"),
+            ("tool_calls", "tool_calls = 0"),
+            (
+                "steps",
+                "steps = (SELECT coalesce(max(seq), 0) FROM steps WHERE run_id = runs.id)",
+            ),
+            ("model_calls", "model_calls = 0"),
+            ("input_tokens", "input_tokens = 0"),
+            ("output_tokens", "output_tokens = 0"),
+            ("meta", "meta = NULL"),
+            ("pin_agent", "pin_agent = ''"),
+            ("pin_tools", "pin_tools = ''"),
+            (
+                "warnings",
+                "warnings = '[\"parts of this run''s row were damaged and are not shown\"]'",
+            ),
+            ("trace_id", "trace_id = ''"),
+            ("created_at", "created_at = 0"),
+            ("started_at", "started_at = NULL"),
+            ("last_activity_at", "last_activity_at = 0"),
+            ("ver", "ver = 1"),
+            ("title", "title = ''"),
+            ("input", "input = NULL"),
+            ("retry_of", "retry_of = NULL"),
+        ],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "messages",
+        primary: &["session_id", "seq"],
+        columns: &[messages::COLUMNS],
+        decode: |row| messages::decode(row).map(drop),
+        mends: &[
+            ("id", "id = $fresh"),
+            ("at", "at = 0"),
+            ("role", "role = 'system'"),
+            ("kind", "kind = 'text'"),
+            ("origin", "origin = 'internal'"),
+            ("run_id", "run_id = NULL"),
+            ("content", GAP),
+            ("tool_call", "tool_call = NULL"),
+            ("announce_id", "announce_id = NULL"),
+            ("silent", "silent = 0"),
+            ("metadata", "metadata = NULL"),
+        ],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "steps",
+        primary: &["run_id", "seq"],
+        columns: &[steps::COLUMNS],
+        decode: |row| steps::decode(row).map(drop),
+        // A step of which a part is made up is no evidence.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "outbox",
+        primary: &["seq"],
+        columns: &[outbox::COLUMNS],
+        decode: |row| outbox::decode(row).map(drop),
+        // Its run says what it must hold: it is made anew.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "events",
+        primary: &["cursor"],
+        columns: &[events::COLUMNS],
+        decode: |row| events::decode(row).map(drop),
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "idempotency",
+        primary: &["scope", "key"],
+        columns: &[idempotency::COLUMNS],
+        decode: |row| idempotency::decode(row).map(drop),
+        mends: &[],
+        // Without it a repeat would do its work a second time.
+        beyond: Beyond::Kept,
+    },
+    Table {
+        name: "blobs",
+        primary: &["hash"],
+        columns: &[blobs::COLUMNS],
+        decode: |row| blobs::decode(row).map(drop),
+        // The next run with the same body brings it back.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+];
+
+/// The table of that name.
+pub fn find(name: &str) -> Option<&'static Table> {
+    TABLES.iter().find(|table| table.name == name)
+}
+
+/// Values of the primary key of a row.
+pub type Place = Vec<Raw>;
+
+impl Table {
+    /// The places of the rows for which `clause` holds.
+    pub fn places(
+        &self,
+        tx: &mut dyn Tx,
+        clause: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Place>, DbError> {
+        let sql = format!(
+            "SELECT {} FROM {} WHERE {clause}",
+            self.primary.join(", "),
+            self.name
+        );
+        let mut places = Vec::new();
+        tx.query(&sql, params, &mut |row| {
+            let place = (0..self.primary.len()).map(|at| row.raw(at));
+            places.push(place.collect::<Result<_, _>>()?);
+            Ok(())
+        })?;
+        Ok(places)
+    }
+
+    /// Every column of the row at `place`, as it is; `None`: there is no such row.
+    pub fn whole_row(
+        &self,
+        tx: &mut dyn Tx,
+        place: &Place,
+    ) -> Result<Option<Vec<(String, Raw)>>, DbError> {
+        let sql = format!("SELECT * FROM {} WHERE {}", self.name, self.at());
+        let mut found = None;
+        tx.query(&sql, &params(place), &mut |row| {
+            let mut columns = Vec::new();
+            for (at, name) in row.names().into_iter().enumerate() {
+                columns.push((name, row.raw(at)?));
+            }
+            found = Some(columns);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The row at `place` can be read, or the name of the first column that cannot and why.
+    pub fn check(
+        &self,
+        tx: &mut dyn Tx,
+        place: &Place,
+    ) -> Result<Result<(), (String, String)>, DbError> {
+        let columns = self.columns.join(", ");
+        let sql = format!("SELECT {columns} FROM {} WHERE {}", self.name, self.at());
+        let mut verdict = Ok(());
+        tx.query(&sql, &params(place), &mut |row| {
+            if let Err(fault) = (self.decode)(row) {
+                let column = match fault.kind {
+                    DbErrorKind::Column(at) => columns.split(',').nth(at),
+                    _ => None,
+                };
+                let column = column.map_or("", str::trim).to_owned();
+                verdict = Err((column, fault.message));
+            }
+            Ok(())
+        })?;
+        Ok(verdict)
+    }
+
+    /// What can stand in place of what `column` holds; `None`: nothing can.
+    pub fn mend(&self, column: &str) -> Option<&'static str> {
+        let mend = self.mends.iter().find(|(name, _)| *name == column);
+        mend.map(|(_, assignments)| *assignments)
+    }
+
+    /// The row at `place` has these assignments.
+    pub fn assign(&self, tx: &mut dyn Tx, place: &Place, assignments: &str) -> Result<(), DbError> {
+        let sql = format!("UPDATE {} SET {assignments} WHERE {}", self.name, self.at());
+        tx.execute(&sql, &params(place)).map(drop)
+    }
+
+    /// There is no row at `place`.
+    pub fn remove(&self, tx: &mut dyn Tx, place: &Place) -> Result<(), DbError> {
+        let sql = format!("DELETE FROM {} WHERE {}", self.name, self.at());
+        tx.execute(&sql, &params(place)).map(drop)
+    }
+
+    /// The clause that holds for the row at a place.
+    fn at(&self) -> String {
+        let parts = self.primary.iter().enumerate();
+        let parts: Vec<String> = parts
+            .map(|(at, name)| format!("{name} = ?{}", at + 1))
+            .collect();
+        parts.join(" AND ")
+    }
+}
+
+fn params(place: &Place) -> Vec<Param<'_>> {
+    place.iter().map(Param::Raw).collect()
+}

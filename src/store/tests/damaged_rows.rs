@@ -1,0 +1,359 @@
+//! Rows that cannot be read cost themselves only: every column of every table is damaged in
+//! turn, in a finished run and in one at work.
+
+use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite, tool};
+use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::run::RunState;
+use crate::kernel::step::Effect as Class;
+use crate::store::command::{Key, Recorded, Then};
+use crate::store::quarantine::{self, Fate};
+use crate::store::tables::{self, Beyond, TABLES, Table};
+use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
+use crate::store::{Command, Effect, events, messages, outbox, read, sessions, steps};
+
+/// A finished run that was told, one at work under an agent's session, and one that settles.
+struct Store {
+    bench: Bench,
+    finished: RunId,
+    at_work: RunId,
+}
+
+fn keyed(parent: Option<&crate::kernel::ids::SessionKey>, key: &str) -> Command {
+    let spawn = Spawn {
+        message: MessageId(id()),
+        run: NewRun {
+            label: Some("label".to_owned()),
+            meta: Some(serde_json::json!({ "route": 1 })),
+            key: Some(Key {
+                scope: "default sessions.spawn".to_owned(),
+                key: key.to_owned(),
+                digest: vec![7; 32],
+            }),
+            ..new_run("explore")
+        },
+        ..spawn_of(parent)
+    };
+    Command::Spawn(Box::new(spawn))
+}
+
+fn store() -> Store {
+    let mut bench = Bench::new(sqlite);
+    let root = bench.client_session("client:a");
+    let finished = accepted(bench.run(keyed(Some(&root), "first"))).run;
+    bench.started(finished);
+    bench.ended(finished, "found");
+    let session = bench.row(finished).requester.unwrap().session;
+    bench
+        .run(Command::Deliver {
+            session,
+            wake: None,
+        })
+        .unwrap();
+    let parent = accepted(bench.run(keyed(Some(&root), "second")));
+    bench.started(parent.run);
+    let at_work = accepted(bench.run(keyed(Some(&parent.session), "third"))).run;
+    bench.started(at_work);
+    bench
+        .run(Command::RecordOutcome {
+            run: at_work,
+            step: 1,
+            attempt: 1,
+            outcome: Recorded::Answer {
+                blocks: super::text("looks"),
+                usage: super::Usage::default(),
+            },
+            then: Then::Steps(vec![tool("call", Class::Read), model()]),
+        })
+        .unwrap();
+    // The parent's turn is over; it waits for the run at work.
+    bench.ended(parent.run, "waits");
+    assert_eq!(bench.row(parent.run).state, RunState::Settling);
+    Store {
+        bench,
+        finished,
+        at_work,
+    }
+}
+
+/// What no row may hold, by the type of its column.
+fn garbage(kind: &str) -> &'static str {
+    match kind {
+        "TEXT" => "CAST(x'ff7b' AS TEXT)",
+        "BLOB" => "x'0102'",
+        _ => "-9223372036854775807",
+    }
+}
+
+fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
+    all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap()
+}
+
+/// Writes past every check and trigger, as a damaged page would.
+fn overwrite(db: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> bool {
+    let triggers = "SELECT sql FROM sqlite_master WHERE type = 'trigger'";
+    let triggers = texts(db, triggers);
+    let names = texts(db, "SELECT name FROM sqlite_master WHERE type = 'trigger'");
+    for name in names {
+        db.execute(&format!("DROP TRIGGER {name}"), &[]).unwrap();
+    }
+    for pragma in ["ignore_check_constraints = 1", "foreign_keys = 0"] {
+        db.execute(&format!("PRAGMA {pragma}"), &[]).unwrap();
+    }
+    // A value that a unique index refuses would make the index, not the row, the damaged part.
+    let done = db.execute(sql, params).is_ok();
+    for pragma in ["ignore_check_constraints = 0", "foreign_keys = 1"] {
+        db.execute(&format!("PRAGMA {pragma}"), &[]).unwrap();
+    }
+    for trigger in triggers {
+        db.execute(&trigger, &[]).unwrap();
+    }
+    done
+}
+
+fn key_of(table: &Table, place: &tables::Place) -> Vec<(&'static str, Raw)> {
+    let names = table.primary.iter().copied();
+    names.zip(place.iter().cloned()).collect()
+}
+
+/// Every list and every history, as the doors read them.
+fn everything_opens(db: &mut dyn Tx) {
+    let query = read::RunQuery {
+        org: "default".to_owned(),
+        limit: 500,
+        ..read::RunQuery::default()
+    };
+    let runs = read::runs(db, &query).unwrap();
+    let query = sessions::ListQuery {
+        org: "default".to_owned(),
+        limit: 500,
+        ..sessions::ListQuery::default()
+    };
+    for (_, session) in sessions::list(db, &query).unwrap() {
+        messages::last(db, session.id, 500).unwrap();
+        outbox::inbox(db, session.id, true, 0, 500).unwrap();
+        outbox::pending_for(db, session.id, 500).unwrap();
+    }
+    for shown in runs {
+        steps::after(db, shown.run.id, 0, 500).unwrap();
+    }
+    outbox::pending_targets(db).unwrap();
+    events::after(db, 0, 10_000).unwrap();
+}
+
+#[test]
+fn g5_3_a_damaged_column_costs_its_row_and_nothing_else() {
+    let mut damaged = 0;
+    for table in TABLES {
+        let mut first = store();
+        let sql = format!(
+            "SELECT name || ' ' || type FROM pragma_table_info('{}')",
+            table.name
+        );
+        for column in texts(first.bench.db.as_mut(), &sql) {
+            let (name, kind) = column.split_once(' ').unwrap();
+            if table.primary.contains(&name) {
+                continue;
+            }
+            let mut store = store();
+            let db = store.bench.db.as_mut();
+            for place in table.places(db, "true", &[]).unwrap() {
+                let row = table.whole_row(db, &place).unwrap().unwrap();
+                let set = format!("{name} = {}", garbage(kind));
+                let sql = format!(
+                    "UPDATE {} SET {set} WHERE {}",
+                    table.name,
+                    place_clause(table)
+                );
+                let params: Vec<Param<'_>> = place.iter().map(Param::Raw).collect();
+                if !overwrite(db, &sql, &params) || table.check(db, &place).unwrap().is_ok() {
+                    let old = row.iter().find(|(column, _)| column == name).unwrap();
+                    let mut params = params.clone();
+                    params.push(Param::Raw(&old.1));
+                    let sql = format!(
+                        "UPDATE {} SET {name} = ?{} WHERE {}",
+                        table.name,
+                        params.len(),
+                        place_clause(table)
+                    );
+                    overwrite(db, &sql, &params);
+                }
+            }
+            damaged += set_all_aside(&mut store, table, name);
+        }
+        drop(first);
+    }
+    assert!(damaged > 300, "only {damaged} rows were damaged");
+}
+
+fn place_clause(table: &Table) -> String {
+    let names = table.primary.iter().enumerate();
+    let parts: Vec<String> = names
+        .map(|(at, name)| format!("{name} = ?{}", at + 1))
+        .collect();
+    parts.join(" AND ")
+}
+
+/// Sets every bad row of the table aside; how many there were.
+fn set_all_aside(store: &mut Store, table: &'static Table, column: &str) -> usize {
+    let what = format!("{}.{column}", table.name);
+    let bench = &mut store.bench;
+    let places = table.places(bench.db.as_mut(), "true", &[]).unwrap();
+    let mut count = 0;
+    for place in places {
+        let db = bench.db.as_mut();
+        // One that went before may have taken it along, or mended it.
+        let (Some(row), Err((bad, _))) = (
+            table.whole_row(db, &place).unwrap(),
+            table.check(db, &place).unwrap(),
+        ) else {
+            continue;
+        };
+        assert!(bad == column || table.name == "runs", "{what}: {bad}");
+        let bad = BadRow {
+            table: table.name,
+            key: key_of(table, &place),
+            why: "damaged".to_owned(),
+        };
+        count += 1;
+        bench
+            .run(Command::Quarantine { row: bad.clone() })
+            .unwrap_or_else(|fault| panic!("{what}: {fault}"));
+        let db = bench.db.as_mut();
+        let key: Vec<(String, Raw)> = bad
+            .key
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect();
+        let key = quarantine::to_text(&key);
+        assert!(
+            quarantine::holds(db, table.name, &key, &row).unwrap(),
+            "{what}: bytes were lost"
+        );
+        assert!(
+            table.beyond == Beyond::Kept || table.check(db, &place).unwrap().is_ok(),
+            "{what}: still unreadable"
+        );
+        // A repeat changes nothing.
+        let before = everything(bench);
+        bench.run(Command::Quarantine { row: bad }).unwrap();
+        assert_eq!(everything(bench), before, "{what}");
+    }
+    let db = bench.db.as_mut();
+    everything_opens(db);
+    for (sql, what) in [
+        (
+            "SELECT count(*) FROM pragma_foreign_key_check",
+            "references",
+        ),
+        (
+            "SELECT count(*) FROM quarantine WHERE mending IS NOT NULL",
+            "mending",
+        ),
+    ] {
+        assert_eq!(number(db, sql, &[]).unwrap(), 0, "{what}");
+    }
+    if count > 0 {
+        nobody_waits_for_ever(store, table, &what);
+    }
+    count
+}
+
+fn everything(bench: &mut Bench) -> Vec<i64> {
+    let mut rows = bench.rows();
+    rows.push(bench.count("SELECT count(*) FROM quarantine"));
+    rows
+}
+
+/// Whoever needed the row has an end, and whoever waited for it goes on.
+fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
+    let db = store.bench.db.as_mut();
+    let open = crate::store::runs::live(db).unwrap();
+    // Only one row at a time can have a given id.
+    if matches!(table.name, "runs" | "steps") && what != "runs.id" {
+        assert!(
+            open.iter().all(|run| run.id != store.at_work),
+            "{what}: the run at work goes on without its rows"
+        );
+    }
+    for run in &open {
+        let waits = run.state == RunState::Settling;
+        let children = crate::store::runs::count_live_children(db, run.session).unwrap();
+        let untold = outbox::has_pending(db, run.session, None).unwrap();
+        assert!(!waits || children > 0 || untold, "{what}: {run:?}");
+    }
+    // The finished run is still what it was, as far as its row was not the damaged one.
+    if table.name != "runs" {
+        let run = store.bench.row(store.finished);
+        assert_eq!(run.result.as_deref(), Some("found"), "{what}");
+    }
+}
+
+#[test]
+fn g1_9_a_damaged_open_run_is_told_to_its_requester() {
+    let mut store = store();
+    let db = store.bench.db.as_mut();
+    overwrite(
+        db,
+        "UPDATE runs SET warnings = '{' WHERE id = ?1",
+        &[(&store.at_work.0).into()],
+    );
+    // A command that meets it is refused whole, and says which row it was.
+    let refused = store.bench.run(Command::Touch {
+        runs: vec![store.at_work],
+    });
+    assert!(refused.unwrap_err().message.contains("a row of runs"));
+    let row = BadRow {
+        table: "runs",
+        key: vec![("id", Raw::Bytes(store.at_work.0.as_bytes().to_vec()))],
+        why: String::new(),
+    };
+    let (_, effects) = store.bench.run(Command::Quarantine { row }).unwrap();
+    let run = store.bench.row(store.at_work);
+    assert_eq!(run.state.as_str(), "interrupted");
+    assert_eq!(run.error.as_ref().unwrap().kind, "damaged");
+    let told = run.requester.clone().unwrap().session;
+    assert!(effects.contains(&Effect::Ended(run.id)), "{effects:?}");
+    assert!(effects.contains(&Effect::Deliverable(told)), "{effects:?}");
+    assert!(
+        effects.contains(&Effect::StopExecutor(run.id)),
+        "{effects:?}"
+    );
+    let entries = quarantine::list(store.bench.db.as_mut(), 0, 10).unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].fate, Fate::Mended.as_str());
+    assert!(entries[0].reason.starts_with("warnings"), "{entries:?}");
+    // The terminal row is closed again.
+    let change = store.bench.db.execute(
+        "UPDATE runs SET result = 'x' WHERE ended_at IS NOT NULL",
+        &[],
+    );
+    assert!(change.is_err());
+}
+
+#[test]
+fn an_announce_whose_row_was_lost_is_told_once_all_the_same() {
+    for delivered in [true, false] {
+        let mut store = store();
+        if !delivered {
+            store.bench.ended(store.at_work, "");
+        }
+        let sql = "UPDATE outbox SET announce_id = x'01'";
+        overwrite(store.bench.db.as_mut(), sql, &[]);
+        let outbox = tables::find("outbox").unwrap();
+        let places = outbox.places(store.bench.db.as_mut(), "true", &[]).unwrap();
+        for place in places {
+            let row = BadRow {
+                table: "outbox",
+                key: key_of(outbox, &place),
+                why: String::new(),
+            };
+            store.bench.run(Command::Quarantine { row }).unwrap();
+        }
+        let run = store.finished;
+        let entry = outbox::of_run(store.bench.db.as_mut(), run)
+            .unwrap()
+            .unwrap();
+        assert_eq!(entry.state, "delivered");
+        assert!(entry.message_seq.is_some());
+    }
+}
