@@ -237,7 +237,7 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
             [
                 "gateway.allowed_hosts",
                 "defaults.run_timeout",
-                "lanes.subagent"
+                "lanes.main"
             ]
         );
         assert_eq!(keys("needsRestart"), ["defaults.model"]);
