@@ -2,6 +2,8 @@
 //!
 //! Finding a daemon and its token is the caller's job; here both come in as values.
 
+pub mod pipe;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -105,32 +107,13 @@ pub struct Client {
 impl Client {
     /// Connects over TCP to `url` (`ws://` or `http://`, host and port).
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        let address = address(url)?;
-        let no_daemon = |message: String| ClientError::NoDaemon {
-            url: url.to_owned(),
-            message,
-        };
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
-            .await
-            .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
-            .map_err(|error| no_daemon(error.to_string()))?;
-        // Requests are small and wait for an answer, so holding them back helps nobody.
-        stream
-            .set_nodelay(true)
-            .map_err(|error| no_daemon(error.to_string()))?;
-        Client::over(stream, url, token).await
+        Client::over(reach(url).await?, url, token).await
     }
 
     /// Connects over the Unix socket at `path`. The daemon sees who connects, so no token is
     /// needed.
     pub async fn connect_socket(path: &Path) -> Result<Client, ClientError> {
-        let stream = UnixStream::connect(path)
-            .await
-            .map_err(|error| ClientError::NoDaemon {
-                url: path.display().to_string(),
-                message: error.to_string(),
-            })?;
-        let opened = Client::over(stream, "http://localhost", None).await;
+        let opened = Client::over(reach_socket(path).await?, "http://localhost", None).await;
         opened.map_err(|error| error.at(&path.display().to_string()))
     }
 
@@ -186,6 +169,33 @@ impl Client {
             .await
             .map_err(answer)
     }
+}
+
+/// A TCP connection to whoever listens at `url`.
+async fn reach(url: &str) -> Result<TcpStream, ClientError> {
+    let address = address(url)?;
+    let no_daemon = |message: String| ClientError::NoDaemon {
+        url: url.to_owned(),
+        message,
+    };
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
+        .await
+        .map_err(|_| no_daemon("no connection within 10 s".to_owned()))?
+        .map_err(|error| no_daemon(error.to_string()))?;
+    // Requests are small and wait for an answer, so holding them back helps nobody.
+    stream
+        .set_nodelay(true)
+        .map_err(|error| no_daemon(error.to_string()))?;
+    Ok(stream)
+}
+
+/// A connection to whoever listens at the Unix socket `path`.
+async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
+    let stream = UnixStream::connect(path).await;
+    stream.map_err(|error| ClientError::NoDaemon {
+        url: path.display().to_string(),
+        message: error.to_string(),
+    })
 }
 
 /// Any request type as parameters of a call.

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, audit, completions, config, demo, history, inbox, print, ps, run, serve, sessions,
+    agents, audit, completions, config, demo, history, inbox, print, ps, rpc, run, serve, sessions,
     spawn, status, stop, trust, wait,
 };
 use crate::daemon;
@@ -77,6 +77,7 @@ enum Command {
     Completions(completions::Completions),
     Agents(agents::Agents),
     Trust(trust::Trust),
+    Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
 
@@ -120,6 +121,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Completions(command) => command.run(),
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,
+            Command::Rpc(command) => command.run(common).await,
             Command::Demo(command) => command.run(common).await,
         }
     })

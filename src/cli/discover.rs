@@ -93,6 +93,20 @@ impl Where {
         }
     }
 
+    /// The state folder of a daemon that runs in this process. A service manager may have made
+    /// one for it; that folder says nothing to a client, which may be a service of its own.
+    pub(crate) fn state_dir_to_serve(&self) -> Result<PathBuf, Failure> {
+        let named = self.state_dir.is_some() || variable("ABIDE_STATE_DIR").is_some();
+        // Of several the first is meant for state.
+        let given = variable("STATE_DIRECTORY")
+            .and_then(|list| list.split(':').next().map(PathBuf::from))
+            .filter(|folder| folder.is_absolute());
+        match given {
+            Some(folder) if !named => Ok(folder),
+            _ => self.state_dir(),
+        }
+    }
+
     /// The daemon that these flags and the environment name. It was there when it wrote its
     /// endpoint; whether it still answers is found out by asking.
     pub(crate) fn target(&self) -> Result<Target, Failure> {

@@ -25,21 +25,18 @@ pub(crate) struct Link {
 impl Link {
     /// Finds the daemon and connects to it.
     pub(crate) async fn open(place: &Where) -> Result<Link, Failure> {
-        let target = place.target()?;
-        if let Some(endpoint) = &target.endpoint {
-            speaks(endpoint)?;
-        }
-        let mut lost = None;
-        for way in &target.ways {
-            match connect(way).await? {
-                Ok(client) => return Ok(Link { client, target }),
-                // A socket whose file is gone says nothing about the daemon's address.
-                Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
-                Err(error) => return Err(failure(error, &target)),
-            }
-        }
-        let lost = lost.expect("a target has at least one way, and each has failed");
-        Err(failure(lost, &target))
+        let (client, target) = by_any_way(place, connect).await?;
+        Ok(Link { client, target })
+    }
+
+    /// Asks, and leaves it to the caller what an error means.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Result<Value, ClientError> {
+        self.client.call(method, params).await
+    }
+
+    /// What an error of [`Link::call`] means to a person.
+    pub(crate) fn explain(&self, error: ClientError) -> Failure {
+        failure(error, &self.target)
     }
 
     /// Asks, and gives the answer as it came.
@@ -84,6 +81,28 @@ fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
          serve --detach (whatever it was told is kept)",
         endpoint.pid
     )))
+}
+
+/// Finds the daemon and connects to it by the first way that leads there.
+pub(crate) async fn by_any_way<C>(
+    place: &Where,
+    connect: impl AsyncFn(&Way) -> Result<Result<C, ClientError>, Failure>,
+) -> Result<(C, Target), Failure> {
+    let target = place.target()?;
+    if let Some(endpoint) = &target.endpoint {
+        speaks(endpoint)?;
+    }
+    let mut lost = None;
+    for way in &target.ways {
+        match connect(way).await? {
+            Ok(connection) => return Ok((connection, target)),
+            // A socket whose file is gone says nothing about the daemon's address.
+            Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
+            Err(error) => return Err(failure(error, &target)),
+        }
+    }
+    let lost = lost.expect("a target has at least one way, and each has failed");
+    Err(failure(lost, &target))
 }
 
 /// Takes one way; the outer failure is about the way itself.

@@ -17,6 +17,7 @@ mod link;
 mod print;
 mod ps;
 mod reload;
+mod rpc;
 mod run;
 mod screen;
 mod serve;

@@ -62,7 +62,7 @@ impl Serve {
         let warned = loaded.file.clone();
         let json = common.json;
         let ending = daemon::serve(Options {
-            state_dir: common.place.state_dir()?,
+            state_dir: common.place.state_dir_to_serve()?,
             source,
             loaded,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),

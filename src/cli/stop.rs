@@ -28,7 +28,8 @@ const NAMED: usize = 5;
 
 /// End the daemon in an orderly way
 ///
-/// Returns once its process is gone. Runs stop at a step and go on with the next start.
+/// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step
+/// and go on with the next start.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
     /// How long steps in flight may go on, such as 30s; else as configured

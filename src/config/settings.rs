@@ -73,6 +73,18 @@ pub struct Config {
     pub agents_poll_each: Duration,
     /// `agents.debounce`: how long it must be quiet before changes are taken.
     pub agents_debounce: Duration,
+    /// `retention.archive_after`: a spawned session leaves the lists so long after its last run
+    /// ended; `None` (`0`) = never.
+    pub archive_after: Option<Duration>,
+    /// `retention.runs`: ended runs are removed after this long, with their journals; `None`
+    /// (`0`) = never.
+    pub retain_runs: Option<Duration>,
+    /// `retention.events`: events are removed after this long; `None` (`0`) = never.
+    pub retain_events: Option<Duration>,
+    /// `retention.keys`: an idempotency key is known for so long at least.
+    pub retain_keys: Duration,
+    /// `retention.sweep_each`: how often is looked for what is old enough.
+    pub sweep_each: Duration,
     /// `workspace.root`: the folder of sessions that name none.
     pub workspace: Option<PathBuf>,
     /// `runner.pace`: a pause before each step, so that a person can watch.
@@ -108,6 +120,11 @@ impl Default for Config {
             agents_watch: FileWatch::Events,
             agents_poll_each: Duration::from_secs(2),
             agents_debounce: Duration::from_millis(250),
+            archive_after: Some(Duration::from_secs(3600)),
+            retain_runs: Some(Duration::from_secs(30 * 24 * 3600)),
+            retain_events: Some(Duration::from_secs(7 * 24 * 3600)),
+            retain_keys: Duration::from_secs(24 * 3600),
+            sweep_each: Duration::from_secs(60),
             workspace: None,
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
@@ -141,6 +158,11 @@ pub const KEYS: &[&str] = &[
     "agents.watch",
     "agents.poll_each",
     "agents.debounce",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
     "workspace.root",
     "runner.pace",
     "runner.model_timeout",
@@ -163,6 +185,11 @@ const LIVE: &[&str] = &[
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
     "retention.audit_rows",
     "runner.pace",
     "runner.model_timeout",
@@ -218,6 +245,11 @@ impl Config {
             "recovery.max_attempts" => self.max_attempts.into(),
             "recovery.compare_each" => span(self.compare_each),
             "recovery.touch_each" => span(self.touch_each),
+            "retention.archive_after" => span(self.archive_after.unwrap_or_default()),
+            "retention.runs" => span(self.retain_runs.unwrap_or_default()),
+            "retention.events" => span(self.retain_events.unwrap_or_default()),
+            "retention.keys" => span(self.retain_keys),
+            "retention.sweep_each" => span(self.sweep_each),
             "retention.audit_rows" => self.audit_rows.into(),
             "agents.watch" => self.agents_watch.as_str().into(),
             "agents.poll_each" => span(self.agents_poll_each),
@@ -266,6 +298,11 @@ impl Config {
             "agents.watch" => self.agents_watch = file_watch(value)?,
             "agents.poll_each" => self.agents_poll_each = period(value)?,
             "agents.debounce" => self.agents_debounce = duration(value)?,
+            "retention.archive_after" => self.archive_after = some(duration(value)?),
+            "retention.runs" => self.retain_runs = some(duration(value)?),
+            "retention.events" => self.retain_events = some(duration(value)?),
+            "retention.keys" => self.retain_keys = duration(value)?,
+            "retention.sweep_each" => self.sweep_each = period(value)?,
             "workspace.root" => self.workspace = Some(path(value)?),
             "runner.pace" => self.pace = duration(value)?,
             "runner.model_timeout" => self.model_timeout = duration(value)?,
@@ -341,6 +378,11 @@ fn duration(value: &Value) -> Result<Duration, String> {
         }
         _ => Err(expected.to_owned()),
     }
+}
+
+/// No time at all stands for "never".
+fn some(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
 }
 
 /// A duration after which something is done again, so more than none.

@@ -112,6 +112,13 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         compare_each: config.compare_each,
         touch_each: config.touch_each,
         max_age_ms: millis(config.max_age),
+        retention: registry::Retention {
+            archive_after_ms: config.archive_after.map(millis),
+            runs_ms: config.retain_runs.map(millis),
+            events_ms: config.retain_events.map(millis),
+            keys_ms: millis(config.retain_keys),
+            sweep_each: config.sweep_each,
+        },
     }
 }
 

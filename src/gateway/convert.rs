@@ -28,6 +28,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
+        held,
         elapsed_ms,
         deadline_at,
     } = detail;
@@ -66,6 +67,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
+        cancel: run.cancel,
+        retry_of: run.retry_of,
         usage: run.usage,
         warnings: run.warnings,
         meta: run.meta,
@@ -75,6 +78,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
             state: announce.as_str().into(),
+            held,
         },
     }
 }
@@ -87,6 +91,10 @@ pub(super) fn waited(entries: Vec<Waited>) -> Vec<runs::WaitedRun> {
         .map(|entry| match entry {
             Waited::NotFound(run_id) => runs::WaitedRun::Unknown {
                 status: "not_found".into(),
+                run_id,
+            },
+            Waited::Expired(run_id) => runs::WaitedRun::Unknown {
+                status: "expired".into(),
                 run_id,
             },
             Waited::Run(detail) => {
@@ -132,6 +140,11 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         model: session.model,
         thinking: session.thinking.map(|level| level.as_str().into()),
         cwd: session.cwd,
+        mode: session.mode.as_str().into(),
+        cleanup: session.cleanup.as_str().into(),
+        generation: session.generation,
+        archived_at: session.archived_at,
+        fork_of: session.fork.map(|fork| fork.of),
         messages: session.messages,
         created_at: session.created_at,
         updated_at: session.updated_at,
@@ -148,6 +161,7 @@ pub(super) fn message(message: Message) -> shapes::Message {
     shapes::Message {
         id: message.id,
         seq: message.seq,
+        generation: message.generation,
         at: message.at,
         role: message.role.as_str().into(),
         kind: message.kind.as_str().into(),

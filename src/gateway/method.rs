@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::discover::{self, Described};
 use super::rpc::{error_object, logged};
-use super::{Context, Shared, about, agents, ops, runs, sessions, status, trust};
+use super::{Context, Shared, about, agents, lifecycle, ops, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -25,6 +25,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
         described: Vec::new(),
     };
     agents::register(&mut table)?;
+    lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
     status::register(&mut table)?;

@@ -8,6 +8,7 @@ mod convert;
 mod discover;
 mod envelope;
 mod http;
+mod lifecycle;
 mod method;
 mod metrics;
 mod ops;

@@ -30,7 +30,13 @@ use crate::wire::error::WireError;
 /// The method that waits, which has a limit of its own.
 const WAIT: &str = "agent.wait";
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 3] = ["agent.run", "sessions.create", "sessions.spawn"];
+const MAKES_WORK: [&str; 5] = [
+    "agent.run",
+    "runs.retry",
+    "runs.retry_announce",
+    "sessions.create",
+    "sessions.spawn",
+];
 /// Methods that answer also while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
 /// When a refused call may be tried again, milliseconds.

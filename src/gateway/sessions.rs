@@ -8,7 +8,7 @@ use super::method::{Table, idempotency};
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::kernel::run::AnnouncePolicy;
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::registry::{CreateRequest, IfExists, SessionFilter, SessionKind, SpawnRequest};
 use crate::wire::sessions as wire;
 use crate::wire::shapes::Session;
@@ -38,8 +38,18 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         announce: params.announce.map(|policy| match policy {
             wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
             wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,
+            wire::AnnouncePolicy::Steer => AnnouncePolicy::Steer,
             wire::AnnouncePolicy::None => AnnouncePolicy::None,
         }),
+        mode: match params.mode {
+            None | Some(wire::Mode::Run) => SessionMode::Run,
+            Some(wire::Mode::Session) => SessionMode::Session,
+        },
+        cleanup: match params.cleanup {
+            None | Some(wire::Cleanup::Keep) => Cleanup::Keep,
+            Some(wire::Cleanup::Delete) => Cleanup::Delete,
+        },
+        fork: params.context == Some(wire::Context::Fork),
         meta: params.meta,
     };
     let accepted = context.registry.spawn(&context.principal, request).await?;
@@ -98,6 +108,7 @@ async fn list(context: Arc<Context>, params: wire::ListSessions) -> Result<wire:
         agent: params.agent,
         label: params.label,
         search: params.search,
+        archived: params.archived,
     };
     let fetch = async |limit| {
         let registry = &context.registry;

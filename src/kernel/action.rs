@@ -28,6 +28,10 @@ super::text_enum::text_enum! {
     EventKind {
         /// A session was made.
         SessionCreated = "session.created",
+        /// A session was renamed, given another model or folder, reset, archived or brought back.
+        SessionUpdated = "session.updated",
+        /// A session is gone, with its transcript.
+        SessionDeleted = "session.deleted",
         /// A run wants a slot, the first time.
         RunQueued = "run.queued",
         /// A run got its first slot.
@@ -52,6 +56,8 @@ super::text_enum::text_enum! {
         AnnounceHeld = "announce.held",
         /// The client has taken note of an announce.
         AnnounceAcked = "announce.acked",
+        /// Somebody has decided that a run's end need not be told.
+        AnnounceDismissed = "announce.dismissed",
         /// A tool call begins.
         ToolStarted = "tool.started",
         /// A tool call has its outcome.

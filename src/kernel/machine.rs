@@ -222,11 +222,8 @@ impl Moving {
         self.run.error = error;
         self.run.not_before = None;
         self.emit(EventKind::RunEnded);
-        let fell = matches!(
-            outcome,
-            Outcome::Error | Outcome::Timeout | Outcome::Interrupted
-        );
-        if fell && self.run.origin == RunOrigin::Spawn {
+        // A run that ends well has nothing open below it, or left it to itself.
+        if outcome != Outcome::Ok && self.run.origin == RunOrigin::Spawn {
             self.actions.push(Action::CancelDescendants);
         }
         if self.run.owes_announce() {

@@ -98,6 +98,8 @@ fn event() -> impl Strategy<Value = RunEvent> {
         1 => Just(RunEvent::CancelRequested(CancelRequest {
             by: "admin".to_owned(),
             at: Timestamp(0),
+            reason: None,
+            inherited: false,
         })),
         1 => Just(RunEvent::ExecutorGone),
         2 => (any::<bool>(), prop::sample::select(vec![0u64, 1000]))
@@ -292,6 +294,8 @@ fn g1_13_a_cancelled_run_is_not_carried_on_by_a_restart() {
     let request = CancelRequest {
         by: "admin".to_owned(),
         at: Timestamp(1),
+        reason: None,
+        inherited: false,
     };
     let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
         .unwrap()

@@ -91,6 +91,9 @@ pub struct Message {
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 … without gaps.
     pub seq: i64,
+    /// The session's generation when it was appended: a reset begins a new one, and no model
+    /// sees the ones before.
+    pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
     /// Who speaks.
@@ -234,11 +237,12 @@ impl NewMessage {
         message
     }
 
-    /// This message at its place.
-    pub fn at(self, seq: i64, at: Timestamp) -> Message {
+    /// This message at its place in a generation of its session.
+    pub fn at(self, seq: i64, generation: i64, at: Timestamp) -> Message {
         Message {
             id: self.id,
             seq,
+            generation,
             at,
             role: self.role,
             kind: self.kind,

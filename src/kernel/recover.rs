@@ -309,6 +309,8 @@ mod tests {
         run.cancel = Some(CancelRequest {
             by: "somebody".to_owned(),
             at: NOW,
+            reason: None,
+            inherited: false,
         });
         let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
         let open = [model(), uncertain.clone()];

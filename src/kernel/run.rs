@@ -124,8 +124,17 @@ text_enum! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there, before its next model call; as `wake` where none is.
+        Steer = "steer",
         /// Not at all; the result is there for wait and `runs.get`.
         None = "none",
+    }
+}
+
+impl AnnouncePolicy {
+    /// Must a turn of the requester's agent see the announce?
+    pub fn wakes(self) -> bool {
+        matches!(self, AnnouncePolicy::Wake | AnnouncePolicy::Steer)
     }
 }
 
@@ -156,6 +165,12 @@ pub struct CancelRequest {
     pub by: String,
     /// When it was asked.
     pub at: Timestamp,
+    /// Why, in the words of whoever asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// It was asked for something above this run, which falls with it: its end wakes nobody.
+    #[serde(default)]
+    pub inherited: bool,
 }
 
 /// Model use, summed.

@@ -36,6 +36,17 @@ text_enum! {
     }
 }
 
+/// Where a forked session's transcript begins: with that of another session, by reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// The other session; it is a parent, so it stays as long as the fork does.
+    pub of: SessionId,
+    /// Its generation then.
+    pub generation: i64,
+    /// The seq of its last message then; the fork's own go on from there.
+    pub seq: i64,
+}
+
 /// A conversation with a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -75,7 +86,9 @@ pub struct Session {
     pub cleanup: Cleanup,
     /// When the sweep put it aside.
     pub archived_at: Option<Timestamp>,
-    /// How many messages it holds; the last one's seq.
+    /// What its transcript begins with.
+    pub fork: Option<Fork>,
+    /// The seq of its last message; without a fork, how many it holds.
     pub messages: i64,
     /// Model use of all its runs.
     pub usage: Usage,

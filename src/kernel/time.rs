@@ -21,6 +21,11 @@ impl Timestamp {
     pub fn plus_ms(self, ms: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
     }
+
+    /// The point `ms` milliseconds before this one.
+    pub fn minus_ms(self, ms: u64) -> Timestamp {
+        Timestamp(self.0.saturating_sub(i64::try_from(ms).unwrap_or(i64::MAX)))
+    }
 }
 
 /// One reading of both clocks.

@@ -14,6 +14,7 @@ fn message(seq: i64, role: Role, kind: MessageKind, content: Vec<Block>) -> Mess
     Message {
         id: MessageId(Uuid::nil()),
         seq,
+        generation: 1,
         at: Timestamp(0),
         role,
         kind,

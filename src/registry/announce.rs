@@ -11,7 +11,7 @@ use super::service::Signal;
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
 use crate::store::{Command, sessions};
 
@@ -75,31 +75,45 @@ impl Announcer {
 /// Submits one delivery, with a wake run at hand where an agent must see it.
 async fn tell(inner: &Arc<Inner>, session: SessionId) -> Result<(), Fault> {
     let target = inner.store.read_now(|tx| sessions::by_id(tx, session))?;
-    let wake = match target {
-        Some(target) if target.owner == Owner::Agent => {
-            let overrides = Overrides {
-                model: target.model.as_deref(),
-                thinking: target.thinking,
-            };
-            let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
-            let agent = inner
-                .resolve(&target.org, folder, Some(named), overrides)
-                .await?;
-            Some(Box::new(NewRun {
-                id: RunId(inner.clock.new_id()),
-                // The user of the run that is told about takes its place.
-                user: String::new(),
-                label: None,
-                title: "sees what its runs have brought".to_owned(),
-                limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
-                meta: None,
-                agent,
-                trace_id: inner.clock.new_id().simple().to_string(),
-                key: None,
-            }))
-        }
-        _ => None,
+    let (wake, unable) = match target {
+        Some(target) if target.owner == Owner::Agent => match wake_run(inner, &target).await {
+            Ok(wake) => (Some(Box::new(wake)), None),
+            Err(fault) => {
+                tracing::warn!(session = %target.key, %fault, "no wake run can be made");
+                (None, Some(fault.message))
+            }
+        },
+        _ => (None, None),
     };
-    let command = Command::Deliver { session, wake };
+    let command = Command::Deliver {
+        session,
+        wake,
+        unable,
+    };
     inner.store.submit_patiently(command).await.map(|_| ())
+}
+
+/// A run that shows a session's agent what its transcript holds of announces.
+pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<NewRun, Fault> {
+    let overrides = Overrides {
+        model: target.model.as_deref(),
+        thinking: target.thinking,
+    };
+    let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
+    let agent = inner
+        .resolve(&target.org, folder, Some(named), overrides)
+        .await?;
+    Ok(NewRun {
+        id: RunId(inner.clock.new_id()),
+        // The user of the run that is told about takes its place.
+        user: String::new(),
+        label: None,
+        title: "sees what its runs have brought".to_owned(),
+        limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
+        meta: None,
+        agent,
+        trace_id: inner.clock.new_id().simple().to_string(),
+        key: None,
+        retry_of: None,
+    })
 }

@@ -17,7 +17,7 @@ use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepState};
-use crate::store::command::{Conclusion, Recorded, RunAfter, Then};
+use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read};
 
 /// How a drive task ended.
@@ -93,15 +93,26 @@ impl Drive<'_> {
     /// Takes the session's turn and intends the first steps; `None`: the turn is over
     /// already.
     async fn start(&mut self, input: Option<&str>) -> Result<Option<Vec<Arc<Step>>>, Fault> {
-        let resumed = self.view.steps.iter().any(|step| step.state.is_open());
-        let first = if resumed {
-            Next::Steps(Vec::new())
-        } else {
-            self.inner.runner.next(&self.with_input(input))
-        };
+        if self.view.steps.iter().any(|step| step.state.is_open()) {
+            let view = Arc::clone(&self.view);
+            return self.start_with(Next::Steps(Vec::new()), &view).await;
+        }
+        let view = self.with_input(input);
+        let first = self.inner.runner.next(&view);
+        self.start_with(first, &view).await
+    }
+
+    async fn start_with(
+        &mut self,
+        first: Next,
+        view: &RunView,
+    ) -> Result<Option<Vec<Arc<Step>>>, Fault> {
         let (intents, end) = match first {
             Next::Steps(intents) => (intents, None),
-            Next::EndTurn(text) => (Vec::new(), Some(Conclusion::EndTurn(text))),
+            Next::EndTurn(text) => (
+                Vec::new(),
+                Some(Conclusion::EndTurn(self.turn_end(text, view))),
+            ),
             Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
         };
         let run = self.view.run.id;
@@ -114,8 +125,9 @@ impl Drive<'_> {
         match end {
             None => Ok(Some(steps)),
             Some(why) => {
-                self.submit(Command::Conclude { run, why }).await?;
-                Ok(None)
+                let after = self.submit(Command::Conclude { run, why }).await?;
+                let steps = self.absorb(after);
+                Ok((self.view.run.state == RunState::Running).then_some(steps))
             }
         }
     }
@@ -234,11 +246,32 @@ impl Drive<'_> {
         if others_open {
             return Then::Wait;
         }
-        match self.inner.runner.next(&self.with_outcome(step, outcome)) {
+        let view = self.with_outcome(step, outcome);
+        match self.inner.runner.next(&view) {
             Next::Steps(intents) => steps_or_fail(intents),
-            Next::EndTurn(text) => Then::EndTurn(text),
+            Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
         }
+    }
+
+    /// The end of the turn, and what the runner would do if something were said to it first.
+    /// Whether something is, the store sees in the transaction that would end the turn.
+    fn turn_end(&self, text: Option<String>, view: &RunView) -> TurnEnd {
+        let mut asked = view.clone();
+        let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
+        said.run = Some(view.run.id);
+        let said = said.at(
+            view.last_seq() + 1,
+            view.run.generation,
+            self.inner.clock.now(),
+        );
+        asked.messages.push(Arc::new(said));
+        let more = match self.inner.runner.next(&asked) {
+            Next::Steps(intents) => intents,
+            // At its limits the turn ends as it is; what was said too late is told as such.
+            Next::EndTurn(_) | Next::Fail(_) => Vec::new(),
+        };
+        TurnEnd { text, more }
     }
 
     /// Puts a command's answer into the view; the steps that are open by it.
@@ -298,7 +331,11 @@ impl Drive<'_> {
     /// A message at the place that the store will most likely give it.
     fn placed(&self, mut new: NewMessage) -> Message {
         new.run = Some(self.view.run.id);
-        new.at(self.view.last_seq() + 1, self.inner.clock.now())
+        new.at(
+            self.view.last_seq() + 1,
+            self.view.run.generation,
+            self.inner.clock.now(),
+        )
     }
 
     fn time_left(&self) -> Option<Duration> {

@@ -4,17 +4,20 @@
 mod agents;
 mod announce;
 mod audit;
+mod cancel;
 mod compare;
 mod damage;
 mod drain;
 mod drive;
 mod gauges;
 mod lanes;
+mod lifecycle;
 mod options;
 mod request;
 mod restore;
 mod service;
 mod spawn;
+mod sweeps;
 mod timers;
 mod view;
 mod wait;
@@ -29,6 +32,7 @@ pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
+pub use sweeps::Retention;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::sweeps::Retention;
+
 /// How many runs may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneCaps {
@@ -28,4 +30,6 @@ pub struct Options {
     pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,
+    /// How long things are kept.
+    pub retention: Retention,
 }

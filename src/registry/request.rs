@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
 use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
-pub use crate::store::command::Accepted;
+pub use crate::store::command::{Accepted, CancelTarget};
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ pub struct SpawnRequest {
     pub run_timeout_ms: Option<u64>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// Its transcript begins with the parent's.
+    pub fork: bool,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
@@ -146,6 +152,8 @@ pub struct SessionFilter {
     pub label: Option<String>,
     /// Only those whose key, label or title contains this text.
     pub search: Option<String>,
+    /// The archived ones, too.
+    pub archived: bool,
 }
 
 /// `runs.list`.
@@ -195,6 +203,8 @@ pub enum AnnounceState {
     Acked,
     /// It cannot be delivered; the result stays on the run.
     Undelivered,
+    /// Somebody has decided that it need not be told.
+    Dismissed,
 }
 
 impl AnnounceState {
@@ -207,6 +217,7 @@ impl AnnounceState {
             AnnounceState::Delivered => "delivered",
             AnnounceState::Acked => "acked",
             AnnounceState::Undelivered => "undelivered",
+            AnnounceState::Dismissed => "dismissed",
         }
     }
 }
@@ -220,6 +231,8 @@ pub struct RunDetail {
     pub step: Option<(u32, String)>,
     /// How far the telling of its end has come.
     pub announce: AnnounceState,
+    /// Why that is undelivered.
+    pub held: Option<String>,
     /// Running time used up to now, milliseconds.
     pub elapsed_ms: u64,
     /// When its limit would pass if it ran on from now; for display.
@@ -233,6 +246,8 @@ pub enum Waited {
     Run(Box<RunDetail>),
     /// No run has that id.
     NotFound(RunId),
+    /// The run was there, and retention has removed it.
+    Expired(RunId),
 }
 
 /// Why `agent.wait` answered.
@@ -319,4 +334,30 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CancelAnswer {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// These ended before, or by something else meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// These are marked to end and still have an executor.
+    pub not_ended: Vec<RunId>,
+}
+
+/// `sessions.patch`: `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PatchRequest {
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see, absolute.
+    pub cwd: Option<Option<String>>,
+    /// Only if its revision is this one.
+    pub if_revision: Option<i64>,
 }

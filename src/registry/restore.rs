@@ -56,13 +56,15 @@ impl Registry {
         };
         inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
         let now = inner.clock.now();
-        let (ready, broken): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
+        let (ready, mut broken): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
             waits_as_it_should(
                 run,
                 now.since(run.last_activity_at),
                 inner.options().max_age_ms,
             )
         });
+        // What somebody wanted to end ends before anything else is looked at.
+        broken.sort_by_key(|run| run.cancel.is_none());
         for run in &ready {
             restored.effects.push(Effect::Enqueue(Ticket::of(run)));
         }

@@ -18,6 +18,7 @@ use super::compare::Suspects;
 use super::drain::{Order, Patience};
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
+use super::sweeps::Sweeper;
 use super::timers::Settling;
 use crate::contract::control::Then;
 use crate::kernel::ids::{RunId, SessionId};
@@ -56,6 +57,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    sweeper: Sweeper,
 }
 
 impl Service {
@@ -74,6 +76,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            sweeper: Sweeper::new(),
         }
     }
 
@@ -95,6 +98,8 @@ impl Service {
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
+        // The first one at once: a deletion may have been under way.
+        let mut sweep = tokio::time::interval(self.inner.options().retention.sweep_each);
         let inner = Arc::clone(&self.inner);
         let mut options = inner.options.subscribe();
         loop {
@@ -133,12 +138,14 @@ impl Service {
                     self.lanes.configure(options.lanes);
                     reset(&mut touch, options.touch_each);
                     reset(&mut compare, options.compare_each);
+                    reset(&mut sweep, options.retention.sweep_each);
                 }
                 () = Patience::runs_out(patience.as_mut()) => self.cut_off(),
                 () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
                 _ = touch.tick() => self.touch(),
                 _ = compare.tick() => self.compare(),
+                _ = sweep.tick() => self.sweeper.sweep(&self.inner, &self.tasks),
             }
         }
     }
@@ -197,6 +204,7 @@ impl Service {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
+            Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }
     }
 

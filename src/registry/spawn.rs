@@ -8,7 +8,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
-use crate::store::command::{Accepted, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::store::command::{Accepted, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
@@ -58,6 +58,13 @@ impl Registry {
             announce: request.announce,
             cwd: request.cwd,
             thinking: request.thinking,
+            mode: request.mode,
+            cleanup: request.cleanup,
+            begins: if request.fork {
+                Begins::Fork
+            } else {
+                Begins::Isolated
+            },
         }));
         self.accepted(command).await
     }
@@ -199,14 +206,14 @@ impl Registry {
 
     /// The first answer to this request: a repeat gets it whatever has changed since, also
     /// when its agent or model is gone. The command looks again.
-    fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
+    pub(super) fn known(&self, key: Option<&Key>) -> Result<Option<Accepted>, Fault> {
         match key {
             Some(key) => self.inner.store.first_answer(key),
             None => Ok(None),
         }
     }
 
-    fn key(
+    pub(super) fn key(
         &self,
         who: &Principal,
         method: &str,
@@ -229,7 +236,7 @@ impl Registry {
         clippy::too_many_arguments,
         reason = "the fields of one struct, named at both ends"
     )]
-    fn new_run(
+    pub(super) fn new_run(
         &self,
         who: &Principal,
         id: Option<RunId>,
@@ -253,10 +260,11 @@ impl Registry {
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),
             key,
+            retry_of: None,
         }
     }
 
-    async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
+    pub(super) async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {
         match self.inner.store.submit(command).await? {
             Reply::Accepted(accepted) => Ok(accepted),
             other => Err(unexpected(&other)),

@@ -6,11 +6,14 @@ use super::request::{
 };
 use super::{Principal, Registry};
 use crate::kernel::announce::Note;
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, messages, outbox, read, runs, sessions, steps};
+use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sessions, steps};
+
+/// In the data of a fault: the run was there, and retention has removed it.
+pub(super) const EXPIRED: &str = "expired";
 
 impl Registry {
     /// One session.
@@ -43,6 +46,7 @@ impl Registry {
             agent: filter.agent,
             label: filter.label,
             search: filter.search,
+            archived: filter.archived,
             before: place(cursor)?,
             limit: limit + 1,
         };
@@ -153,10 +157,27 @@ impl Registry {
     /// One run.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
         let shown = self.inner.store.read_now(|tx| read::run(tx, id))?;
-        shown
-            .filter(|shown| shown.run.org == who.org)
-            .map(|shown| self.detail(shown))
-            .ok_or_else(|| Fault::not_found("run", id))
+        match shown.filter(|shown| shown.run.org == who.org) {
+            Some(shown) => Ok(self.detail(shown)),
+            None => Err(self.missing(who, id)?),
+        }
+    }
+
+    /// Why there is no such run: it never was there, or retention has removed it.
+    fn missing(&self, who: &Principal, id: RunId) -> Result<Fault, Fault> {
+        let removed = self
+            .inner
+            .store
+            .read_now(|tx| expired::removed_at(tx, &who.org, id))?;
+        Ok(match removed {
+            Some(at) => Fault::new(
+                Kind::NotFound,
+                format!("run {id} had ended long ago and was removed {at}, as retention.runs says"),
+            )
+            .with("id", id.to_string())
+            .with(EXPIRED, true),
+            None => Fault::not_found("run", id),
+        })
     }
 
     /// A page of runs, newest first.
@@ -239,6 +260,7 @@ impl Registry {
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
+            held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
                 Some(left) if !run.state.is_terminal() && !waits => Some(moment.wall.plus_ms(left)),
@@ -278,6 +300,7 @@ fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
         Some(entry) => match entry.state.as_str() {
             "delivered" => AnnounceState::Delivered,
             "undelivered" => AnnounceState::Undelivered,
+            "dismissed" => AnnounceState::Dismissed,
             _ => AnnounceState::Pending,
         },
     }

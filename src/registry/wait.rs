@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::request::{RunDetail, WaitAnswer, WaitCause, Waited};
+use super::view::EXPIRED;
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -120,6 +121,7 @@ impl Registry {
         for id in &ids {
             runs.push(match self.run(who, *id).await {
                 Ok(detail) => Waited::Run(Box::new(detail)),
+                Err(fault) if fault.data.contains_key(EXPIRED) => Waited::Expired(*id),
                 Err(fault) if fault.kind == crate::kernel::fault::Kind::NotFound => {
                     Waited::NotFound(*id)
                 }
@@ -139,7 +141,7 @@ impl Registry {
 
 fn is_over(waited: &Waited) -> bool {
     match waited {
-        Waited::NotFound(_) => true,
+        Waited::NotFound(_) | Waited::Expired(_) => true,
         Waited::Run(detail) => {
             let detail: &RunDetail = detail;
             detail.run.state.is_terminal()

@@ -96,6 +96,7 @@ impl Driver {
         self.view.messages.push(Arc::new(Message {
             id: MessageId(Uuid::from_u128(u128::try_from(seq).unwrap())),
             seq,
+            generation: 1,
             at: Timestamp(0),
             role,
             kind,

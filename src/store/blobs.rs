@@ -1,14 +1,26 @@
 //! The table of bodies that runs pin, by the hash of their content.
 
 use super::columns::whole;
-use super::tx::{DbError, Row, Tx, first};
+use super::tx::{DbError, Row, Tx, all, first};
 use crate::contract::catalog::Pinned;
+use crate::kernel::time::Timestamp;
 
-/// The body can be read by its hash.
-pub fn insert(tx: &mut dyn Tx, pinned: &Pinned) -> Result<(), DbError> {
+/// The time of the last use is exact to this: it is written once an hour, not at every run.
+pub const USED_WITHIN_MS: u64 = 3_600_000;
+
+/// The body can be read by its hash, and counts as used now.
+pub fn insert(tx: &mut dyn Tx, pinned: &Pinned, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
-        "INSERT INTO blobs (hash, body) VALUES (?1, ?2) ON CONFLICT (hash) DO NOTHING",
-        &[(&pinned.hash).into(), pinned.body.as_ref().into()],
+        &format!(
+            "INSERT INTO blobs (hash, body, used_at) VALUES (?1, ?2, ?3) ON CONFLICT (hash) \
+             DO UPDATE SET used_at = excluded.used_at \
+             WHERE blobs.used_at < excluded.used_at - {USED_WITHIN_MS}"
+        ),
+        &[
+            (&pinned.hash).into(),
+            pinned.body.as_ref().into(),
+            now.0.into(),
+        ],
     )
     .map(|_| ())
 }
@@ -29,4 +41,24 @@ pub const COLUMNS: &str = "body, hash";
 /// A body out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<String, DbError> {
     Ok(row.text(0)?.to_owned())
+}
+
+/// Bodies that no run has pinned since this point, with the time of their last use.
+pub fn unused_since(
+    tx: &mut dyn Tx,
+    point: Timestamp,
+    limit: u32,
+) -> Result<Vec<(String, Timestamp)>, DbError> {
+    all(
+        tx,
+        &format!("SELECT hash, used_at FROM blobs WHERE used_at < ?1 LIMIT {limit}"),
+        &[point.0.into()],
+        |row| Ok((row.text(0)?.to_owned(), Timestamp(row.int(1)?))),
+    )
+}
+
+/// The body is gone.
+pub fn remove(tx: &mut dyn Tx, hash: &str) -> Result<(), DbError> {
+    tx.execute("DELETE FROM blobs WHERE hash = ?1", &[hash.into()])
+        .map(|_| ())
 }

@@ -12,13 +12,17 @@ use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionI
 use crate::kernel::message::{Block, Message};
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
-use crate::kernel::session::{Owner, Session};
+use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::step::{Intent, Step};
 use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
 mod agents;
 mod begin_effect;
+mod cancel;
+mod change_session;
+mod cleanup;
 mod conclude;
 mod context;
 mod create_session;
@@ -28,13 +32,19 @@ mod moves;
 mod quarantine;
 mod record_outcome;
 mod recover;
+mod remove;
 mod spawn;
 mod start_run;
+mod steer;
+mod subtree;
+mod sweep;
+mod telling;
 mod turn;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use context::{Context, Effect, Settings, Ticket};
 pub(crate) use spawn::first_answer;
+pub(crate) use sweep::is_due;
 
 /// A new session or run needs its ids minted before the command, so that a repeat of the
 /// command makes the same thing.
@@ -94,6 +104,8 @@ pub struct NewRun {
     pub trace_id: String,
     /// A safe repeat.
     pub key: Option<Key>,
+    /// The run that it does again.
+    pub retry_of: Option<RunId>,
 }
 
 /// A spawned run and its own session.
@@ -117,6 +129,24 @@ pub struct Spawn {
     pub cwd: Option<String>,
     /// The thinking level that was asked for, kept for later turns of its session.
     pub thinking: Option<Thinking>,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// What it knows of the parent's conversation.
+    pub begins: Begins,
+}
+
+/// What the transcript of a spawned session begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begins {
+    /// The task alone.
+    #[default]
+    Isolated,
+    /// The parent's transcript as it is now.
+    Fork,
+    /// The stretch that another fork began with.
+    At(Fork),
 }
 
 /// A turn in a session.
@@ -166,10 +196,147 @@ pub enum Then {
     Wait,
     /// These steps.
     Steps(Vec<Intent>),
-    /// The turn is over, with this final text.
-    EndTurn(Option<String>),
+    /// The turn is over.
+    EndTurn(TurnEnd),
     /// The run cannot go on.
     Fail(RunError),
+}
+
+/// The end of a turn, as its runner sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnEnd {
+    /// The final text.
+    pub text: Option<String>,
+    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    pub more: Vec<Intent>,
+}
+
+/// What is to be cancelled, and what below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A run.
+    Run(RunId),
+    /// Every run of a session.
+    Session(SessionKey),
+}
+
+/// A cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// The tenant.
+    pub org: String,
+    /// What is to end.
+    pub target: CancelTarget,
+    /// Who asks.
+    pub by: String,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// New values for a session; `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see.
+    pub cwd: Option<Option<String>>,
+    /// Only if its version is this one.
+    pub if_revision: Option<i64>,
+}
+
+/// A session that is to begin anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResetSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel its open runs first.
+    pub force: bool,
+    /// Who asks.
+    pub by: String,
+}
+
+/// A session that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel the open runs in it and below it first.
+    pub force: bool,
+    /// Who asks.
+    pub by: String,
+}
+
+/// What age takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Sessions of one task are put aside.
+    Archive {
+        /// Whose last run ended before this point.
+        before: Timestamp,
+        /// Of this tenant.
+        org: String,
+        /// After this place.
+        after: i64,
+    },
+    /// Ended runs go.
+    Runs {
+        /// Those that ended before this point.
+        before: Timestamp,
+        /// Unless their key was first used after this one.
+        keys_before: Timestamp,
+        /// After this place.
+        after: i64,
+    },
+    /// Events go.
+    Events {
+        /// Those from before this point.
+        before: Timestamp,
+    },
+    /// Bodies that no run names, and ids of removed runs.
+    Leftovers {
+        /// Bodies that were last used before this point.
+        before: Timestamp,
+        /// Ids of runs that were removed before this one.
+        ids_before: Timestamp,
+    },
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Where to go on; `None`: it has seen everything that may be old enough.
+    pub next: Option<i64>,
+}
+
+impl Swept {
+    fn more_if(more: bool) -> Self {
+        Swept {
+            next: more.then_some(0),
+        }
+    }
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// The run that was named had ended before.
+    pub already_ended: Vec<RunId>,
+    /// These end when their executors are gone.
+    pub stopping: Vec<RunId>,
 }
 
 /// Why an open run is to end without an outcome of its own.
@@ -177,8 +344,8 @@ pub enum Then {
 pub enum Conclusion {
     /// Its cancel was asked for and its executor has stopped.
     ExecutorGone,
-    /// Its turn is over, with this final text, and no step's outcome says so.
-    EndTurn(Option<String>),
+    /// Its turn is over, and no step's outcome says so.
+    EndTurn(TurnEnd),
     /// Its limit passed; checked again in the transaction.
     TimedOut,
     /// It cannot go on.
@@ -263,6 +430,7 @@ commands! {
     Deliver({
         /** The session. */ session: SessionId,
         /** The run that is made when nobody else would see it. */ wake: Option<Box<NewRun>>,
+        /** Why no such run can be made. */ unable: Option<String>,
     }) = "deliver",
     /// These announces are acknowledged, as far as they stand in this session's inbox.
     Ack({ /** The tenant. */ org: String, /** The session. */ session: SessionKey,
@@ -296,6 +464,30 @@ commands! {
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
     /// These open runs, of which rows were lost, have ended.
     CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
+    /// The runs of the target and below it are marked to end; those that nothing holds have
+    /// ended.
+    Cancel((Box<Cancel>)) = "cancel",
+    /// The text waits for the next model call of the run's turn.
+    Steer({ /** The tenant. */ org: String, /** The run. */ run: RunId,
+            /** The id of its message. */ message: MessageId, /** What is said. */ text: String })
+        = "steer",
+    /// The announce is shown once more to whom it is addressed, or offered again.
+    RetryAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId,
+                    /** The run that is made for it. */ wake: Option<Box<NewRun>> })
+        = "retry_announce",
+    /// The announce is told to nobody any more.
+    DismissAnnounce({ /** The tenant. */ org: String, /** The run that ended. */ run: RunId })
+        = "dismiss_announce",
+    /// The session has the new values.
+    PatchSession((Box<PatchSession>)) = "patch_session",
+    /// The session begins anew, or its open runs are marked to end.
+    ResetSession((Box<ResetSession>)) = "reset_session",
+    /// The session and those below it are gone, or their open runs are marked to end.
+    DeleteSession((Box<DeleteSession>)) = "delete_session",
+    /// A part of what a deleted session left is gone.
+    Purge({ /** The session. */ session: SessionId }) = "purge",
+    /// A part of what is old enough is put aside or gone.
+    Sweep((Sweep)) = "sweep",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -306,7 +498,13 @@ pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
 impl Command {
     /// May it wait for another command to ride along with?
     pub fn is_soft(&self) -> bool {
-        matches!(self, Command::Touch { .. } | Command::Audit { .. })
+        matches!(
+            self,
+            Command::Touch { .. }
+                | Command::Purge { .. }
+                | Command::Sweep(_)
+                | Command::Audit { .. }
+        )
     }
 }
 
@@ -345,6 +543,14 @@ pub enum Reply {
     Removed(bool),
     /// The project that is trusted now.
     Trusted(TrustedProject),
+    /// What a cancel has done.
+    Cancelled(Cancelled),
+    /// Not yet: these runs are marked to end, and must have ended first.
+    Stopping(Vec<RunId>),
+    /// The run that was made to show an announce, if there had to be one.
+    Woken(Option<RunId>),
+    /// How far a sweep has come.
+    Swept(Swept),
 }
 
 /// A run that is in the store.
@@ -392,7 +598,11 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => record_outcome::record(context, run, step, attempt, outcome, then),
         Command::Park { run } => conclude::park(context, run),
         Command::Conclude { run, why } => conclude::conclude(context, run, why),
-        Command::Deliver { session, wake } => deliver::deliver(context, session, wake),
+        Command::Deliver {
+            session,
+            wake,
+            unable,
+        } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
         Command::Audit { entry, outcome } => {
@@ -422,6 +632,20 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
         Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
+        Command::Cancel(cancel) => cancel::cancel(context, *cancel),
+        Command::Steer {
+            org,
+            run,
+            message,
+            text,
+        } => steer::steer(context, &org, run, message, &text),
+        Command::RetryAnnounce { org, run, wake } => telling::retry(context, &org, run, wake),
+        Command::DismissAnnounce { org, run } => telling::dismiss(context, &org, run),
+        Command::PatchSession(patch) => change_session::patch(context, *patch),
+        Command::ResetSession(reset) => change_session::reset(context, *reset),
+        Command::DeleteSession(delete) => remove::delete(context, *delete),
+        Command::Purge { session } => remove::purge(context, session),
+        Command::Sweep(what) => sweep::sweep(context, &what),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

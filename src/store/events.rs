@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::columns::{json, named, opt_uuid, time, to_json, whole};
-use super::tx::{DbError, Row, Tx, all};
+use super::tx::{DbError, Row, Tx, all, first};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::time::Timestamp;
@@ -81,6 +81,33 @@ pub fn insert(
         ],
     )
     .map(|_| ())
+}
+
+/// When the oldest event happened.
+pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    first(
+        tx,
+        "SELECT at FROM events ORDER BY cursor LIMIT 1",
+        &[],
+        |row| time(row, 0),
+    )
+}
+
+/// Some of the oldest events are gone, if they are from before this point; how many.
+pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+    let oldest = all(
+        tx,
+        &format!("SELECT cursor, at FROM events ORDER BY cursor LIMIT {limit}"),
+        &[],
+        |row| Ok((row.int(0)?, time(row, 1)?)),
+    )?;
+    let old = oldest.iter().take_while(|(_, at)| *at <= before).last();
+    match old {
+        Some((cursor, _)) => {
+            tx.execute("DELETE FROM events WHERE cursor <= ?1", &[(*cursor).into()])
+        }
+        None => Ok(0),
+    }
 }
 
 /// The events after `cursor`, in order.

@@ -1,6 +1,6 @@
 //! The table of idempotency keys: what each was first used for, and the answer it got.
 
-use super::columns::{uuid, whole};
+use super::columns::{opt_time, uuid, whole};
 use super::tx::{DbError, Row, Tx, first};
 use crate::kernel::ids::RunId;
 use crate::kernel::time::Timestamp;
@@ -40,6 +40,26 @@ pub fn decode(row: &dyn Row) -> Result<Used, DbError> {
         run: RunId(uuid(row, 1)?),
         answer: answer.to_owned(),
     })
+}
+
+/// When the youngest key of this run was first used.
+pub fn used_at(tx: &mut dyn Tx, run: RunId) -> Result<Option<Timestamp>, DbError> {
+    let found = first(
+        tx,
+        "SELECT max(created_at) FROM idempotency WHERE run_id = ?1",
+        &[(&run.0).into()],
+        |row| opt_time(row, 0),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The keys of this run are free.
+pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM idempotency WHERE run_id = ?1",
+        &[(&run.0).into()],
+    )
+    .map(|_| ())
 }
 
 /// A repeat of the key finds this answer.

@@ -2,14 +2,14 @@
 
 use super::columns::{json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole};
 use super::sessions;
-use super::tx::{DbError, Row, Tx, all, number};
+use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads, in its order.
 pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
-     silent, metadata, session_id";
+     silent, metadata, session_id, generation";
 
 fn read(row: &dyn Row) -> Result<Message, DbError> {
     whole(row, "messages", &[("session_id", 12), ("seq", 1)], decode)
@@ -20,6 +20,7 @@ pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
     Ok(Message {
         id: MessageId(uuid(row, 0)?),
         seq: row.int(1)?,
+        generation: row.int(13)?,
         at: time(row, 2)?,
         role: named(row, 3, Role::parse)?,
         kind: named(row, 4, MessageKind::parse)?,
@@ -44,11 +45,11 @@ pub fn append(
     if new.is_empty() {
         return Ok(Vec::new());
     }
-    let first = sessions::take_seqs(tx, session, new.len() as i64, now.0)?;
+    let from = sessions::take_seqs(tx, session, new.len() as i64, now.0)?;
     let mut appended = Vec::with_capacity(new.len());
-    for (seq, new) in (first..).zip(new) {
+    for (seq, new) in (from..).zip(new) {
         insert(tx, session, generation, seq, &new, now)?;
-        appended.push(new.at(seq, now));
+        appended.push(new.at(seq, generation, now));
     }
     Ok(appended)
 }
@@ -86,7 +87,55 @@ pub fn insert(
     .map(|_| ())
 }
 
-/// The last `limit` messages, oldest first.
+/// A stretch of a transcript: of one session, up to a seq, of one generation or all.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    session: SessionId,
+    generation: Option<i64>,
+    up_to: i64,
+}
+
+/// What the transcript of a session is made of, newest first: its own messages, and before
+/// them those of the session that it is a fork of. A reset forgets them for its `generation`.
+fn parts(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: Option<i64>,
+) -> Result<Vec<Part>, DbError> {
+    let mut parts = vec![Part {
+        session,
+        generation,
+        up_to: i64::MAX,
+    }];
+    let mut at = (session, generation.unwrap_or(FIRST_GENERATION));
+    while at.1 == FIRST_GENERATION
+        && let Some(fork) = sessions::fork_of(tx, at.0)?
+    {
+        parts.push(Part {
+            session: fork.of,
+            generation: Some(fork.generation),
+            up_to: fork.seq,
+        });
+        at = (fork.of, fork.generation);
+    }
+    Ok(parts)
+}
+
+/// A session begins with this generation.
+const FIRST_GENERATION: i64 = 1;
+
+/// What a model may see: the last `limit` messages of this generation, oldest first.
+pub fn window(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    limit: u32,
+) -> Result<Vec<Message>, DbError> {
+    let parts = parts(tx, session, Some(generation))?;
+    last_of(tx, &parts, i64::MAX, limit, true)
+}
+
+/// The last `limit` messages of all generations, oldest first.
 pub fn last(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<Vec<Message>, DbError> {
     before(tx, session, i64::MAX, limit, true)
 }
@@ -100,16 +149,39 @@ pub fn before(
     limit: u32,
     tools: bool,
 ) -> Result<Vec<Message>, DbError> {
-    let mut found = all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq < ?2 {} \
-             ORDER BY seq DESC LIMIT {limit}",
-            without(tools)
-        ),
-        &[(&session.0).into(), seq.into()],
-        read,
-    )?;
+    let parts = parts(tx, session, None)?;
+    last_of(tx, &parts, seq, limit, tools)
+}
+
+fn last_of(
+    tx: &mut dyn Tx,
+    parts: &[Part],
+    seq: i64,
+    limit: u32,
+    tools: bool,
+) -> Result<Vec<Message>, DbError> {
+    let mut found = Vec::new();
+    for part in parts {
+        let left = limit - found.len() as u32;
+        if left == 0 {
+            break;
+        }
+        let below = seq.min(part.up_to.saturating_add(1));
+        found.extend(all(
+            tx,
+            &format!(
+                "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq < ?2 \
+                 AND (?3 IS NULL OR generation = ?3) {} ORDER BY seq DESC LIMIT {left}",
+                without(tools)
+            ),
+            &[
+                (&part.session.0).into(),
+                below.into(),
+                part.generation.into(),
+            ],
+            read,
+        )?);
+    }
     found.reverse();
     Ok(found)
 }
@@ -122,15 +194,61 @@ pub fn after(
     limit: u32,
     tools: bool,
 ) -> Result<Vec<Message>, DbError> {
-    all(
+    let mut found = Vec::new();
+    for part in parts(tx, session, None)?.iter().rev() {
+        let left = limit - found.len() as u32;
+        if left == 0 {
+            break;
+        }
+        if seq >= part.up_to {
+            continue;
+        }
+        found.extend(all(
+            tx,
+            &format!(
+                "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq > ?2 \
+                 AND seq <= ?3 AND (?4 IS NULL OR generation = ?4) {} \
+                 ORDER BY seq LIMIT {left}",
+                without(tools)
+            ),
+            &[
+                (&part.session.0).into(),
+                seq.into(),
+                part.up_to.into(),
+                part.generation.into(),
+            ],
+            read,
+        )?);
+    }
+    Ok(found)
+}
+
+/// What the run's own input says: the task of a spawned run, the message of a turn. `None`
+/// once the transcript is gone.
+pub fn said_to(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    run: RunId,
+) -> Result<Option<Message>, DbError> {
+    first(
         tx,
         &format!(
-            "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq > ?2 {} \
-             ORDER BY seq LIMIT {limit}",
-            without(tools)
+            "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND run_id = ?2 \
+             AND role = 'user' AND kind = 'text' ORDER BY seq LIMIT 1"
         ),
-        &[(&session.0).into(), seq.into()],
+        &[(&session.0).into(), (&run.0).into()],
         read,
+    )
+}
+
+/// So many of a deleted session's messages are taken away, at most; how many that were.
+pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u64, DbError> {
+    tx.execute(
+        &format!(
+            "DELETE FROM messages WHERE session_id = ?1 AND seq IN \
+             (SELECT seq FROM messages WHERE session_id = ?1 ORDER BY seq LIMIT {limit})"
+        ),
+        &[(&session.0).into()],
     )
 }
 
@@ -142,6 +260,23 @@ fn without(tools: bool) -> &'static str {
     }
 }
 
+/// How many bytes the announces have that stand at the end of the transcript, where no turn
+/// has seen them.
+pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
+    let before = number(
+        tx,
+        "SELECT seq FROM messages WHERE session_id = ?1 \
+         AND kind <> 'announce' AND kind <> 'restart_notice' ORDER BY seq DESC LIMIT 1",
+        &[(&session.0).into()],
+    )?;
+    number(
+        tx,
+        "SELECT coalesce(sum(octet_length(content)), 0) FROM messages \
+         WHERE session_id = ?1 AND seq > ?2 AND kind = 'announce'",
+        &[(&session.0).into(), before.into()],
+    )
+}
+
 /// How many announces stand above `seq` that a turn must see; those of an inbox wait for
 /// nobody's turn.
 pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<i64, DbError> {
@@ -149,7 +284,7 @@ pub fn announces_above(tx: &mut dyn Tx, session: SessionId, seq: i64) -> Result<
         tx,
         "SELECT count(*) FROM messages JOIN outbox ON outbox.announce_id = messages.announce_id \
          WHERE messages.session_id = ?1 AND messages.seq > ?2 AND messages.kind = 'announce' \
-         AND outbox.policy = 'wake'",
+         AND outbox.policy <> 'inbox'",
         &[(&session.0).into(), seq.into()],
     )
 }

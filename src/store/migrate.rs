@@ -26,6 +26,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: true,
     },
     Migration {
+        name: "0003_lifecycle",
+        sql: include_str!("migrations/sqlite/0003_lifecycle.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0004_audit",
         sql: include_str!("migrations/sqlite/0004_audit.sql"),
         destructive: false,

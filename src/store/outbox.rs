@@ -1,6 +1,6 @@
 //! The table of announces: each run's end, waiting to be told or told.
 
-use super::columns::{named, opt_time, time, uuid, whole};
+use super::columns::{named, opt_string, opt_time, time, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first, number};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
@@ -21,8 +21,12 @@ pub struct Entry {
     pub target_generation: i64,
     /// How.
     pub policy: AnnouncePolicy,
-    /// `pending`, `delivered`, `undelivered`.
+    /// `pending`, `delivered`, `undelivered`, `dismissed`.
     pub state: String,
+    /// Delivered as a tool's outcome (`tool`).
+    pub via: Option<String>,
+    /// Why it is undelivered.
+    pub held: Option<String>,
     /// Its place in the transcript, once delivered.
     pub message_seq: Option<i64>,
     /// When it was delivered.
@@ -33,9 +37,19 @@ pub struct Entry {
     pub created_at: Timestamp,
 }
 
+impl Entry {
+    /// Does it stand in an inbox, waiting for somebody to take note?
+    pub fn is_inbox(&self) -> bool {
+        self.policy == AnnouncePolicy::Inbox && self.via.is_none()
+    }
+}
+
+/// So many announces enter a transcript in one transaction at most.
+pub const AT_ONCE: u32 = 50;
+
 /// The columns that [`read`] reads, in its order.
 pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
-     message_seq, delivered_at, acked_at, created_at";
+     message_seq, delivered_at, acked_at, created_at, via, held";
 
 fn read(row: &dyn Row) -> Result<Entry, DbError> {
     whole(row, "outbox", &[("seq", 0)], decode)
@@ -55,6 +69,8 @@ pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
         delivered_at: opt_time(row, 8)?,
         acked_at: opt_time(row, 9)?,
         created_at: time(row, 10)?,
+        via: opt_string(row, 11)?,
+        held: opt_string(row, 12)?,
     })
 }
 
@@ -100,26 +116,31 @@ pub fn pending_for(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec
     )
 }
 
-/// Does anything wait to be told to this session, under this policy or any?
-pub fn has_pending(
-    tx: &mut dyn Tx,
-    target: SessionId,
-    policy: Option<AnnouncePolicy>,
-) -> Result<bool, DbError> {
-    let found = match policy {
-        None => number(
-            tx,
-            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending')",
-            &[(&target.0).into()],
-        )?,
-        Some(policy) => number(
-            tx,
-            "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 AND state = 'pending' \
-             AND policy = ?2)",
-            &[(&target.0).into(), policy.as_str().into()],
-        )?,
-    };
-    Ok(found != 0)
+/// Does anything wait to be told to this session?
+pub fn has_pending(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
+               AND state = 'pending')";
+    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+}
+
+/// Does anything wait for this session that a turn there must see?
+pub fn has_waking(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE target_session = ?1 \
+               AND state = 'pending' AND policy <> 'inbox')";
+    Ok(number(tx, sql, &[(&target.0).into()])? != 0)
+}
+
+/// What waits to enter the turn that goes on in this session, in order.
+pub fn steering(tx: &mut dyn Tx, target: SessionId) -> Result<Vec<Entry>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND state = 'pending' \
+             AND policy = 'steer' ORDER BY seq LIMIT {AT_ONCE}"
+        ),
+        &[(&target.0).into()],
+        read,
+    )
 }
 
 /// Sessions that something waits for.
@@ -164,26 +185,118 @@ pub fn count_unacked(tx: &mut dyn Tx, target: SessionId) -> Result<i64, DbError>
     )
 }
 
-/// The announce stands in its target's transcript at `message_seq`.
+/// The announce stands in its target's transcript at `message_seq`; `quietly`: nobody's turn
+/// must see it.
 pub fn mark_delivered(
     tx: &mut dyn Tx,
     seq: i64,
     message_seq: i64,
+    quietly: bool,
     now: Timestamp,
 ) -> Result<(), DbError> {
     tx.execute(
-        "UPDATE outbox SET state = 'delivered', message_seq = ?2, delivered_at = ?3 \
+        "UPDATE outbox SET state = 'delivered', message_seq = ?2, delivered_at = ?3, \
+         policy = CASE WHEN ?4 = 1 THEN 'inbox' ELSE policy END \
          WHERE seq = ?1 AND state = 'pending'",
-        &[seq.into(), message_seq.into(), now.0.into()],
+        &[seq.into(), message_seq.into(), now.0.into(), quietly.into()],
     )
     .map(|_| ())
 }
 
-/// The announce has no target any more; the result stays on the run.
-pub fn mark_undelivered(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+/// The requester's own run has received the end of `run` as the outcome of a tool call, which
+/// stands in its transcript at `message_seq`: nothing is announced any more. To be called in
+/// the transaction of that outcome. `false`: there is no announce, or it was told already.
+pub fn mark_told_by_tool(
+    tx: &mut dyn Tx,
+    run: RunId,
+    message_seq: i64,
+    now: Timestamp,
+) -> Result<bool, DbError> {
+    let changed = tx.execute(
+        "UPDATE outbox SET state = 'delivered', via = 'tool', message_seq = ?2, \
+         delivered_at = ?3, held = NULL WHERE run_id = ?1 AND state = 'pending'",
+        &[(&run.0).into(), message_seq.into(), now.0.into()],
+    )?;
+    Ok(changed == 1)
+}
+
+/// The held announce waits to be told again.
+pub fn offer(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(
-        "UPDATE outbox SET state = 'undelivered' WHERE seq = ?1 AND state = 'pending'",
+        "UPDATE outbox SET state = 'pending', held = NULL \
+         WHERE seq = ?1 AND state = 'undelivered'",
         &[seq.into()],
+    )
+    .map(|_| ())
+}
+
+/// All that is held for this session waits to be told again; whether there was any.
+pub fn offer_all(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
+    let changed = tx.execute(
+        "UPDATE outbox SET state = 'pending', held = NULL \
+         WHERE target_session = ?1 AND state = 'undelivered'",
+        &[(&target.0).into()],
+    )?;
+    Ok(changed > 0)
+}
+
+/// The announce need not be told.
+pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE outbox SET state = 'dismissed' \
+         WHERE seq = ?1 AND (state = 'pending' OR state = 'undelivered')",
+        &[seq.into()],
+    )
+    .map(|_| ())
+}
+
+/// Announces in this session's inbox that nobody has acknowledged, at most `limit`.
+pub fn unacked(tx: &mut dyn Tx, target: SessionId, limit: u32) -> Result<Vec<Entry>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM outbox WHERE target_session = ?1 AND policy = 'inbox' \
+             AND acked_at IS NULL AND state = 'delivered' AND via IS NULL LIMIT {limit}"
+        ),
+        &[(&target.0).into()],
+        read,
+    )
+}
+
+/// Announces of runs of this session that somebody has yet to take note of, as far as their
+/// rows say.
+pub fn untold_of(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Entry>, DbError> {
+    let columns: Vec<String> = COLUMNS
+        .split(", ")
+        .map(|column| format!("outbox.{}", column.trim()))
+        .collect();
+    all(
+        tx,
+        &format!(
+            "SELECT {} FROM runs JOIN outbox ON outbox.run_id = runs.id \
+             WHERE runs.session_id = ?1 AND (outbox.state = 'pending' \
+             OR outbox.state = 'undelivered' OR (outbox.state = 'delivered' \
+             AND outbox.policy = 'inbox' AND outbox.acked_at IS NULL AND outbox.via IS NULL))",
+            columns.join(", ")
+        ),
+        &[(&session.0).into()],
+        read,
+    )
+}
+
+/// The row of a run is gone.
+pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM outbox WHERE run_id = ?1", &[(&run.0).into()])
+        .map(|_| ())
+}
+
+/// The announce cannot be told, for this reason; the result stays on the run. One that stood
+/// in a transcript counts as not told any more.
+pub fn hold(tx: &mut dyn Tx, seq: i64, why: &str) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE outbox SET state = 'undelivered', held = ?2, message_seq = NULL, \
+         delivered_at = NULL WHERE seq = ?1",
+        &[seq.into(), why.into()],
     )
     .map(|_| ())
 }

@@ -24,7 +24,7 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = pinned(tx, &run.pins.agent)?;
     let tools = pinned(tx, &run.pins.tools)?;
-    let messages = messages::last(tx, run.session, WINDOW)?;
+    let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),
@@ -174,7 +174,8 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         clauses.push(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
-             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL)"
+             UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL \
+             AND state = 'delivered' AND via IS NULL)"
                 .to_owned(),
         );
     }

@@ -21,10 +21,10 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
-     thinking";
+     thinking, cancel_reason, cancel_inherited";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 51;
+pub const WIDTH: usize = 53;
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
@@ -65,6 +65,8 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
             Some(by) => Some(CancelRequest {
                 by: by.to_owned(),
                 at: time(row, 22)?,
+                reason: opt_string(row, 51)?,
+                inherited: row.int(52)? != 0,
             }),
             None => None,
         },
@@ -169,7 +171,7 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
          error_message = ?8, result = ?9, used_ms = ?10, counting_since = ?11, recoveries = ?12, \
          not_before = ?13, loops = ?14, tool_calls = ?15, steps = ?16, model_calls = ?17, \
          input_tokens = ?18, output_tokens = ?19, started_at = ?20, ended_at = ?21, \
-         last_activity_at = ?22, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
+         last_activity_at = ?22, cancel_reason = ?23, cancel_inherited = ?24, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
         &[
             (&run.id.0).into(),
             run.ver.into(),
@@ -193,6 +195,8 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
             run.started_at.map(|at| at.0).into(),
             run.ended_at.map(|at| at.0).into(),
             run.last_activity_at.0.into(),
+            cancel.and_then(|cancel| cancel.reason.as_deref()).into(),
+            cancel.is_some_and(|cancel| cancel.inherited).into(),
         ],
     )?;
     Ok((changed == 1).then_some(run.ver + 1))
@@ -246,6 +250,58 @@ pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
     )
 }
 
+/// The open runs of one tree of sessions, and all open sends, which may lead from one tree to
+/// another; oldest first.
+pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL \
+             AND (root_session = ?1 OR origin = 'send') ORDER BY seq"
+        ),
+        &[(&root.0).into()],
+        read,
+    )
+}
+
+/// What a run hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The session it works in.
+    pub session: SessionId,
+    /// The session that asked for it.
+    pub requester: Option<SessionId>,
+    /// The run that asked for it.
+    pub parent_run: Option<RunId>,
+}
+
+/// What the run with that id hangs on.
+pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
+    first(
+        tx,
+        "SELECT session_id, requester_id, parent_run FROM runs WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| {
+            Ok(Line {
+                session: SessionId(uuid(row, 0)?),
+                requester: opt_uuid(row, 1)?.map(SessionId),
+                parent_run: opt_uuid(row, 2)?.map(RunId),
+            })
+        },
+    )
+}
+
+/// The run that asked for the first run of this session, if one did.
+pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
+    let found = first(
+        tx,
+        "SELECT parent_run FROM runs WHERE session_id = ?1 ORDER BY seq LIMIT 1",
+        &[(&session.0).into()],
+        |row| Ok(opt_uuid(row, 0)?.map(RunId)),
+    )?;
+    Ok(found.flatten())
+}
+
 /// The open runs that this session asked for.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
     all(
@@ -265,6 +321,92 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
         "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL",
         &[(&requester.0).into()],
     )
+}
+
+/// Does any open run work in this session?
+pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
+    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+}
+
+/// When the latest run of this session ended; `None` if it has none, or that one is open.
+pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timestamp>, DbError> {
+    let found = first(
+        tx,
+        "SELECT ended_at FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1",
+        &[(&session.0).into()],
+        |row| opt_time(row, 0),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The runs of this session after place `after`, oldest first, each with its place.
+pub fn ids_in(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, RunId)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id FROM runs WHERE session_id = ?1 AND seq > ?2 \
+             ORDER BY seq LIMIT {limit}"
+        ),
+        &[(&session.0).into(), after.into()],
+        |row| Ok((row.int(0)?, RunId(uuid(row, 1)?))),
+    )
+}
+
+/// What retention looks at in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Age {
+    /// Its place.
+    pub seq: i64,
+    /// The run.
+    pub id: RunId,
+    /// The tenant.
+    pub org: String,
+    /// The session it worked in.
+    pub session: SessionId,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// What it pins.
+    pub pins: Pins,
+}
+
+/// Runs after place `after`, oldest first.
+pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, id, org, session_id, created_at, ended_at, pin_agent, pin_tools \
+             FROM runs WHERE seq > ?1 ORDER BY seq LIMIT {limit}"
+        ),
+        &[after.into()],
+        |row| {
+            Ok(Age {
+                seq: row.int(0)?,
+                id: RunId(uuid(row, 1)?),
+                org: row.text(2)?.to_owned(),
+                session: SessionId(uuid(row, 3)?),
+                created_at: time(row, 4)?,
+                ended_at: opt_time(row, 5)?,
+                pins: Pins {
+                    agent: row.text(6)?.to_owned(),
+                    tools: row.text(7)?.to_owned(),
+                },
+            })
+        },
+    )
+}
+
+/// The row of an ended run is gone; whatever refers to it must be gone before.
+pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id.0).into()])
+        .map(|_| ())
 }
 
 /// The open runs that work in this session, oldest first.

@@ -142,6 +142,17 @@ pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbE
     )
 }
 
+/// So many of a run's steps are taken away, at most; how many that were.
+pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbError> {
+    tx.execute(
+        &format!(
+            "DELETE FROM steps WHERE run_id = ?1 AND seq IN \
+             (SELECT seq FROM steps WHERE run_id = ?1 ORDER BY seq LIMIT {limit})"
+        ),
+        &[(&run.0).into()],
+    )
+}
+
 /// The last message that the run's latest model call sees; 0 before the first.
 pub fn seen_up_to(tx: &mut dyn Tx, run: RunId) -> Result<i64, DbError> {
     super::tx::number(

@@ -132,15 +132,6 @@ mod tests {
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
             refused::<Turn>(&turn, name, "this version does not have");
         }
-        for (name, word) in [
-            ("context", "fork"),
-            ("mode", "session"),
-            ("cleanup", "delete"),
-            ("announce", "steer"),
-        ] {
-            let spawn = format!(r#"{{"task": "t", "{name}": "{word}"}}"#);
-            refused::<Spawn>(&spawn, name, "this version does not have");
-        }
         refused::<ListRuns>(r#"{"needsReview": true}"#, "needsReview", "this version");
     }
 

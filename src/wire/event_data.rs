@@ -18,6 +18,8 @@ pub type Shape = fn(&mut SchemaGenerator) -> Schema;
 /// The shape of `data` for every kind of event. A new kind has its row here.
 pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::SessionCreated, shape::<SessionCreated>),
+    (EventKind::SessionUpdated, shape::<SessionUpdated>),
+    (EventKind::SessionDeleted, shape::<SessionDeleted>),
     (EventKind::RunQueued, shape::<RunQueued>),
     (EventKind::RunStarted, shape::<RunMoved>),
     (EventKind::RunStep, shape::<StepMoved>),
@@ -29,6 +31,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::AnnounceQueued, shape::<AnnounceQueued>),
     (EventKind::AnnounceDelivered, shape::<AnnounceDelivered>),
     (EventKind::AnnounceHeld, shape::<AnnounceHeld>),
+    (EventKind::AnnounceDismissed, shape::<AnnounceDismissed>),
     (EventKind::AnnounceAcked, shape::<AnnounceAcked>),
     (EventKind::ToolStarted, shape::<StepMoved>),
     (EventKind::ToolCompleted, shape::<StepMoved>),
@@ -54,6 +57,41 @@ pub struct SessionCreated {
     pub owner: Word,
     /// The session that it was spawned from.
     pub parent: Option<SessionKey>,
+}
+
+/// A session was changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionUpdated {
+    /// The names of what was changed.
+    pub changed: Vec<String>,
+    /// Raised by each change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// Raised by each reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// It left the lists, or came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<bool>,
+}
+
+/// A session is gone, with its transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionDeleted {
+    /// Its address.
+    pub key: SessionKey,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// The session that it was spawned from.
+    pub parent: Option<SessionKey>,
+}
+
+/// Somebody has decided that a run's end need not be told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceDismissed {
+    /// The announce.
+    pub announce_id: AnnounceId,
 }
 
 /// A run was accepted and wants a slot.

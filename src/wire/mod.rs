@@ -9,6 +9,7 @@ pub mod error;
 pub mod event_data;
 pub mod gateway;
 pub mod input;
+pub mod lifecycle;
 pub mod runs;
 mod schema;
 pub mod sessions;

@@ -150,7 +150,7 @@ pub enum WaitedRun {
     /// No run has that id.
     #[serde(rename_all = "camelCase")]
     Unknown {
-        /// `not_found`.
+        /// `not_found`, or `expired` where retention has removed it.
         status: Cow<'static, str>,
         /// The id.
         run_id: RunId,

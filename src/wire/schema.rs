@@ -12,7 +12,7 @@ use crate::kernel::ids::{
     AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey, StepId,
 };
 use crate::kernel::message::Block;
-use crate::kernel::run::{Pins, RunError, Usage};
+use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
 /// The one text form of an id.
@@ -99,6 +99,16 @@ schema_of!(RunError, "RunError", |_| json_schema!({
         "message": { "description": "A sentence for people.", "type": "string" },
     },
     "required": ["kind", "message"],
+}));
+
+schema_of!(CancelRequest, "CancelRequest", |generator| json_schema!({
+    "description": "Who asked for a run to end, and when.",
+    "type": "object",
+    "properties": {
+        "by": { "type": "string" },
+        "at": generator.subschema_for::<Timestamp>(),
+    },
+    "required": ["by", "at"],
 }));
 
 schema_of!(Pins, "Pins", |_| json_schema!({

@@ -17,19 +17,21 @@ choice! {
         Wake = "wake",
         /// In its transcript, waiting for `sessions.ack`.
         Inbox = "inbox",
+        /// In the turn that goes on there; as `wake` where none is.
+        Steer = "steer",
         /// Not at all.
         None = "none",
     }
-    later ["steer"]
 }
 
 choice! {
     /// What becomes of the child session.
     Cleanup {
-        /// It stays.
+        /// It stays, and is archived after a while.
         Keep = "keep",
+        /// It is deleted once all is told.
+        Delete = "delete",
     }
-    later ["delete"]
 }
 
 choice! {
@@ -37,8 +39,9 @@ choice! {
     Mode {
         /// For one task.
         Run = "run",
+        /// Until it is deleted.
+        Session = "session",
     }
-    later ["session"]
 }
 
 choice! {
@@ -46,8 +49,9 @@ choice! {
     Context {
         /// Nothing.
         Isolated = "isolated",
+        /// All of it, as it is now.
+        Fork = "fork",
     }
-    later ["fork"]
 }
 
 /// `sessions.spawn`.
@@ -272,6 +276,9 @@ pub struct ListSessions {
     /// Only those whose key, label or title contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
+    /// The archived ones, too.
+    #[serde(default)]
+    pub archived: bool,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,

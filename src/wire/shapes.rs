@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::message::Block;
-use crate::kernel::run::{Pins, RunError, Usage};
+use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
 /// A word of a closed set that may grow.
@@ -83,6 +83,12 @@ pub struct Run {
     /// Why it did not end `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
+    /// A cancel that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<CancelRequest>,
+    /// The run that it does again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RunId>,
     /// Model use.
     pub usage: Usage,
     /// What the caller should know.
@@ -112,10 +118,13 @@ pub struct CurrentStep {
 /// How a requester is told, and how far that has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
-    /// `wake`, `inbox` or `none`.
+    /// `wake`, `inbox`, `steer` or `none`.
     pub policy: Word,
-    /// `none`, `open`, `pending`, `delivered`, `acked` or `undelivered`.
+    /// `none`, `open`, `pending`, `delivered`, `acked`, `undelivered` or `dismissed`.
     pub state: Word,
+    /// Why it is undelivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 /// A session.
@@ -152,7 +161,19 @@ pub struct Session {
     /// The folder that its tools see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How many messages it holds; the last one's seq.
+    /// `run`: for one task; `session`: until it is deleted.
+    pub mode: Word,
+    /// `keep` or `delete`: what becomes of it once all is told.
+    pub cleanup: Word,
+    /// Raised by each reset; no model sees messages of an earlier one.
+    pub generation: i64,
+    /// When it was put aside; lists leave it out since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
+    /// The session whose transcript its own begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_of: Option<SessionId>,
+    /// The last message's seq.
     pub messages: i64,
     /// When it was made.
     pub created_at: Timestamp,
@@ -174,6 +195,8 @@ pub struct Message {
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 …
     pub seq: i64,
+    /// The session's generation then.
+    pub generation: i64,
     /// When it was appended.
     pub at: Timestamp,
     /// `user`, `assistant`, `tool` or `system`.

@@ -29,6 +29,7 @@ fn script() -> Script {
         .on("What", [says("Two files.")])
         .on("[hold]", [says("held").held_by("go")])
         .on("[later]", [says("late").held_by("later")])
+        .on("[last]", [says("at last").held_by("never")])
         .on_announce("[", [says("NO_REPLY")])
 }
 
@@ -53,6 +54,18 @@ impl Checked {
         answer
     }
 
+    /// A call that may be refused for what it finds; an answer must be as described.
+    async fn attempt(&mut self, method: &str, params: Value) {
+        match self.link.attempt(method, &params).await {
+            Ok(answer) => self.document.assert_result(method, &answer),
+            Err(error) => {
+                let error = error.expect("the link stands");
+                assert_ne!(kind_of(&error), "internal", "{method}: {error}");
+            }
+        }
+        self.called.insert(method.to_owned());
+    }
+
     /// Every method with its own example, in an order in which each finds what it names.
     async fn examples(&mut self) {
         let first = [
@@ -61,8 +74,19 @@ impl Checked {
             "agents.create",
             "agents.update",
         ];
-        // They need a folder of this machine, or end the daemon: called in the course.
-        let last = ["trust.add", "trust.revoke", "gateway.drain"];
+        // They need things of their own, and are called in the course.
+        let last = [
+            "runs.steer",
+            "runs.retry",
+            "runs.retry_announce",
+            "runs.dismiss_announce",
+            "sessions.reset",
+            "sessions.delete",
+            "sessions.compact",
+            "trust.add",
+            "trust.revoke",
+            "gateway.drain",
+        ];
         let mut methods = self.document.methods();
         methods.sort_by_key(|name| {
             let first = first
@@ -229,6 +253,41 @@ async fn course(client: &mut Checked, place: &Place) {
     client.call("agent.run", params).await;
     client.call("agents.list", json!({})).await;
     client.call("gateway.status", json!({})).await;
+    let again = client.call("runs.retry", json!({"runId": runs[2]})).await;
+    client.link.ended(&text(&again["runId"])).await;
+    let told = json!({"task": "[say]", "agent": "explore", "parent": "client:bot"});
+    let told = client.call("sessions.spawn", told).await;
+    client.link.ended(&text(&told["runId"])).await;
+    for method in ["runs.dismiss_announce", "runs.retry_announce"] {
+        client
+            .attempt(method, json!({"runId": told["runId"]}))
+            .await;
+    }
+    let late = json!({"task": "[last]", "agent": "explore"});
+    let late = client.call("sessions.spawn", late).await;
+    let (late, key) = (text(&late["runId"]), late["childSessionKey"].clone());
+    client.link.in_state(&late, "running").await;
+    let steer = json!({"runId": late, "message": "Look again."});
+    client.call("runs.steer", steer).await;
+    client
+        .call("runs.cancel", json!({"runId": late, "reason": "enough"}))
+        .await;
+    client.link.ended(&late).await;
+    client.call("runs.get", json!({"runId": late})).await;
+    client
+        .call("sessions.cancel", json!({"sessionKey": key}))
+        .await;
+    let patch = json!({"sessionKey": key, "label": "late", "title": null});
+    client.call("sessions.patch", patch).await;
+    client
+        .attempt("sessions.compact", json!({"sessionKey": key}))
+        .await;
+    client
+        .call("sessions.reset", json!({"sessionKey": key, "force": true}))
+        .await;
+    client
+        .call("sessions.delete", json!({"sessionKey": key, "force": true}))
+        .await;
     let folder = place.work();
     std::fs::create_dir_all(folder.join(".abide/agents")).unwrap();
     client.call("trust.add", json!({"folder": folder})).await;

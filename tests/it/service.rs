@@ -1,6 +1,7 @@
 //! The daemon as a service: what it tells the service manager, and the files that install it.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -189,6 +190,29 @@ fn a_drain_leaves_the_supervisor_no_reason_to_kill() {
         let output = command.env("ABIDE_STOP_TIMEOUT", "soon").output().unwrap();
         assert_eq!(output.status.code(), Some(78));
     });
+}
+
+#[test]
+fn the_folder_that_a_service_manager_made_is_the_daemons_and_no_clients() {
+    let home = crate::home::Home::new();
+    let made = home.path().join("made");
+    let mut command = home.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
+    command.env("STATE_DIRECTORY", format!("{}:/elsewhere", made.display()));
+    let mut daemon = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let mut out = BufReader::new(daemon.stdout.take().unwrap());
+    out.read_line(&mut ready).unwrap();
+    assert!(made.join("abide.db").exists(), "{ready}");
+    let mut client = home.command(&["status"]);
+    client.env("STATE_DIRECTORY", &made);
+    assert_eq!(client.output().unwrap().status.code(), Some(10));
+    let found = home.abide(&["stop", "--state-dir", made.to_str().unwrap()]);
+    assert_eq!(found.code, 0, "{}", found.err);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
 
 fn packaged(name: &str) -> String {

@@ -25,7 +25,14 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
     let event = match why {
         Conclusion::ExecutorGone => RunEvent::ExecutorGone,
         Conclusion::Failed(error) => RunEvent::Failed(error),
-        Conclusion::EndTurn(text) => return Ok(after(end_turn(context, &run, text)?)),
+        Conclusion::EndTurn(end) => {
+            let ended = end_turn(context, &run, end)?;
+            return Ok(Reply::Run(Box::new(RunAfter {
+                run: ended.run,
+                messages: ended.messages,
+                steps: ended.steps,
+            })));
+        }
         Conclusion::TimedOut => {
             if run.left_at(context.now.steady) != Some(0) {
                 return Err(Fault::new(

@@ -77,6 +77,8 @@ pub enum Effect {
     AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
+    /// A deleted session has left something that is to be taken away.
+    Purge(SessionId),
 }
 
 /// What a command works in.
@@ -217,7 +219,8 @@ impl<'a> Context<'a> {
     ) -> Result<Vec<Message>, Fault> {
         let appended =
             messages::append(self.tx, session, generation, new, self.now.wall).map_err(db_fault)?;
-        for message in &appended {
+        // Nobody outside is told of an answer that has nothing to say.
+        for message in appended.iter().filter(|message| !message.silent) {
             self.added(
                 org,
                 session,

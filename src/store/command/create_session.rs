@@ -63,6 +63,7 @@ fn root(context: &Context<'_>, new: &NewSession, key: SessionKey) -> Session {
         thinking: new.thinking,
         cwd: new.cwd.clone(),
         messages: 0,
+        fork: None,
         mode: SessionMode::Session,
         cleanup: Cleanup::Keep,
         archived_at: None,

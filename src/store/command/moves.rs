@@ -3,16 +3,21 @@
 
 use serde_json::json;
 
+use super::TurnEnd;
+use super::cancel;
+use super::cleanup;
 use super::context::{Context, Effect};
+use super::steer;
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
+use crate::kernel::message::Message;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
 use crate::kernel::text::storable;
-use crate::store::{db_fault, messages, outbox, runs, sessions, steps};
+use crate::store::{db_fault, messages, outbox, runs, sessions, steers, steps};
 
 /// What a cancel names when a parent's end took its children along.
 pub const PARENT_ENDED: &str = "parent_ended";
@@ -26,7 +31,7 @@ pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
 
 /// Moves `run` by `event`: once this returns, the row and all that follows are written.
 pub fn move_run(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
-    move_run_quietly(context, run, event, false)
+    move_with(context, run, event, Manner::default())
 }
 
 /// As [`move_run`]; `quietly`: an end is told as `inbox`, without waking anybody's model.
@@ -35,6 +40,38 @@ pub fn move_run_quietly(
     run: &Run,
     event: RunEvent,
     quietly: bool,
+) -> Result<Run, Fault> {
+    let manner = Manner {
+        quietly,
+        ..Manner::default()
+    };
+    move_with(context, run, event, manner)
+}
+
+/// As [`move_run`], for a run of a tree that the caller ends as a whole: what is below it is
+/// not looked for again.
+pub fn move_in_fall(context: &mut Context<'_>, run: &Run, event: RunEvent) -> Result<Run, Fault> {
+    let manner = Manner {
+        in_fall: true,
+        ..Manner::default()
+    };
+    move_with(context, run, event, manner)
+}
+
+/// How a move is carried out.
+#[derive(Clone, Copy, Default)]
+struct Manner {
+    /// An end is told as `inbox`.
+    quietly: bool,
+    /// What is below ends by the same hand.
+    in_fall: bool,
+}
+
+fn move_with(
+    context: &mut Context<'_>,
+    run: &Run,
+    event: RunEvent,
+    manner: Manner,
 ) -> Result<Run, Fault> {
     let applied = machine::apply(run, event, context.now)
         .map_err(|edge| Fault::new(Kind::Conflict, format!("run {}: {edge}", run.id)))?;
@@ -49,7 +86,11 @@ pub fn move_run_quietly(
         close_steps(context, &next)?;
     }
     for action in applied.actions {
-        perform(context, &next, action, quietly)?;
+        perform(context, &next, action, manner)?;
+    }
+    // With an announce to come it is too early: the telling looks again.
+    if next.state.is_terminal() && !next.owes_announce() {
+        cleanup::after_run(context, &next)?;
     }
     Ok(next)
 }
@@ -76,23 +117,21 @@ fn perform(
     context: &mut Context<'_>,
     run: &Run,
     action: Action,
-    quietly: bool,
+    manner: Manner,
 ) -> Result<(), Fault> {
     match action {
-        Action::Announce => announce(context, run, quietly),
-        Action::CancelDescendants => cancel_below(context, run, PARENT_ENDED),
+        Action::Announce => announce(context, run, manner.quietly),
+        Action::CancelDescendants if manner.in_fall => Ok(()),
+        Action::CancelDescendants => cancel_below(context, run),
         Action::SettleRequester => settle_requester(context, run),
-        Action::Emit(kind) => {
-            emit(context, run, kind);
-            Ok(())
-        }
+        Action::Emit(kind) => emit(context, run, kind),
         Action::Enqueue => {
             context.enqueue(run);
             Ok(())
         }
         Action::Release => {
             // Whatever waited for the end of this turn can be told now.
-            if outbox::has_pending(context.tx, run.session, None).map_err(db_fault)? {
+            if outbox::has_pending(context.tx, run.session).map_err(db_fault)? {
                 context.effect(Effect::Deliverable(run.session));
             }
             Ok(())
@@ -112,20 +151,24 @@ fn perform(
     }
 }
 
-fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) {
+fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fault> {
     let data = match kind {
         EventKind::RunEnded => json!({
             "state": run.state.as_str(),
             "error": run.error,
+            "cancel": run.cancel,
             "toolCalls": run.tool_calls,
             "loops": run.loops,
             "usage": run.usage,
             "meta": run.meta,
+            // Said too late for any model call of this run.
+            "steersDropped": steers::give_up(context.tx, run.id).map_err(db_fault)?,
         }),
         EventKind::RunPaused => json!({ "pause": run.state.pause() }),
         _ => json!({ "state": run.state.as_str() }),
     };
     context.emit(kind, run, data);
+    Ok(())
 }
 
 /// Writes the outbox row of an ended run.
@@ -133,12 +176,9 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     let Some(requester) = &run.requester else {
         return Ok(());
     };
-    // A child that fell with its parent must not wake the parent's session again.
-    let fell_with_parent = run
-        .cancel
-        .as_ref()
-        .is_some_and(|cancel| cancel.by == PARENT_ENDED);
-    let policy = if quietly || fell_with_parent {
+    // A run that fell with what asked for it must not wake that session again.
+    let fell_along = run.cancel.as_ref().is_some_and(|cancel| cancel.inherited);
+    let policy = if quietly || fell_along {
         AnnouncePolicy::Inbox
     } else {
         run.announce
@@ -156,29 +196,28 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     Ok(())
 }
 
-/// Cancels every open run below `run`, nearest first, so that no settling run in between
-/// takes the end of its child for its own.
-fn cancel_below(context: &mut Context<'_>, run: &Run, by: &str) -> Result<(), Fault> {
-    let mut parents: Vec<SessionId> = vec![run.session];
-    while let Some(parent) = parents.pop() {
-        for child in runs::live_children(context.tx, parent).map_err(db_fault)? {
-            parents.push(child.session);
-            let request = CancelRequest {
-                by: by.to_owned(),
-                at: context.now.wall,
-            };
-            move_run(context, &child, RunEvent::CancelRequested(request))?;
-        }
-    }
-    Ok(())
+/// Cancels every open run below `run`, which has ended.
+fn cancel_below(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let request = run.cancel.clone().unwrap_or_else(|| CancelRequest {
+        by: PARENT_ENDED.to_owned(),
+        at: context.now.wall,
+        reason: None,
+        inherited: true,
+    });
+    cancel::fell(context, run, &request).map(|_| ())
 }
 
 /// Tells the requester's settling run that one of its children has ended.
 fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    let Some(requester) = &run.requester else {
-        return Ok(());
-    };
-    for above in runs::live_in(context.tx, requester.session).map_err(db_fault)? {
+    match &run.requester {
+        Some(requester) => look_at_settling(context, requester.session),
+        None => Ok(()),
+    }
+}
+
+/// What a settling run of this session is owed may have become less.
+pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
+    for above in runs::live_in(context.tx, session).map_err(db_fault)? {
         if above.state == RunState::Settling {
             let owed = owed(context, &above)?;
             move_run(context, &above, RunEvent::OwedChanged { owed })?;
@@ -191,8 +230,7 @@ fn settle_requester(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
 pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
     let tx = &mut *context.tx;
     let children = runs::count_live_children(tx, run.session).map_err(db_fault)?;
-    let waiting =
-        outbox::has_pending(tx, run.session, Some(AnnouncePolicy::Wake)).map_err(db_fault)?;
+    let waiting = outbox::has_waking(tx, run.session).map_err(db_fault)?;
     let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
     let unseen = messages::announces_above(tx, run.session, seen).map_err(db_fault)?;
     Ok(Owed {
@@ -201,32 +239,63 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
     })
 }
 
-/// Ends the turn of `run`. When it must see announces that stand in its transcript already,
-/// it is queued again at once.
-pub fn end_turn(context: &mut Context<'_>, run: &Run, text: Option<String>) -> Result<Run, Fault> {
+/// Ends the turn of `run`, unless something waits to enter it: then it goes on with the steps
+/// for that case. When it must see announces that stand in its transcript already, it is
+/// queued again at once.
+pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<Intended, Fault> {
+    if !end.more.is_empty() && steer::waits(context, run)? {
+        return intend(context, run, end.more);
+    }
     let owed = owed(context, run)?;
-    let text = text.map(|text| storable(&text));
-    let next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
+    let text = end.text.map(|text| storable(&text));
+    let mut next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
         let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;
         if messages::announces_above(context.tx, run.session, seen).map_err(db_fault)? > 0 {
-            return move_run(context, &next, RunEvent::AnnouncesDelivered);
+            next = move_run(context, &next, RunEvent::AnnouncesDelivered)?;
         }
     }
-    Ok(next)
+    Ok(Intended::nothing(next))
 }
 
-/// Writes the intents of the next steps.
+/// A run with the steps that were intended, and what entered its transcript with them.
+pub struct Intended {
+    /// The run.
+    pub run: Run,
+    /// Its new steps.
+    pub steps: Vec<Step>,
+    /// New entries.
+    pub messages: Vec<Message>,
+}
+
+impl Intended {
+    fn nothing(run: Run) -> Self {
+        Intended {
+            run,
+            steps: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+}
+
+/// Writes the intents of the next steps. A model call is the one place where something may
+/// enter a turn that goes on.
 pub fn intend(
     context: &mut Context<'_>,
     run: &Run,
     intents: Vec<Intent>,
-) -> Result<(Run, Vec<Step>), Fault> {
+) -> Result<Intended, Fault> {
     if intents.is_empty() {
-        return Ok((run.clone(), Vec::new()));
+        return Ok(Intended::nothing(run.clone()));
     }
     let count = intents.len() as u32;
     let next = move_run(context, run, RunEvent::StepsIntended { count })?;
+    let asks = intents.iter().any(|intent| intent.kind == StepKind::Model);
+    let messages = if asks {
+        steer::enter(context, &next)?
+    } else {
+        Vec::new()
+    };
     let transcript = sessions::by_id(context.tx, run.session)
         .map_err(db_fault)?
         .map_or(0, |session| session.messages);
@@ -256,7 +325,11 @@ pub fn intend(
         emit_step(context, &next, &step);
         made.push(step);
     }
-    Ok((next, made))
+    Ok(Intended {
+        run: next,
+        steps: made,
+        messages,
+    })
 }
 
 /// Says in the event log how far a step has come.

@@ -259,7 +259,7 @@ fn tell_again(context: &mut Context<'_>, id: RunId) -> Result<(), Fault> {
     let now = context.now.wall;
     outbox::insert(context.tx, seq, &run, AnnouncePolicy::Inbox, now).map_err(db_fault)?;
     match outbox::place_in_transcript(context.tx, &run).map_err(db_fault)? {
-        Some(at) => outbox::mark_delivered(context.tx, seq, at, now).map_err(db_fault)?,
+        Some(at) => outbox::mark_delivered(context.tx, seq, at, true, now).map_err(db_fault)?,
         None => {
             if let Some(requester) = &run.requester {
                 context.effect(Effect::Deliverable(requester.session));

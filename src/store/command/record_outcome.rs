@@ -55,7 +55,7 @@ pub fn record(
             None
         }
     };
-    let messages = context.append(
+    let mut messages = context.append(
         &run.org,
         run.session,
         run.generation,
@@ -78,11 +78,17 @@ pub fn record(
         match then {
             Then::Wait => {}
             Then::Steps(intents) => {
-                let (next, made) = intend(context, &run, intents)?;
-                run = next;
-                changed.extend(made);
+                let intended = intend(context, &run, intents)?;
+                run = intended.run;
+                changed.extend(intended.steps);
+                messages.extend(intended.messages);
             }
-            Then::EndTurn(text) => run = end_turn(context, &run, text)?,
+            Then::EndTurn(end) => {
+                let ended = end_turn(context, &run, end)?;
+                run = ended.run;
+                changed.extend(ended.steps);
+                messages.extend(ended.messages);
+            }
             Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
         }
     }

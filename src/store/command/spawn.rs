@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::context::Context;
 use super::create_session;
-use super::{Accepted, Key, NewRun, Reply, Spawn};
+use super::{Accepted, Begins, Key, NewRun, Reply, Spawn, change_session};
 use crate::contract::catalog::Pinned;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
@@ -12,7 +12,7 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
-use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::session::{Fork, Owner, Session};
 use crate::store::columns::to_json;
 use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, messages, outbox, runs, sessions};
@@ -59,7 +59,8 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let (announce, warning) = announce_policy(&spawn, parent.as_ref())?;
     warnings.extend(warning);
 
-    let session = child_session(context, &spawn, parent.as_ref(), depth);
+    let fork = fork(&spawn, parent.as_ref())?;
+    let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
     create_session::insert(context, &session)?;
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
     row.run.announce = announce;
@@ -74,14 +75,22 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     task.run = Some(row.run.id);
     let accepted = accept(context, row, None, true)?;
     let now = context.now.wall;
-    messages::insert(context.tx, session.id, session.generation, 1, &task, now)
-        .map_err(db_fault)?;
+    let first = session.messages;
+    messages::insert(
+        context.tx,
+        session.id,
+        session.generation,
+        first,
+        &task,
+        now,
+    )
+    .map_err(db_fault)?;
     context.added(
         &spawn.org,
         session.id,
         task.run,
         task.id,
-        1,
+        first,
         task.kind.as_str(),
     );
     Ok(Reply::Accepted(accepted))
@@ -93,6 +102,7 @@ fn child_session(
     spawn: &Spawn,
     parent: Option<&Session>,
     depth: u32,
+    fork: Option<Fork>,
 ) -> Session {
     let agent = spawn.run.agent.id.clone();
     Session {
@@ -114,14 +124,34 @@ fn child_session(
             .cwd
             .clone()
             .or_else(|| parent.and_then(|parent| parent.cwd.clone())),
-        messages: 1,
-        mode: SessionMode::Run,
-        cleanup: Cleanup::Keep,
+        // The task, behind what the session begins with.
+        messages: fork.map_or(0, |fork| fork.seq) + 1,
+        fork,
+        mode: spawn.mode,
+        cleanup: spawn.cleanup,
         archived_at: None,
         usage: Usage::default(),
         created_at: context.now.wall,
         updated_at: context.now.wall,
         ver: 1,
+    }
+}
+
+/// What the child's transcript begins with: a reference to its parent's, so that a fork of any
+/// length costs nothing. The parent stays as long as its children do.
+fn fork(spawn: &Spawn, parent: Option<&Session>) -> Result<Option<Fork>, Fault> {
+    match (spawn.begins, parent) {
+        (Begins::Isolated, _) => Ok(None),
+        (_, None) => Err(Fault::params(
+            "context",
+            "fork needs a parent session whose transcript it begins with",
+        )),
+        (Begins::Fork, Some(parent)) => Ok(Some(Fork {
+            of: parent.id,
+            generation: parent.generation,
+            seq: parent.messages,
+        })),
+        (Begins::At(fork), Some(_)) => Ok(Some(fork)),
     }
 }
 
@@ -141,10 +171,10 @@ fn announce_policy(
         };
     };
     Ok(match (parent.owner, spawn.announce) {
-        (Owner::Client, Some(AnnouncePolicy::Wake)) => (
+        (Owner::Client, Some(policy)) if policy.wakes() => (
             AnnouncePolicy::Inbox,
             Some(format!(
-                "announce wake became inbox: session {} belongs to a client, nothing runs in it",
+                "announce {policy} became inbox: session {} belongs to a client, nothing runs in it",
                 parent.key
             )),
         ),
@@ -226,8 +256,12 @@ pub fn accept(
     created: bool,
 ) -> Result<Accepted, Fault> {
     let NewRow { run, key, pinned } = row;
+    let now = context.now.wall;
     for body in &pinned {
-        blobs::insert(context.tx, body).map_err(db_fault)?;
+        blobs::insert(context.tx, body, now).map_err(db_fault)?;
+    }
+    if run.origin != RunOrigin::Spawn {
+        use_again(context, &run)?;
     }
     let seq = context.take_seq()?;
     runs::insert(context.tx, seq, &run, input).map_err(db_fault)?;
@@ -259,10 +293,24 @@ pub fn accept(
             run: run.id,
             answer: to_json(&accepted),
         };
-        let now = context.now.wall;
         idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
     }
     Ok(accepted)
+}
+
+/// The session of a new run is in use: it is brought back from the archive, and what is held
+/// for it is offered again.
+fn use_again(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    if sessions::bring_back(context.tx, run.session).map_err(db_fault)?
+        && let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)?
+    {
+        context.emit_session(
+            EventKind::SessionUpdated,
+            &session,
+            json!({ "changed": ["archived"], "archived": false }),
+        );
+    }
+    change_session::touch(context, run.session)
 }
 
 /// A queued run in `session`, with what the caller gave.
@@ -286,7 +334,7 @@ pub fn new_run(
         parent_run: None,
         root_run: new.id,
         root_session: session.root,
-        retry_of: None,
+        retry_of: new.retry_of,
         origin,
         agent: new.agent.id,
         label: new.label,

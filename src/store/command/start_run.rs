@@ -28,11 +28,13 @@ pub fn start(
     }
     // An announce may have come between the caller's look and this turn: what the first model
     // call is said to see, it must be shown.
-    let messages =
+    let mut messages =
         messages::after(context.tx, run.session, seen, read::WINDOW, true).map_err(db_fault)?;
     let open = steps::open(context.tx, id).map_err(db_fault)?;
     let (run, steps) = if open.is_empty() {
-        intend(context, &run, intents)?
+        let intended = intend(context, &run, intents)?;
+        messages.extend(intended.messages);
+        (intended.run, intended.steps)
     } else {
         (run, open)
     };

@@ -17,7 +17,14 @@ fn session_id(bench: &mut Bench, key: &SessionKey) -> SessionId {
 fn deliver(bench: &mut Bench, key: &SessionKey) -> Vec<Effect> {
     let session = session_id(bench, key);
     let wake = Some(Box::new(new_run("build")));
-    bench.run(Command::Deliver { session, wake }).unwrap().1
+    bench
+        .run(Command::Deliver {
+            session,
+            wake,
+            unable: None,
+        })
+        .unwrap()
+        .1
 }
 
 fn announces(bench: &mut Bench, key: &SessionKey) -> Vec<RunId> {
@@ -95,6 +102,7 @@ pub fn one_wake_run_carries_all(mut bench: Bench) {
         .run(Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap_err();
     assert_eq!(fault.kind, Kind::Conflict);
@@ -212,6 +220,7 @@ pub fn g2_14_a_gone_target_leaves_the_result_on_the_run(mut bench: Bench) {
         .run(Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap();
     assert_eq!(

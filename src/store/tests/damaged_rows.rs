@@ -47,6 +47,7 @@ fn store() -> Store {
         .run(Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap();
     let parent = accepted(bench.run(keyed(Some(&root), "second")));
@@ -278,7 +279,7 @@ fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
     for run in &open {
         let waits = run.state == RunState::Settling;
         let children = crate::store::runs::count_live_children(db, run.session).unwrap();
-        let untold = outbox::has_pending(db, run.session, None).unwrap();
+        let untold = outbox::has_pending(db, run.session).unwrap();
         assert!(!waits || children > 0 || untold, "{what}: {run:?}");
     }
     // The finished run is still what it was, as far as its row was not the damaged one.

@@ -2,6 +2,7 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod cancels;
 mod damaged_rows;
 mod recovery;
 mod schema;
@@ -13,7 +14,8 @@ use uuid::Uuid;
 
 use super::boots::Sequence;
 use super::command::{
-    Accepted, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then, execute,
+    Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then,
+    TurnEnd, execute,
 };
 use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
@@ -27,7 +29,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
-use crate::kernel::session::Owner;
+use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind};
 use crate::kernel::time::Timestamp;
 
@@ -189,6 +191,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         agent: agent(name),
         trace_id: "trace".to_owned(),
         key: None,
+        retry_of: None,
     }
 }
 
@@ -203,6 +206,9 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         announce: None,
         cwd: None,
         thinking: None,
+        mode: SessionMode::Run,
+        cleanup: Cleanup::Keep,
+        begins: Begins::Isolated,
     }
 }
 
@@ -260,7 +266,11 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
             blocks: text(said),
             usage: Usage::default(),
         },
-        then: Then::EndTurn(Some(said.to_owned())),
+        then: Then::EndTurn(TurnEnd {
+            text: Some(said.to_owned()),
+            // What the runner would do if something were said to it.
+            more: vec![model()],
+        }),
     }
 }
 
@@ -335,6 +345,14 @@ contract! { sqlite:
     announces::a_failed_parent_takes_its_children_along,
     announces::acknowledging_is_all_or_nothing,
     announces::g2_14_a_gone_target_leaves_the_result_on_the_run,
+    cancels::g4_12_a_cancel_reaches_everything_below,
+    cancels::a_cancel_goes_on_below_runs_that_have_ended,
+    cancels::a_cancelled_turn_leaves_other_turns_of_its_session_alone,
+    cancels::a_session_that_is_not_there_cannot_be_cancelled,
+    cancels::a_steer_enters_with_the_next_model_call_only,
+    cancels::a_turn_does_not_end_before_a_steer_was_seen,
+    cancels::a_steer_that_no_model_call_can_see_is_dropped_and_said,
+    cancels::an_announce_that_steers_enters_a_turn_that_goes_on,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,

@@ -1,6 +1,6 @@
 //! Open runs that no executor holds.
 
-use super::{Bench, Recorded, Then, after, answer, tool};
+use super::{Bench, Recorded, Then, TurnEnd, after, answer, tool};
 use crate::kernel::fault::Kind;
 use crate::kernel::message::MessageKind;
 use crate::kernel::recover::Loss;
@@ -43,7 +43,10 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
             blocks: super::text("found"),
             usage: Default::default(),
         },
-        then: Then::EndTurn(Some("found".to_owned())),
+        then: Then::EndTurn(TurnEnd {
+            text: Some("found".to_owned()),
+            more: Vec::new(),
+        }),
     }));
     assert_eq!((ended.run.state.as_str(), ended.run.recoveries), ("ok", 0));
     let kinds: Vec<MessageKind> = bench

@@ -46,6 +46,7 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
         .run(super::Command::Deliver {
             session,
             wake: None,
+            unable: None,
         })
         .unwrap();
     refused(

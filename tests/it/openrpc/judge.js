@@ -12,6 +12,12 @@ const SKIPPED = [
   "gateway.drain",
   "sessions.spawn",
   "agents.update",
+  "runs.steer",
+  "runs.retry_announce",
+  "runs.dismiss_announce",
+  "sessions.compact",
+  "sessions.delete",
+  "sessions.reset",
   "trust.add",
   "trust.revoke",
 ];

@@ -1,0 +1,275 @@
+//! Messages in a stream of bytes: one JSON a line, or each behind `Content-Length` headers.
+//! Which of the two, the first message says.
+
+use std::io::{self, BufRead, Read, Write};
+
+use crate::kernel::fault::{Fault, Kind};
+
+/// The most bytes of one message, as the daemon has it.
+const MOST: usize = 10 * 1024 * 1024;
+/// The most bytes of the headers of one message.
+const HEADERS: u64 = 8 * 1024;
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// One a line.
+    Lines,
+    /// Each behind headers.
+    Headers,
+}
+
+/// What was read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Input {
+    /// A message, JSON or not.
+    Message(String),
+    /// Something that is no message; its sender is told, and the next one may be good.
+    Refused(Fault),
+    /// Something after which nobody can tell where the next message begins.
+    Lost(Fault),
+}
+
+/// Reads messages.
+pub(super) struct Reader<R> {
+    from: R,
+    framing: Option<Framing>,
+    lost: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub(super) fn new(from: R) -> Self {
+        Reader {
+            from,
+            framing: None,
+            lost: false,
+        }
+    }
+
+    /// The next message and how it was framed; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<(Framing, Input)>> {
+        if self.lost || !self.skip_blank()? {
+            return Ok(None);
+        }
+        let framing = match self.framing {
+            Some(framing) => framing,
+            None => {
+                // No JSON begins with a letter that stands in these headers' place.
+                let headers = matches!(self.from.fill_buf()?.first(), Some(b'C' | b'c'));
+                *self.framing.insert(match headers {
+                    true => Framing::Headers,
+                    false => Framing::Lines,
+                })
+            }
+        };
+        let input = match framing {
+            Framing::Lines => self.line()?,
+            Framing::Headers => match self.headed()? {
+                Some(input) => input,
+                None => return Ok(None),
+            },
+        };
+        self.lost = matches!(input, Input::Lost(_));
+        Ok(Some((framing, input)))
+    }
+
+    /// Passes over blank space and byte order marks; is there anything behind it?
+    fn skip_blank(&mut self) -> io::Result<bool> {
+        loop {
+            let bytes = self.from.fill_buf()?;
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || [0xef, 0xbb, 0xbf].contains(byte);
+            let skip = bytes.iter().take_while(|byte| blank(byte)).count();
+            let more = skip < bytes.len();
+            self.from.consume(skip);
+            if more {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn line(&mut self) -> io::Result<Input> {
+        let mut bytes = Vec::new();
+        self.from
+            .by_ref()
+            .take(MOST as u64 + 1)
+            .read_until(b'\n', &mut bytes)?;
+        if bytes.len() > MOST && bytes.last() != Some(&b'\n') {
+            self.from.skip_until(b'\n')?;
+            return Ok(Input::Refused(too_large()));
+        }
+        Ok(text(bytes))
+    }
+
+    fn headed(&mut self) -> io::Result<Option<Input>> {
+        let mut length = None;
+        let mut left = HEADERS;
+        loop {
+            let mut bytes = Vec::new();
+            let read = self
+                .from
+                .by_ref()
+                .take(left)
+                .read_until(b'\n', &mut bytes)?;
+            left -= read as u64;
+            if bytes.last() != Some(&b'\n') {
+                // The end in the middle of a message is the end.
+                return Ok((left == 0).then(|| lost("the headers are too long")));
+            }
+            let line = String::from_utf8_lossy(&bytes);
+            let line = line.trim();
+            if line.is_empty() {
+                break;
+            }
+            let Some((name, value)) = line.split_once(':') else {
+                return Ok(Some(lost("a header without a colon")));
+            };
+            if name.trim().eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse::<usize>().ok();
+            }
+        }
+        let Some(length) = length else {
+            return Ok(Some(lost("no Content-Length that is a number")));
+        };
+        if length > MOST {
+            let mut body = self.from.by_ref().take(length as u64);
+            io::copy(&mut body, &mut io::sink())?;
+            return Ok(Some(Input::Refused(too_large())));
+        }
+        let mut bytes = vec![0; length];
+        match self.from.read_exact(&mut bytes) {
+            Ok(()) => Ok(Some(text(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Writes a message.
+pub(super) fn write(out: &mut impl Write, framing: Framing, text: &str) -> io::Result<()> {
+    match framing {
+        Framing::Lines => writeln!(out, "{text}")?,
+        Framing::Headers => write!(out, "Content-Length: {}\r\n\r\n{text}", text.len())?,
+    }
+    out.flush()
+}
+
+fn text(bytes: Vec<u8>) -> Input {
+    match String::from_utf8(bytes) {
+        Ok(text) => Input::Message(text),
+        Err(error) => Input::Refused(Fault::new(
+            Kind::ParseError,
+            format!("the message is not UTF-8: {error}"),
+        )),
+    }
+}
+
+fn too_large() -> Fault {
+    Fault::new(
+        Kind::TooLarge,
+        format!("the message is larger than {MOST} bytes, the most one may have"),
+    )
+    .with("limit", "payload")
+    .with("value", MOST)
+}
+
+fn lost(what: &str) -> Input {
+    Input::Lost(
+        Fault::new(
+            Kind::ParseError,
+            format!("where the next message begins cannot be told: {what}"),
+        )
+        .hint("send each message behind Content-Length: BYTES and a blank line"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Vec<(Framing, Input)> {
+        // A small buffer, so that messages are longer than it.
+        let mut reader = Reader::new(io::BufReader::with_capacity(7, bytes));
+        std::iter::from_fn(|| reader.next().unwrap()).collect()
+    }
+
+    fn messages(bytes: &[u8]) -> Vec<String> {
+        let texts = read(bytes).into_iter().map(|(_, input)| match input {
+            Input::Message(text) => text.trim().to_owned(),
+            other => format!("{other:?}"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn the_first_message_says_how_they_are_told_apart() {
+        assert_eq!(
+            messages(b"{\"a\":1}\n\n [2]\r\n{}"),
+            ["{\"a\":1}", "[2]", "{}"]
+        );
+        let headed =
+            b"Content-Length: 9\r\n\r\n{\"a\": 1}\ncontent-length:2\r\nContent-Type: x\r\n\r\n{}";
+        assert_eq!(messages(headed), ["{\"a\": 1}", "{}"]);
+        assert!(
+            read(headed)
+                .iter()
+                .all(|(framing, _)| *framing == Framing::Headers)
+        );
+        assert_eq!(messages("\u{feff}{}".as_bytes()), ["{}"]);
+        assert_eq!(read(b" \n"), []);
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again() {
+        for framing in [Framing::Lines, Framing::Headers] {
+            let mut bytes = Vec::new();
+            for text in ["{\"a\":\"\u{e4}\"}", "[]"] {
+                write(&mut bytes, framing, text).unwrap();
+            }
+            assert_eq!(messages(&bytes), ["{\"a\":\"\u{e4}\"}", "[]"]);
+            assert!(read(&bytes).iter().all(|(found, _)| *found == framing));
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_or_no_text_does_not_take_the_next_along() {
+        let large = "x".repeat(MOST + 1);
+        for bytes in [
+            format!("{{}}\n\"{large}\"\n[1]\n"),
+            format!(
+                "Content-Length: 2\n\n{{}}Content-Length: {}\n\n{large}Content-Length: 3\n\n[1]",
+                large.len()
+            ),
+        ] {
+            let found = read(bytes.as_bytes());
+            assert!(matches!(&found[1].1, Input::Refused(fault) if fault.kind == Kind::TooLarge));
+            assert_eq!(
+                found[2].1,
+                match &found[2].1 {
+                    Input::Message(text) => Input::Message(text.clone()),
+                    other => panic!("{other:?}"),
+                }
+            );
+            assert_eq!(found.len(), 3);
+        }
+        let found = read(b"{}\n\xff\xff\n[1]\n");
+        assert!(matches!(&found[1].1, Input::Refused(fault) if fault.kind == Kind::ParseError));
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn broken_headers_end_it_and_a_cut_message_is_the_end() {
+        for broken in [
+            &b"Content-Length: x\r\n\r\n{}"[..],
+            b"Content-Type: y\r\n\r\n{}",
+            b"Content\r\n\r\n{}",
+        ] {
+            let found = read(broken);
+            assert!(matches!(found[..], [(_, Input::Lost(_))]), "{found:?}");
+        }
+        assert_eq!(read(b"Content-Length: 5\r\n\r\n{}"), []);
+        assert_eq!(read(b"Content-Len"), []);
+    }
+}

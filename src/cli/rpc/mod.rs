@@ -1,0 +1,89 @@
+//! `abide rpc`: the protocol itself, one call at a time or as a pipe for editors.
+
+mod bridge;
+mod frames;
+mod open;
+
+use std::io::{IsTerminal, Read};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::Link;
+use super::print;
+use crate::client::ClientError;
+
+/// Speak the protocol: one call, or a pipe for editors
+///
+/// With a method it makes one call and prints the result as JSON; an error goes to standard
+/// error as JSON-RPC has it. With --stdio it carries messages between standard input and output
+/// and the daemon, one JSON a line or each behind Content-Length headers, whichever the first
+/// one uses.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["method", "stdio"]))]
+pub(crate) struct Rpc {
+    /// The method, such as gateway.status
+    method: Option<String>,
+
+    /// Its parameters, a JSON object; - reads them from standard input
+    #[arg(value_name = "JSON", requires = "method")]
+    params: Option<String>,
+
+    /// Carry messages between standard input and output and the daemon
+    #[arg(long)]
+    stdio: bool,
+}
+
+impl Rpc {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        match self.method {
+            Some(method) => call(common, &method, self.params).await,
+            None => Ok(bridge::run(&common.place).await),
+        }
+    }
+}
+
+async fn call(common: &Common, method: &str, params: Option<String>) -> Result<u8, Failure> {
+    let params = match params.as_deref() {
+        None => Value::Object(serde_json::Map::new()),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| Failure::local("standard input", error))?;
+            object(&text)?
+        }
+        Some(text) => object(text)?,
+    };
+    let link = Link::open(&common.place).await?;
+    match link.call(method, params).await {
+        Ok(result) if !common.json && std::io::stdout().is_terminal() => {
+            print::answer(&format!("{result:#}"))?;
+            Ok(0)
+        }
+        Ok(result) => {
+            print::object(&result)?;
+            Ok(0)
+        }
+        Err(ClientError::Rpc(error)) => {
+            let text = serde_json::to_string(&error)
+                .map_err(|fault| Failure::local("the error cannot be written", fault))?;
+            print::note(&text);
+            Ok(error.exit())
+        }
+        Err(error) => Err(link.explain(error)),
+    }
+}
+
+fn object(text: &str) -> Result<Value, Failure> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Failure::usage("parameters are given by name, in an object")
+            .hint("such as '{\"runId\": \"…\"}'")),
+        Err(error) => Err(Failure::usage(format!(
+            "the parameters are not JSON: {error}"
+        ))),
+    }
+}

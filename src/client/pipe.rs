@@ -1,0 +1,108 @@
+//! Whole messages to and from a daemon, as they are: for programs that speak the protocol
+//! themselves and only need a way to it. The command line's `rpc --stdio` uses it.
+
+use std::path::Path;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use http::header::{AUTHORIZATION, HeaderValue};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::Error;
+use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
+
+use super::{ClientError, MESSAGE_LIMIT, address, reach, reach_socket};
+
+/// Any stream that a daemon may be at the other end of.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+type Socket = WebSocketStream<Box<dyn Stream>>;
+
+/// The way to the daemon.
+pub struct Up(SplitSink<Socket, Message>);
+
+/// The way from the daemon.
+pub struct Down(SplitStream<Socket>);
+
+/// Connects over TCP to `url`. The halves are used at the same time: a daemon whose answers
+/// are not taken reads nothing either.
+pub async fn connect(url: &str, token: &str) -> Result<(Up, Down), ClientError> {
+    let stream = reach(url).await?;
+    over(Box::new(stream), url, Some(token)).await
+}
+
+/// Connects over the Unix socket at `path`.
+pub async fn connect_socket(path: &Path) -> Result<(Up, Down), ClientError> {
+    let stream = reach_socket(path).await?;
+    let opened = over(Box::new(stream), "http://localhost", None).await;
+    opened.map_err(|error| error.at(&path.display().to_string()))
+}
+
+async fn over(
+    stream: Box<dyn Stream>,
+    url: &str,
+    token: Option<&str>,
+) -> Result<(Up, Down), ClientError> {
+    let request = format!("ws://{}/", address(url)?).into_client_request();
+    let mut request = request.map_err(|error| refused(url, error))?;
+    if let Some(token) = token {
+        let value = HeaderValue::try_from(format!("Bearer {token}"));
+        let value = value.map_err(|_| ClientError::Unauthorized {
+            url: url.to_owned(),
+        })?;
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+    let most = Some(MESSAGE_LIMIT as usize);
+    let config = WebSocketConfig::default()
+        .max_message_size(most)
+        .max_frame_size(most);
+    let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
+    let (socket, _) = opened.map_err(|error| refused(url, error))?;
+    let (up, down) = socket.split();
+    Ok((Up(up), Down(down)))
+}
+
+impl Up {
+    /// Sends one message.
+    pub async fn send(&mut self, text: String) -> Result<(), ClientError> {
+        self.0.send(Message::text(text)).await.map_err(lost)
+    }
+}
+
+impl Down {
+    /// The next message; `LinkLost` when there is none any more. Dropping the future loses
+    /// nothing.
+    pub async fn next(&mut self) -> Result<String, ClientError> {
+        loop {
+            match self.0.next().await {
+                Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return Err(ClientError::LinkLost(frame.reason.as_str().to_owned()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(lost(error)),
+                None => return Err(ClientError::LinkLost("it was closed".to_owned())),
+            }
+        }
+    }
+}
+
+fn lost(error: Error) -> ClientError {
+    ClientError::LinkLost(error.to_string())
+}
+
+fn refused(url: &str, error: Error) -> ClientError {
+    let url = url.to_owned();
+    match error {
+        Error::Http(answer) => match answer.status().as_u16() {
+            401 => ClientError::Unauthorized { url },
+            status => ClientError::Refused { url, status },
+        },
+        error => ClientError::NoDaemon {
+            url,
+            message: error.to_string(),
+        },
+    }
+}

@@ -1,0 +1,168 @@
+//! What ends, changes, repeats and removes runs and sessions.
+
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+
+use super::Context;
+use super::convert;
+use super::method::{Table, idempotency};
+use crate::kernel::fault::{Fault, Kind};
+use crate::registry::{CancelAnswer, CancelTarget, PatchRequest};
+use crate::wire::lifecycle as wire;
+use crate::wire::shapes::Session;
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.method("runs.cancel", cancel_run)?;
+    table.method("runs.steer", steer)?;
+    table.method("runs.retry", retry)?;
+    table.method("runs.retry_announce", retry_announce)?;
+    table.method("runs.dismiss_announce", dismiss_announce)?;
+    table.method("sessions.cancel", cancel_session)?;
+    table.method("sessions.patch", patch)?;
+    table.method("sessions.reset", reset)?;
+    table.method("sessions.delete", delete)?;
+    table.method("sessions.compact", compact)
+}
+
+async fn cancel_run(
+    context: Arc<Context>,
+    params: wire::CancelRun,
+) -> Result<wire::Cancelled, Fault> {
+    cancel(&context, CancelTarget::Run(params.run_id), params.reason).await
+}
+
+async fn cancel_session(
+    context: Arc<Context>,
+    params: wire::CancelSession,
+) -> Result<wire::Cancelled, Fault> {
+    let target = CancelTarget::Session(params.session_key);
+    cancel(&context, target, params.reason).await
+}
+
+async fn cancel(
+    context: &Context,
+    target: CancelTarget,
+    reason: Option<String>,
+) -> Result<wire::Cancelled, Fault> {
+    let CancelAnswer {
+        cancelled,
+        already_ended,
+        not_ended,
+    } = context
+        .registry
+        .cancel(&context.principal, target, reason)
+        .await?;
+    Ok(wire::Cancelled {
+        cancelled,
+        already_ended,
+        not_ended,
+    })
+}
+
+async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steered, Fault> {
+    let message_id = context
+        .registry
+        .steer(
+            &context.principal,
+            params.run_id,
+            params.message_id,
+            params.message,
+        )
+        .await?;
+    Ok(wire::Steered {
+        run_id: params.run_id,
+        message_id,
+    })
+}
+
+async fn retry(context: Arc<Context>, params: wire::RetryRun) -> Result<wire::Retried, Fault> {
+    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
+    let accepted = context
+        .registry
+        .retry(&context.principal, params.run_id, key)
+        .await?;
+    Ok(wire::Retried {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        retry_of: params.run_id,
+        session_key: accepted.session,
+        agent: accepted.agent,
+        model: accepted.model,
+        warnings: accepted.warnings,
+    })
+}
+
+async fn retry_announce(
+    context: Arc<Context>,
+    params: wire::OfAnnounce,
+) -> Result<wire::AnnounceDecided, Fault> {
+    let wake_run_id = context
+        .registry
+        .retry_announce(&context.principal, params.run_id)
+        .await?;
+    Ok(wire::AnnounceDecided {
+        run_id: params.run_id,
+        wake_run_id,
+    })
+}
+
+async fn dismiss_announce(
+    context: Arc<Context>,
+    params: wire::OfAnnounce,
+) -> Result<wire::AnnounceDecided, Fault> {
+    context
+        .registry
+        .dismiss_announce(&context.principal, params.run_id)
+        .await?;
+    Ok(wire::AnnounceDecided {
+        run_id: params.run_id,
+        wake_run_id: None,
+    })
+}
+
+async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Session, Fault> {
+    let request = PatchRequest {
+        label: params.label,
+        title: params.title,
+        model: params.model,
+        cwd: params.cwd,
+        if_revision: params.if_revision,
+    };
+    let session = context
+        .registry
+        .patch_session(&context.principal, &params.session_key, request)
+        .await?;
+    Ok(convert::session(session))
+}
+
+async fn reset(context: Arc<Context>, params: wire::ClearSession) -> Result<Session, Fault> {
+    let session = context
+        .registry
+        .reset_session(&context.principal, &params.session_key, params.force)
+        .await?;
+    Ok(convert::session(session))
+}
+
+async fn delete(context: Arc<Context>, params: wire::ClearSession) -> Result<wire::Deleted, Fault> {
+    context
+        .registry
+        .delete_session(&context.principal, &params.session_key, params.force)
+        .await?;
+    Ok(wire::Deleted {
+        session_key: params.session_key,
+        deleted: true,
+    })
+}
+
+/// The protocol has it, this version does not.
+async fn compact(_: Arc<Context>, params: wire::CompactSession) -> Result<Session, Fault> {
+    Err(Fault::new(
+        Kind::UnknownMethod,
+        format!(
+            "this version does not compact sessions; {} stays as it is",
+            params.session_key
+        ),
+    )
+    .hint("begin anew with sessions.reset: what was said is kept, and no model sees it"))
+}

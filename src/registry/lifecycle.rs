@@ -1,0 +1,264 @@
+//! Changes, repeats and removes what is there: sessions, runs, announces.
+
+use super::announce::wake_run;
+use super::cancel::PATIENCE;
+use super::request::{PatchRequest, SessionView};
+use super::spawn::unexpected;
+use super::{Idempotency, Principal, Registry};
+use crate::contract::catalog::Overrides;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::run::{Run, RunOrigin};
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::store::command::{
+    Accepted, Begins, DeleteSession, PatchSession, ResetSession, RunTurn, Spawn,
+};
+use crate::store::{Command, Reply, messages, outbox, read, runs, sessions};
+
+/// How often runs that began while others were being stopped are stopped as well.
+const ROUNDS: usize = 3;
+
+impl Registry {
+    /// Gives a session other names, another model or folder.
+    pub async fn patch_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        patch: PatchRequest,
+    ) -> Result<SessionView, Fault> {
+        if let Some(Some(model)) = &patch.model {
+            let session = self.session(who, key).await?.session;
+            // A model that nobody offers is refused now and not at the next turn.
+            let overrides = Overrides {
+                model: Some(model),
+                thinking: None,
+            };
+            let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
+            self.inner
+                .resolve(&who.org, folder, Some(named), overrides)
+                .await?;
+        }
+        let command = Command::PatchSession(Box::new(PatchSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            label: patch.label,
+            title: patch.title,
+            model: patch.model,
+            cwd: patch.cwd,
+            if_revision: patch.if_revision,
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Session(session, _) => self.shown(*session),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Begins a session anew; what was said before is kept, and no model sees it.
+    pub async fn reset_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        force: bool,
+    ) -> Result<SessionView, Fault> {
+        let command = Command::ResetSession(Box::new(ResetSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            force,
+            by: who.user.clone(),
+        }));
+        match self.once_stopped(who, command).await? {
+            Reply::Session(session, _) => self.shown(*session),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a session and all below it. Once this returns its key is free; what is left of
+    /// transcripts and journals is taken away behind the scenes.
+    pub async fn delete_session(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        force: bool,
+    ) -> Result<(), Fault> {
+        let command = Command::DeleteSession(Box::new(DeleteSession {
+            org: who.org.clone(),
+            key: key.clone(),
+            force,
+            by: who.user.clone(),
+        }));
+        match self.once_stopped(who, command).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Submits a command again once the runs that it marked have ended.
+    async fn once_stopped(&self, who: &Principal, command: Command) -> Result<Reply, Fault> {
+        let mut left = 0;
+        for _ in 0..ROUNDS {
+            match self.inner.store.submit(command.clone()).await? {
+                Reply::Stopping(runs) => {
+                    left = runs.len();
+                    self.wait(who, runs, true, PATIENCE).await?;
+                }
+                done => return Ok(done),
+            }
+        }
+        Err(Fault::new(
+            Kind::Busy,
+            format!("{left} runs are cancelled and have not ended yet; the session is as it was"),
+        )
+        .hint("try again in a moment")
+        .with("retryAfterMs", 1000))
+    }
+
+    fn shown(&self, session: Session) -> Result<SessionView, Fault> {
+        let (session, busy) = self
+            .inner
+            .store
+            .read_now(|tx| read::session_beside(tx, session))?;
+        Ok(SessionView { session, busy })
+    }
+
+    /// Does an ended run again: a spawned one in a fresh session, a turn in its own.
+    pub async fn retry(
+        &self,
+        who: &Principal,
+        id: RunId,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Accepted, Fault> {
+        let key = self.key(who, "runs.retry", &id.to_string(), idempotency);
+        if let Some(first) = self.known(key.as_ref())? {
+            return Ok(first);
+        }
+        let old = self.run(who, id).await?.run;
+        if !old.state.is_terminal() {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("run {id} is {}: it has not ended", old.state.as_str()),
+            )
+            .hint("wait for it (agent.wait), or cancel it first (runs.cancel)"));
+        }
+        let (said, session) = self.inner.store.read_now(|tx| {
+            let said = match runs::input(tx, id)? {
+                Some(text) => Some(text),
+                None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
+            };
+            Ok((said, sessions::by_id(tx, old.session)?))
+        })?;
+        if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("run {id} was not asked for by a task or a message of its own"),
+            )
+            .hint("an announce is shown again with runs.retry_announce"));
+        }
+        let Some(said) = said else {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("what run {id} was asked is gone with its session"),
+            )
+            .hint("ask anew: sessions.spawn, agent.run"));
+        };
+        let overrides = Overrides {
+            model: Some(&old.model),
+            thinking: old.thinking,
+        };
+        let (folder, named) = (old.cwd.as_deref(), old.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, Some(named), overrides)
+            .await?;
+        let mut run = self.new_run(
+            who,
+            None,
+            agent,
+            old.label.clone(),
+            &said,
+            old.limit_ms,
+            old.meta.clone(),
+            key,
+        );
+        run.retry_of = Some(id);
+        let command = if old.origin == RunOrigin::Spawn {
+            Command::Spawn(Box::new(self.spawn_again(old, said, run, session)))
+        } else {
+            Command::RunTurn(Box::new(RunTurn {
+                org: who.org.clone(),
+                run,
+                session: old.session_key,
+                new_session: SessionId(self.inner.clock.new_id()),
+                message: said,
+                model_named: true,
+                thinking_named: old.thinking.is_some(),
+            }))
+        };
+        self.accepted(command).await
+    }
+
+    fn spawn_again(
+        &self,
+        old: Run,
+        task: String,
+        run: crate::store::command::NewRun,
+        session: Option<Session>,
+    ) -> Spawn {
+        let fork = session.as_ref().and_then(|session| session.fork);
+        Spawn {
+            org: old.org,
+            run,
+            session: SessionId(self.inner.clock.new_id()),
+            message: MessageId(self.inner.clock.new_id()),
+            task,
+            announce: old.requester.is_some().then_some(old.announce),
+            parent: old.requester.map(|requester| requester.key),
+            cwd: old.cwd,
+            thinking: session.as_ref().and_then(|session| session.thinking),
+            mode: session
+                .as_ref()
+                .map_or(SessionMode::Run, |session| session.mode),
+            cleanup: session
+                .as_ref()
+                .map_or(Cleanup::Keep, |session| session.cleanup),
+            begins: fork.map_or(Begins::Isolated, Begins::At),
+        }
+    }
+
+    /// Shows an announce once more to the agent that it is for, or offers a held one again. The
+    /// wake run that was made, if there had to be one.
+    pub async fn retry_announce(&self, who: &Principal, id: RunId) -> Result<Option<RunId>, Fault> {
+        let target = self.inner.store.read_now(|tx| {
+            let Some(entry) = outbox::of_run(tx, id)? else {
+                return Ok(None);
+            };
+            sessions::by_id(tx, entry.target)
+        })?;
+        let wake = match target {
+            Some(target) if target.owner == Owner::Agent => {
+                Some(Box::new(wake_run(&self.inner, &target).await?))
+            }
+            _ => None,
+        };
+        let command = Command::RetryAnnounce {
+            org: who.org.clone(),
+            run: id,
+            wake,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Woken(run) => Ok(run),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Tells an announce to nobody any more; its result stays on the run.
+    pub async fn dismiss_announce(&self, who: &Principal, id: RunId) -> Result<(), Fault> {
+        let command = Command::DismissAnnounce {
+            org: who.org.clone(),
+            run: id,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What age does: sessions of one task are archived, old runs and events removed, and what
+//! deletions have left is taken away. Driven by rows; the store does a bounded part at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::Inner;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::SessionId;
+use crate::kernel::time::Timestamp;
+use crate::store::command::{Sweep, Swept, is_due};
+use crate::store::{Command, Reply, purges, sessions};
+
+/// How long things are kept; `None` = for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// A session of one task is archived so long after its last run ended, milliseconds.
+    pub archive_after_ms: Option<u64>,
+    /// Ended runs, and archived sessions without any, milliseconds.
+    pub runs_ms: Option<u64>,
+    /// Events, milliseconds.
+    pub events_ms: Option<u64>,
+    /// An idempotency key is known for so long at least, milliseconds.
+    pub keys_ms: u64,
+    /// How often is looked.
+    pub sweep_each: Duration,
+}
+
+/// One sweep makes at most so many steps of each kind; the next goes on from there.
+const STEPS: usize = 20;
+
+/// Sweeps, one at a time.
+pub(super) struct Sweeper {
+    /// Taken while a sweep is under way.
+    at: Arc<Mutex<Option<Places>>>,
+}
+
+/// Where the last sweep stopped.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    org: String,
+    session: i64,
+    run: i64,
+}
+
+impl Sweeper {
+    pub fn new() -> Self {
+        Sweeper {
+            at: Arc::new(Mutex::new(Some(Places::default()))),
+        }
+    }
+
+    /// Begins a sweep, unless one is under way.
+    pub fn sweep(&self, inner: &Arc<Inner>, tasks: &TaskTracker) {
+        let Some(mut places) = lock(&self.at).take() else {
+            return;
+        };
+        let (inner, at) = (Arc::clone(inner), Arc::clone(&self.at));
+        tasks.spawn(async move {
+            tokio::select! {
+                swept = sweep(&inner, &mut places) => {
+                    if let Err(fault) = swept {
+                        tracing::warn!(%fault, "a sweep was not finished; the next goes on");
+                    }
+                }
+                () = inner.drained() => {}
+            }
+            *lock(&at) = Some(places);
+        });
+    }
+
+    /// Takes a bounded part of what a deleted session left away; an effect says if more is left.
+    pub fn purge(&self, inner: &Arc<Inner>, tasks: &TaskTracker, session: SessionId) {
+        let inner = Arc::clone(inner);
+        tasks.spawn(async move {
+            if let Err(fault) = purge(&inner, session).await {
+                tracing::warn!(%session, %fault, "what a deleted session left is still there; the next sweep takes it");
+            }
+        });
+    }
+}
+
+fn lock(at: &Mutex<Option<Places>>) -> std::sync::MutexGuard<'_, Option<Places>> {
+    at.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn purge(inner: &Inner, session: SessionId) -> Result<(), Fault> {
+    let command = Command::Purge { session };
+    inner.store.submit_patiently(command).await.map(|_| ())
+}
+
+async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
+    for session in inner.store.read(purges::sessions).await? {
+        purge(inner, session).await?;
+    }
+    let retention = inner.options().retention;
+    let ago = |ms: u64| inner.clock.now().minus_ms(ms);
+    if let Some(age) = retention.archive_after_ms {
+        archive(inner, places, ago(age)).await?;
+    }
+    if let Some(age) = retention.runs_ms {
+        for _ in 0..STEPS {
+            let what = Sweep::Runs {
+                before: ago(age),
+                keys_before: ago(retention.keys_ms),
+                after: places.run,
+            };
+            places.run = step(inner, what).await?.next.unwrap_or(0);
+            if places.run == 0 {
+                break;
+            }
+        }
+        repeat(inner, || Sweep::Leftovers {
+            before: ago(age),
+            ids_before: ago(age),
+        })
+        .await?;
+    }
+    if let Some(age) = retention.events_ms {
+        repeat(inner, || Sweep::Events { before: ago(age) }).await?;
+    }
+    Ok(())
+}
+
+/// Goes from tenant to tenant, and through the sessions of each.
+async fn archive(inner: &Inner, places: &mut Places, before: Timestamp) -> Result<(), Fault> {
+    for _ in 0..STEPS {
+        if places.session == 0 {
+            let last = places.org.clone();
+            let next = inner
+                .store
+                .read(move |tx| sessions::next_org(tx, &last))
+                .await?;
+            let Some(org) = next else {
+                places.org.clear();
+                break;
+            };
+            places.org = org;
+        }
+        let what = Sweep::Archive {
+            before,
+            org: places.org.clone(),
+            after: places.session,
+        };
+        places.session = step(inner, what).await?.next.unwrap_or(0);
+    }
+    Ok(())
+}
+
+async fn repeat(inner: &Inner, what: impl Fn() -> Sweep) -> Result<(), Fault> {
+    for _ in 0..STEPS {
+        if step(inner, what()).await?.next.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn step(inner: &Inner, what: Sweep) -> Result<Swept, Fault> {
+    let due = what.clone();
+    if !inner.store.read(move |tx| is_due(tx, &due)).await? {
+        return Ok(Swept::default());
+    }
+    match inner.store.submit_patiently(Command::Sweep(what)).await? {
+        Reply::Swept(swept) => Ok(swept),
+        other => Err(super::spawn::unexpected(&other)),
+    }
+}

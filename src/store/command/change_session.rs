@@ -1,0 +1,113 @@
+//! Changes sessions that are there: names, model and folder, and the reset.
+
+use serde_json::json;
+
+use super::cancel::fell;
+use super::context::{Context, Effect};
+use super::remove::still_open;
+use super::{PatchSession, Reply, ResetSession};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{SessionId, SessionKey};
+use crate::kernel::run::CancelRequest;
+use crate::kernel::session::Session;
+use crate::store::{db_fault, outbox, runs, sessions};
+
+/// The session has the new values; those that were not named stay. It is in use again.
+pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fault> {
+    let mut session = find(context, &patch.org, &patch.key)?;
+    if let Some(revision) = patch.if_revision
+        && revision != session.ver
+    {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {} has revision {}, not {revision}; nothing was changed",
+                session.key, session.ver
+            ),
+        )
+        .hint("read it again, and change what is there now")
+        .with("revision", session.ver));
+    }
+    let mut changed = Vec::new();
+    for (name, field, value) in [
+        ("label", &mut session.label, patch.label),
+        ("title", &mut session.title, patch.title),
+        ("model", &mut session.model, patch.model),
+        ("cwd", &mut session.cwd, patch.cwd),
+    ] {
+        if let Some(value) = value {
+            *field = value;
+            changed.push(name);
+        }
+    }
+    session.archived_at = None;
+    write(context, &mut session)?;
+    touch(context, session.id)?;
+    context.emit_session(
+        EventKind::SessionUpdated,
+        &session,
+        json!({ "changed": changed, "revision": session.ver }),
+    );
+    Ok(Reply::Session(Box::new(session), false))
+}
+
+/// The session begins anew, in a new generation: what was said before is kept and shown, and
+/// no model sees it. With open runs it is refused, or with `force` these are marked to end and
+/// named.
+pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fault> {
+    let mut session = find(context, &reset.org, &reset.key)?;
+    let open = runs::live_in(context.tx, session.id).map_err(db_fault)?;
+    if !reset.force && !open.is_empty() {
+        return Err(still_open("reset", &session, &open));
+    }
+    let request = CancelRequest {
+        by: reset.by,
+        at: context.now.wall,
+        reason: Some("the session is reset".to_owned()),
+        inherited: false,
+    };
+    let mut stopping = Vec::new();
+    for run in &open {
+        stopping.extend(fell(context, run, &request)?.stopping);
+    }
+    if !stopping.is_empty() {
+        stopping.sort_unstable();
+        stopping.dedup();
+        return Ok(Reply::Stopping(stopping));
+    }
+    // What the end of those runs left may have taken the row along.
+    session = find(context, &reset.org, &reset.key)?;
+    session.generation += 1;
+    write(context, &mut session)?;
+    context.emit_session(
+        EventKind::SessionUpdated,
+        &session,
+        json!({
+            "changed": ["generation"],
+            "generation": session.generation,
+            "revision": session.ver,
+        }),
+    );
+    Ok(Reply::Session(Box::new(session), false))
+}
+
+fn find(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
+    sessions::by_key(context.tx, org, key)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::not_found("session", key))
+}
+
+fn write(context: &mut Context<'_>, session: &mut Session) -> Result<(), Fault> {
+    session.updated_at = context.now.wall;
+    session.ver += 1;
+    sessions::update(context.tx, session, context.now.wall).map_err(db_fault)
+}
+
+/// Somebody uses the session: what is held for it is offered again.
+pub fn touch(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
+    if outbox::offer_all(context.tx, session).map_err(db_fault)? {
+        context.effect(Effect::Deliverable(session));
+    }
+    Ok(())
+}

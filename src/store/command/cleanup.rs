@@ -1,0 +1,78 @@
+//! Deletes sessions that were to go once all is told (`cleanup: delete`), as soon as it is.
+
+use std::collections::HashSet;
+
+use super::context::Context;
+use super::remove::remove_tree;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::Run;
+use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::store::{db_fault, outbox, runs, sessions};
+
+/// A tree of more sessions than this is not looked through; it goes when it is deleted by name.
+const MOST: usize = 1000;
+
+/// The end of this run was told, acknowledged or dismissed.
+pub fn after(context: &mut Context<'_>, run: RunId) -> Result<(), Fault> {
+    match runs::line(context.tx, run).map_err(db_fault)? {
+        Some(line) => after_in(context, line.session),
+        None => Ok(()),
+    }
+}
+
+/// This run has ended, and nobody is told.
+pub fn after_run(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    after_in(context, run.session)
+}
+
+/// Deletes the topmost session at or above this one that was to go and may go now.
+fn after_in(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
+    let mut topmost = None;
+    let mut at = Some(session);
+    while let Some(id) = at {
+        let Some(session) = sessions::by_id(context.tx, id).map_err(db_fault)? else {
+            break;
+        };
+        at = session.parent;
+        let is_to_go = session.cleanup == Cleanup::Delete && session.mode == SessionMode::Run;
+        if is_to_go && is_over(context, &session)? {
+            topmost = Some(session);
+        }
+    }
+    match topmost {
+        Some(session) => remove_tree(context, &session),
+        None => Ok(()),
+    }
+}
+
+/// Has every run in the tree of `top` ended, and is every end of them told?
+fn is_over(context: &mut Context<'_>, top: &Session) -> Result<bool, Fault> {
+    let tx = &mut *context.tx;
+    let mut tree = vec![top.id];
+    let mut next = 0;
+    while let Some(id) = tree.get(next).copied() {
+        next += 1;
+        if tree.len() > MOST || runs::has_live_in(tx, id).map_err(db_fault)? {
+            return Ok(false);
+        }
+        let children = sessions::children(tx, id, MOST as u32).map_err(db_fault)?;
+        tree.extend(children.iter().map(|child| child.id));
+    }
+    let inside: HashSet<SessionId> = tree.iter().copied().collect();
+    for id in tree {
+        for entry in outbox::untold_of(tx, id).map_err(db_fault)? {
+            if entry.state != "delivered" {
+                return Ok(false);
+            }
+            // An inbox that goes along, or an agent's, is acknowledged by nobody.
+            if !inside.contains(&entry.target)
+                && let Some(target) = sessions::by_id(tx, entry.target).map_err(db_fault)?
+                && target.owner == Owner::Client
+            {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,191 @@
+//! Takes sessions away. The row goes at once, and with it the key; transcript and journals go
+//! bit by bit, so that a session of any size never holds up the writer. The rows of its runs
+//! stay, with their results and their use.
+
+use serde_json::json;
+
+use super::cancel::clear;
+use super::context::{Context, Effect};
+use super::deliver::{GONE, hold};
+use super::{DeleteSession, Reply};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::SessionId;
+use crate::kernel::run::{CancelRequest, Run};
+use crate::kernel::session::{Owner, Session};
+use crate::store::{db_fault, messages, outbox, purges, runs, sessions, steers, steps};
+
+/// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
+const TREE_AT_ONCE: usize = 200;
+/// So many rows are taken away in one command, about.
+const ROWS_AT_ONCE: u32 = 500;
+/// So many journals are looked at in one command.
+const RUNS_AT_ONCE: u32 = 50;
+/// So many announces are held in one go.
+const HOLD_AT_ONCE: u32 = 100;
+/// So many open runs are named in a refusal.
+const NAMED: usize = 20;
+
+/// The session and all below it are gone, or it still has open runs: these are refused, or
+/// with `force` marked to end and named.
+pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply, Fault> {
+    let session = sessions::by_key(context.tx, &delete.org, &delete.key)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::not_found("session", &delete.key))?;
+    let open = super::subtree::open_from_session(context, &session)?;
+    if !delete.force && !open.is_empty() {
+        return Err(still_open("deleted", &session, &open));
+    }
+    let request = CancelRequest {
+        by: delete.by,
+        at: context.now.wall,
+        reason: Some("the session is deleted".to_owned()),
+        inherited: false,
+    };
+    let stopping = clear(context, &session, &request)?.stopping;
+    if !stopping.is_empty() {
+        return Ok(Reply::Stopping(stopping));
+    }
+    // The end of its runs may have taken it along (`cleanup: delete`).
+    if sessions::by_id(context.tx, session.id)
+        .map_err(db_fault)?
+        .is_some()
+    {
+        remove_tree(context, &session)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// Why a session with open runs stays as it is.
+pub fn still_open(what: &str, session: &Session, open: &[Run]) -> Fault {
+    let ids: Vec<String> = open
+        .iter()
+        .take(NAMED)
+        .map(|run| run.id.to_string())
+        .collect();
+    Fault::new(
+        Kind::Conflict,
+        format!(
+            "session {} has {} open runs in it or below; it was not {what}",
+            session.key,
+            open.len()
+        ),
+    )
+    .hint("wait for them, or cancel them with it (force)")
+    .with("openRuns", open.len())
+    .with("runIds", ids)
+}
+
+/// The session and all below it are gone. The caller knows that nothing in them is open.
+pub fn remove_tree(context: &mut Context<'_>, top: &Session) -> Result<(), Fault> {
+    let mut tree = vec![top.clone()];
+    let mut next = 0;
+    while tree.len() < TREE_AT_ONCE
+        && let Some(session) = tree.get(next)
+    {
+        let left = TREE_AT_ONCE - tree.len();
+        let children = sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
+        tree.extend(children);
+        next += 1;
+    }
+    // Children first: a row never names a parent that is not there. What is left of a larger
+    // tree follows when the parts of its parents are taken away.
+    for session in tree.iter().rev() {
+        remove(context, session)?;
+    }
+    Ok(())
+}
+
+/// The session is gone, and its key is free. What waited for it is held.
+fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
+    loop {
+        let mut entries =
+            outbox::pending_for(context.tx, session.id, HOLD_AT_ONCE).map_err(db_fault)?;
+        if session.owner == Owner::Client {
+            // Nobody has taken note of these, and with the inbox they would be lost.
+            let unacked = outbox::unacked(context.tx, session.id, HOLD_AT_ONCE);
+            entries.extend(unacked.map_err(db_fault)?);
+        }
+        if entries.is_empty() {
+            break;
+        }
+        for entry in &entries {
+            hold(context, entry, GONE)?;
+        }
+    }
+    context.emit_session(
+        EventKind::SessionDeleted,
+        session,
+        json!({ "key": session.key, "agent": session.agent, "parent": session.parent_key }),
+    );
+    sessions::remove(context.tx, session.id).map_err(db_fault)?;
+    let now = context.now.wall;
+    purges::insert(context.tx, session.id, now).map_err(db_fault)?;
+    context.effect(Effect::Purge(session.id));
+    Ok(())
+}
+
+/// A bounded part of what a deleted session left is gone; an effect says if there is more.
+pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
+    let Some(mut run_seq) = purges::run_seq(context.tx, id).map_err(db_fault)? else {
+        return Ok(Reply::Done);
+    };
+    let children = sessions::children(context.tx, id, RUNS_AT_ONCE).map_err(db_fault)?;
+    if !children.is_empty() {
+        return purge_children(context, id, &children);
+    }
+    let gone = messages::remove_some(context.tx, id, ROWS_AT_ONCE).map_err(db_fault)?;
+    if gone == u64::from(ROWS_AT_ONCE) {
+        context.effect(Effect::Purge(id));
+        return Ok(Reply::Done);
+    }
+    let mut left = u64::from(ROWS_AT_ONCE);
+    let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE).map_err(db_fault)?;
+    let is_last = batch.len() < RUNS_AT_ONCE as usize;
+    for (seq, run) in batch {
+        let gone = steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
+        if gone == u64::from(ROWS_AT_ONCE) {
+            left = 0;
+            break;
+        }
+        steers::remove(context.tx, run).map_err(db_fault)?;
+        run_seq = seq;
+        left = left.saturating_sub(gone);
+        if left == 0 {
+            break;
+        }
+    }
+    if is_last && left > 0 {
+        purges::remove(context.tx, id).map_err(db_fault)?;
+    } else {
+        purges::advance(context.tx, id, run_seq).map_err(db_fault)?;
+        context.effect(Effect::Purge(id));
+    }
+    Ok(Reply::Done)
+}
+
+/// The rest of a tree that was too large for one command. What began in it meanwhile ends.
+fn purge_children(
+    context: &mut Context<'_>,
+    id: SessionId,
+    children: &[Session],
+) -> Result<Reply, Fault> {
+    let mut removed = false;
+    for child in children {
+        let request = CancelRequest {
+            by: "session_deleted".to_owned(),
+            at: context.now.wall,
+            reason: None,
+            inherited: true,
+        };
+        if clear(context, child, &request)?.stopping.is_empty() {
+            remove(context, child)?;
+            removed = true;
+        }
+    }
+    // Where only executors are waited for, the next sweep looks again.
+    if removed {
+        context.effect(Effect::Purge(id));
+    }
+    Ok(Reply::Done)
+}

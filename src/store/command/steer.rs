@@ -1,0 +1,135 @@
+//! What enters a turn that is going on: texts said to its run, and announces of policy `steer`.
+//! They wait in rows of their own and enter the transcript at a step boundary only, in the
+//! transaction of the next model call's intent, so that none ever stands between a tool call
+//! and its result.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::deliver::{Budget, tell};
+use super::moves::load;
+use super::{Reply, cleanup};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::run::{Run, RunState};
+use crate::kernel::text::storable;
+use crate::store::outbox::Entry;
+use crate::store::steers::Steer;
+use crate::store::{db_fault, outbox, sessions, steers, steps};
+
+/// The text waits for the run's next model call. The same message id again changes nothing.
+pub fn steer(
+    context: &mut Context<'_>,
+    org: &str,
+    id: RunId,
+    message: MessageId,
+    text: &str,
+) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    if run.org != org {
+        return Err(Fault::not_found("run", id));
+    }
+    if steers::has(context.tx, id, message).map_err(db_fault)? {
+        return Ok(Reply::Done);
+    }
+    if !takes_steers(context, &run)? {
+        return Err(not_in_a_turn(&run));
+    }
+    let steer = Steer {
+        seq: context.take_seq()?,
+        message,
+        text: storable(text),
+        at: context.now.wall,
+    };
+    steers::insert(context.tx, id, &steer).map_err(db_fault)?;
+    Ok(Reply::Done)
+}
+
+fn takes_steers(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
+    if run.cancel.is_some() {
+        return Ok(false);
+    }
+    Ok(match run.state {
+        RunState::Running | RunState::Paused(_) => true,
+        // A turn that waits for a slot to go on with its steps.
+        RunState::Queued => !steps::open(context.tx, run.id)
+            .map_err(db_fault)?
+            .is_empty(),
+        RunState::Settling | RunState::Ended(_) => false,
+    })
+}
+
+fn not_in_a_turn(run: &Run) -> Fault {
+    let (what, hint) = match (run.state, &run.cancel) {
+        (RunState::Ended(_), _) => ("it has ended", "say it in a new turn: agent.run"),
+        (_, Some(_)) => ("it is being cancelled", "say it in a new turn: agent.run"),
+        (RunState::Queued, _) => (
+            "its turn has not begun",
+            "steer it once it runs, or say it in a turn of its own: agent.run",
+        ),
+        _ => (
+            "its turn is over and it waits for its children",
+            "say it in a turn of its own: agent.run",
+        ),
+    };
+    Fault::new(
+        Kind::Conflict,
+        format!("run {} is in no turn: {what}; nothing was said", run.id),
+    )
+    .hint(hint)
+    .with("state", run.state.as_str())
+}
+
+/// Does anything wait to enter the turn of `run`?
+pub fn waits(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
+    Ok(!steers::waiting(context.tx, run.id)
+        .map_err(db_fault)?
+        .is_empty()
+        || !announces(context, run)?.is_empty())
+}
+
+/// What waits to enter the turn of `run` stands in its transcript, in the order in which it
+/// came; the entries.
+pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault> {
+    let texts = steers::waiting(context.tx, run.id).map_err(db_fault)?;
+    let announces = announces(context, run)?;
+    if texts.is_empty() && announces.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(session) = sessions::by_id(context.tx, run.session).map_err(db_fault)? else {
+        return Ok(Vec::new());
+    };
+    let mut budget = Budget::of(context, &session, announces.len())?;
+    let mut entered = Vec::with_capacity(texts.len() + announces.len());
+    let told: Vec<RunId> = announces.iter().map(|entry| entry.run).collect();
+    let mut announces = announces.into_iter().peekable();
+    for steer in texts {
+        while let Some(entry) = announces.next_if(|entry| entry.seq < steer.seq) {
+            entered.extend(tell(context, &session, &entry, &mut budget)?);
+        }
+        let mut message = NewMessage::user(steer.message, &steer.text);
+        message.run = Some(run.id);
+        message.metadata = Some(json!({ "steer": true }));
+        let said = context.append(&run.org, run.session, run.generation, vec![message])?;
+        let place = said.first().map_or(0, |message| message.seq);
+        steers::mark_said(context.tx, run.id, steer.seq, place).map_err(db_fault)?;
+        entered.extend(said);
+    }
+    for entry in announces {
+        entered.extend(tell(context, &session, &entry, &mut budget)?);
+    }
+    for run in told {
+        cleanup::after(context, run)?;
+    }
+    Ok(entered)
+}
+
+/// Announces for this turn. What was asked for before a reset waits for the turn's end.
+fn announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<Entry>, Fault> {
+    let waiting = outbox::steering(context.tx, run.session).map_err(db_fault)?;
+    Ok(waiting
+        .into_iter()
+        .filter(|entry| entry.target_generation == run.generation)
+        .collect())
+}

@@ -1,0 +1,215 @@
+//! What age takes away, in bounded parts: each look walks a few rows from where the one before
+//! stopped, so that its cost does not grow with the history.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::remove::remove_tree;
+use super::{Reply, Sweep, Swept};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::Fault;
+use crate::kernel::session::{Owner, Session, SessionMode};
+use crate::kernel::time::Timestamp;
+use crate::store::runs::Age;
+use crate::store::tx::{DbError, Tx};
+use crate::store::{
+    blobs, db_fault, events, expired, idempotency, outbox, runs, sessions, steers, steps,
+};
+
+/// So many sessions or runs are looked at in one command.
+const ROWS: u32 = 100;
+/// So many events, steps or ids are taken away in one command.
+const PARTS: u32 = 1000;
+/// So many old runs are looked through for a body that may be free.
+const OLD_RUNS: u32 = 2000;
+
+/// A bounded part of what is old enough is put aside or gone.
+pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {
+    let swept = match sweep {
+        Sweep::Archive { before, org, after } => archive(context, *before, org, *after)?,
+        Sweep::Runs {
+            before,
+            keys_before,
+            after,
+        } => retire(context, *before, *keys_before, *after)?,
+        Sweep::Events { before } => {
+            let gone = events::remove_some(context.tx, *before, PARTS).map_err(db_fault)?;
+            Swept::more_if(gone == u64::from(PARTS))
+        }
+        Sweep::Leftovers { before, ids_before } => leftovers(context, *before, *ids_before)?,
+    };
+    Ok(Reply::Swept(swept))
+}
+
+/// May a sweep find something? A look at the oldest rows, so that a daemon at rest writes
+/// nothing.
+pub fn is_due(tx: &mut dyn Tx, sweep: &Sweep) -> Result<bool, DbError> {
+    Ok(match sweep {
+        Sweep::Archive { before, org, after } => sessions::unarchived(tx, org, *after, 1)?
+            .first()
+            .is_some_and(|(_, session)| session.created_at <= *before),
+        Sweep::Runs { before, after, .. } => runs::ages(tx, *after, 1)?
+            .first()
+            .is_some_and(|run| run.created_at <= *before),
+        Sweep::Events { before } => events::oldest(tx)?.is_some_and(|at| at <= *before),
+        Sweep::Leftovers { before, ids_before } => {
+            !blobs::unused_since(tx, *before, 1)?.is_empty()
+                || expired::oldest(tx)?.is_some_and(|at| at <= *ids_before)
+        }
+    })
+}
+
+/// Puts sessions of one task aside whose last run ended before this point and whose ends are
+/// told.
+fn archive(
+    context: &mut Context<'_>,
+    before: Timestamp,
+    org: &str,
+    after: i64,
+) -> Result<Swept, Fault> {
+    let page = sessions::unarchived(context.tx, org, after, ROWS).map_err(db_fault)?;
+    let is_full = page.len() == ROWS as usize;
+    let last = page.last().map_or(after, |(seq, _)| *seq);
+    for (_, session) in page {
+        if session.created_at > before {
+            // Those behind it are younger still.
+            return Ok(Swept::default());
+        }
+        if session.mode == SessionMode::Run && may_rest(context, &session, before)? {
+            let now = context.now.wall;
+            sessions::archive(context.tx, session.id, now).map_err(db_fault)?;
+            context.emit_session(
+                EventKind::SessionUpdated,
+                &session,
+                json!({ "changed": ["archived"], "archived": true }),
+            );
+        }
+    }
+    Ok(Swept {
+        next: is_full.then_some(last),
+    })
+}
+
+fn may_rest(
+    context: &mut Context<'_>,
+    session: &Session,
+    before: Timestamp,
+) -> Result<bool, Fault> {
+    let tx = &mut *context.tx;
+    let ended = runs::last_end_in(tx, session.id).map_err(db_fault)?;
+    if ended.is_none_or(|ended| ended > before)
+        || runs::has_live_in(tx, session.id).map_err(db_fault)?
+    {
+        return Ok(false);
+    }
+    let untold = outbox::untold_of(tx, session.id).map_err(db_fault)?;
+    Ok(untold.iter().all(|entry| entry.state == "delivered"))
+}
+
+/// Removes runs that ended before this point, with their journals, and sessions that are put
+/// aside once their last run is gone. A result that nobody has taken note of stays, and so
+/// does a run whose idempotency key is younger than it must live.
+fn retire(
+    context: &mut Context<'_>,
+    before: Timestamp,
+    keys_before: Timestamp,
+    after: i64,
+) -> Result<Swept, Fault> {
+    let page = runs::ages(context.tx, after, ROWS).map_err(db_fault)?;
+    let is_full = page.len() == ROWS as usize;
+    let last = page.last().map_or(after, |run| run.seq);
+    let mut left = u64::from(PARTS);
+    for run in page {
+        if run.created_at > before {
+            return Ok(Swept::default());
+        }
+        let is_old = run.ended_at.is_some_and(|ended| ended <= before);
+        if !is_old || !may_go(context, &run, keys_before)? {
+            continue;
+        }
+        let gone = steps::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?;
+        left = left.saturating_sub(gone);
+        if left == 0 {
+            // Its turn comes again at once, with fewer steps.
+            return Ok(Swept {
+                next: Some(run.seq - 1),
+            });
+        }
+        remove(context, &run)?;
+    }
+    Ok(Swept {
+        next: is_full.then_some(last),
+    })
+}
+
+fn may_go(context: &mut Context<'_>, run: &Age, keys_before: Timestamp) -> Result<bool, Fault> {
+    let tx = &mut *context.tx;
+    let used = idempotency::used_at(tx, run.id).map_err(db_fault)?;
+    if used.is_some_and(|used| used > keys_before) {
+        return Ok(false);
+    }
+    let Some(entry) = outbox::of_run(tx, run.id).map_err(db_fault)? else {
+        return Ok(true);
+    };
+    Ok(match entry.state.as_str() {
+        "dismissed" => true,
+        "delivered" => {
+            let waits_in_inbox = entry.acked_at.is_none() && entry.is_inbox();
+            !waits_in_inbox
+                || sessions::by_id(tx, entry.target)
+                    .map_err(db_fault)?
+                    .is_none_or(|target| target.owner != Owner::Client)
+        }
+        _ => false,
+    })
+}
+
+fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
+    let now = context.now.wall;
+    let tx = &mut *context.tx;
+    steers::remove(tx, run.id).map_err(db_fault)?;
+    outbox::remove(tx, run.id).map_err(db_fault)?;
+    idempotency::remove(tx, run.id).map_err(db_fault)?;
+    runs::remove(tx, run.id).map_err(db_fault)?;
+    expired::insert(tx, run.id, &run.org, now).map_err(db_fault)?;
+    let session = sessions::by_id(tx, run.session).map_err(db_fault)?;
+    if let Some(session) = session
+        && session.archived_at.is_some()
+        && runs::ids_in(tx, session.id, 0, 1)
+            .map_err(db_fault)?
+            .is_empty()
+        && sessions::children(tx, session.id, 1)
+            .map_err(db_fault)?
+            .is_empty()
+    {
+        remove_tree(context, &session)?;
+    }
+    Ok(())
+}
+
+/// Forgets ids of removed runs, and frees bodies that no run names any more.
+fn leftovers(
+    context: &mut Context<'_>,
+    before: Timestamp,
+    ids_before: Timestamp,
+) -> Result<Swept, Fault> {
+    let gone = expired::forget_some(context.tx, ids_before, PARTS).map_err(db_fault)?;
+    let unused = blobs::unused_since(context.tx, before, ROWS).map_err(db_fault)?;
+    if !unused.is_empty() {
+        // Runs that are older than the last use of all these; all but a few are gone by now.
+        let oldest = runs::ages(context.tx, 0, OLD_RUNS).map_err(db_fault)?;
+        for (hash, used_at) in unused {
+            let could_name = |run: &&Age| run.created_at <= used_at.plus_ms(blobs::USED_WITHIN_MS);
+            let named = oldest
+                .iter()
+                .take_while(could_name)
+                .any(|run| run.pins.agent == hash || run.pins.tools == hash);
+            let all_seen =
+                oldest.len() < OLD_RUNS as usize || oldest.iter().any(|run| !could_name(&run));
+            if !named && all_seen {
+                blobs::remove(context.tx, &hash).map_err(db_fault)?;
+            }
+        }
+    }
+    Ok(Swept::more_if(gone == u64::from(PARTS)))
+}

@@ -1,0 +1,106 @@
+//! What a person or client decides about an announce: tell it again, or not at all.
+
+use serde_json::json;
+
+use super::context::{Context, Effect};
+use super::deliver::wake_up;
+use super::moves::{load, look_at_settling};
+use super::{NewRun, Reply, cleanup};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
+use crate::kernel::run::Run;
+use crate::kernel::session::Owner;
+use crate::store::outbox::Entry;
+use crate::store::{db_fault, outbox, runs, sessions};
+
+/// What was told is shown to its session's agent once more, in a wake run and without a second
+/// message; what was held waits to be told again.
+pub fn retry(
+    context: &mut Context<'_>,
+    org: &str,
+    id: RunId,
+    wake: Option<Box<NewRun>>,
+) -> Result<Reply, Fault> {
+    let (_, entry) = find(context, org, id)?;
+    let target = sessions::by_id(context.tx, entry.target).map_err(db_fault)?;
+    match (entry.state.as_str(), target) {
+        ("dismissed", _) => Err(refused(id, "it was dismissed", "its result: runs.get")),
+        (_, None) => Err(refused(
+            id,
+            "the session that asked for it is gone",
+            "its result: runs.get; runs.dismiss_announce takes it off the list",
+        )),
+        ("delivered", Some(_)) if entry.via.is_some() => Err(refused(
+            id,
+            "its requester has it as the outcome of a tool call",
+            "nothing is missing",
+        )),
+        ("delivered", Some(target)) if target.owner == Owner::Client => Err(refused(
+            id,
+            "it stands in the inbox of a client, where nothing runs",
+            "read it there: sessions.inbox",
+        )),
+        ("delivered", Some(target)) => {
+            let live = runs::live_in(context.tx, target.id).map_err(db_fault)?;
+            let made = wake_up(context, &target, &live, Some(&entry), wake)?;
+            Ok(Reply::Woken(made))
+        }
+        (_, Some(target)) => {
+            outbox::offer(context.tx, entry.seq).map_err(db_fault)?;
+            context.effect(Effect::Deliverable(target.id));
+            Ok(Reply::Woken(None))
+        }
+    }
+}
+
+/// The announce is told to nobody any more; the result stays on the run.
+pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply, Fault> {
+    let (run, entry) = find(context, org, id)?;
+    match entry.state.as_str() {
+        "dismissed" => Ok(Reply::Done),
+        "delivered" => Err(refused(
+            id,
+            "it was told already",
+            "an inbox is cleared with sessions.ack",
+        )),
+        _ => {
+            outbox::dismiss(context.tx, entry.seq).map_err(db_fault)?;
+            context.emit(
+                EventKind::AnnounceDismissed,
+                &run,
+                json!({ "announceId": entry.announce }),
+            );
+            // A run that settles does not wait for it any longer.
+            look_at_settling(context, entry.target)?;
+            cleanup::after_run(context, &run)?;
+            Ok(Reply::Done)
+        }
+    }
+}
+
+fn find(context: &mut Context<'_>, org: &str, id: RunId) -> Result<(Run, Entry), Fault> {
+    let run = load(context, id)?;
+    if run.org != org {
+        return Err(Fault::not_found("run", id));
+    }
+    match outbox::of_run(context.tx, id).map_err(db_fault)? {
+        Some(entry) => Ok((run, entry)),
+        None if run.owes_announce() => {
+            Err(refused(id, "it has not ended", "wait for it: agent.wait"))
+        }
+        None => Err(refused(
+            id,
+            "nobody is told of its end",
+            "its result: runs.get",
+        )),
+    }
+}
+
+fn refused(id: RunId, why: &str, hint: &str) -> Fault {
+    Fault::new(
+        Kind::Conflict,
+        format!("the announce of run {id} stays as it is: {why}"),
+    )
+    .hint(hint)
+}

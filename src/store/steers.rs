@@ -1,0 +1,85 @@
+//! The table of steers: what is said to a run in the middle of its turn, until the run's next
+//! model call sees it. Commands in this room write and read it.
+
+use super::columns::{time, uuid};
+use super::tx::{DbError, Param, Row, Tx, all, number};
+use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::time::Timestamp;
+
+/// One text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steer {
+    /// Its place in the order of all rows.
+    pub seq: i64,
+    /// The id of its message.
+    pub message: MessageId,
+    /// What is said.
+    pub text: String,
+    /// When it was said.
+    pub at: Timestamp,
+}
+
+fn read(row: &dyn Row) -> Result<Steer, DbError> {
+    Ok(Steer {
+        seq: row.int(0)?,
+        message: MessageId(uuid(row, 1)?),
+        text: row.text(2)?.to_owned(),
+        at: time(row, 3)?,
+    })
+}
+
+/// The text waits for the run's next model call.
+pub fn insert(tx: &mut dyn Tx, run: RunId, steer: &Steer) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO steers (run_id, seq, message_id, text, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        &[
+            (&run.0).into(),
+            steer.seq.into(),
+            (&steer.message.0).into(),
+            (&steer.text).into(),
+            steer.at.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// Was this message said to the run already, be it that it still waits?
+pub fn has(tx: &mut dyn Tx, run: RunId, message: MessageId) -> Result<bool, DbError> {
+    let params: [Param<'_>; 2] = [(&run.0).into(), (&message.0).into()];
+    let sql = "SELECT EXISTS (SELECT 1 FROM steers WHERE run_id = ?1 AND message_id = ?2)";
+    Ok(number(tx, sql, &params)? != 0)
+}
+
+/// What waits for the run's next model call, in order.
+pub fn waiting(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Steer>, DbError> {
+    all(
+        tx,
+        "SELECT seq, message_id, text, at FROM steers WHERE run_id = ?1 \
+         AND message_seq IS NULL ORDER BY seq",
+        &[(&run.0).into()],
+        read,
+    )
+}
+
+/// The text stands in the transcript at `message_seq`.
+pub fn mark_said(tx: &mut dyn Tx, run: RunId, seq: i64, message_seq: i64) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steers SET message_seq = ?3 WHERE run_id = ?1 AND seq = ?2",
+        &[(&run.0).into(), seq.into(), message_seq.into()],
+    )
+    .map(|_| ())
+}
+
+/// What still waits is given up, since the run has ended; how many texts that were.
+pub fn give_up(tx: &mut dyn Tx, run: RunId) -> Result<u64, DbError> {
+    tx.execute(
+        "DELETE FROM steers WHERE run_id = ?1 AND message_seq IS NULL",
+        &[(&run.0).into()],
+    )
+}
+
+/// Nothing of the run is left here.
+pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute("DELETE FROM steers WHERE run_id = ?1", &[(&run.0).into()])
+        .map(|_| ())
+}

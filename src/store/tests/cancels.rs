@@ -1,0 +1,225 @@
+//! Cancels over every way down, and texts said into a turn.
+
+use super::{
+    Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, policy, spawn, text, tool,
+    turn,
+};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{MessageId, RunId, SessionKey};
+use crate::kernel::message::MessageKind;
+use crate::kernel::run::{AnnouncePolicy, Outcome, RunState, Usage};
+use crate::kernel::step::Effect as Class;
+use crate::store::command::{Cancel, CancelTarget, Cancelled, Conclusion};
+use crate::store::{Command, Effect, Reply, outbox};
+
+const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
+
+fn cancel(bench: &mut Bench, target: CancelTarget) -> (Cancelled, Vec<Effect>) {
+    let command = Command::Cancel(Box::new(Cancel {
+        org: "default".to_owned(),
+        target,
+        by: "admin".to_owned(),
+        reason: Some("not needed".to_owned()),
+    }));
+    match bench.run(command).unwrap() {
+        (Reply::Cancelled(done), effects) => (done, effects),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn cancel_run(bench: &mut Bench, run: RunId) -> Cancelled {
+    cancel(bench, CancelTarget::Run(run)).0
+}
+
+fn gone(bench: &mut Bench, run: RunId) {
+    let why = Conclusion::ExecutorGone;
+    bench.run(Command::Conclude { run, why }).unwrap();
+}
+
+fn steer(bench: &mut Bench, run: RunId, message: MessageId, said: &str) -> Result<(), Fault> {
+    let command = Command::Steer {
+        org: "default".to_owned(),
+        run,
+        message,
+        text: said.to_owned(),
+    };
+    bench.run(command).map(|_| ())
+}
+
+pub fn g4_12_a_cancel_reaches_everything_below(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let child = bench.spawned(Some(&top));
+    let grandchild = bench.spawned(Some(&child.session));
+    let queued = bench.spawned(Some(&grandchild.session));
+    let other = bench.spawned(Some(&top)).run;
+    for run in [child.run, grandchild.run] {
+        bench.started(run);
+    }
+    // The child settles: it has no executor any more.
+    bench.ended(child.run, "waits");
+    assert_eq!(bench.row(child.run).state, RunState::Settling);
+    let (done, effects) = cancel(&mut bench, CancelTarget::Run(child.run));
+    assert_eq!(done.cancelled, [child.run, queued.run]);
+    assert_eq!(done.stopping, [grandchild.run]);
+    assert!(effects.contains(&Effect::StopExecutor(grandchild.run)));
+    let marked = bench.row(grandchild.run).cancel.unwrap();
+    assert_eq!((marked.by.as_str(), marked.inherited), ("admin", true));
+    assert_eq!(marked.reason.as_deref(), Some("not needed"));
+    assert_eq!(bench.row(other).cancel, None);
+    gone(&mut bench, grandchild.run);
+    for run in [child.run, grandchild.run, queued.run] {
+        assert_eq!(bench.row(run).state, ENDED);
+    }
+    // Whoever asked for the child is told by its policy; what fell with it wakes nobody.
+    let db = bench.db.as_mut();
+    let told = outbox::of_run(db, grandchild.run).unwrap().unwrap();
+    assert_eq!(told.policy, AnnouncePolicy::Inbox);
+    // Again: nothing is left to do.
+    let again = cancel_run(&mut bench, child.run);
+    assert_eq!(again.already_ended, [child.run]);
+    assert!(again.cancelled.is_empty() && again.stopping.is_empty());
+}
+
+pub fn a_cancel_goes_on_below_runs_that_have_ended(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let child = bench.spawned(Some(&top));
+    bench.started(child.run);
+    // Nobody waits for this one, so the child ends before it.
+    let left = accepted(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
+    let below = bench.spawned(Some(&left.session)).run;
+    bench.started(left.run);
+    bench.started(below);
+    let step = bench.row(left.run).steps;
+    bench.run(answer(left.run, step, "left")).unwrap();
+    assert_eq!(bench.row(left.run).state, RunState::Ended(Outcome::Ok));
+    let (done, _) = cancel(&mut bench, CancelTarget::Session(top));
+    assert!(done.stopping.contains(&below), "{done:?}");
+    let again = cancel_run(&mut bench, left.run);
+    assert_eq!(again.stopping, [below]);
+    assert_eq!(again.already_ended, [left.run]);
+}
+
+pub fn a_cancelled_turn_leaves_other_turns_of_its_session_alone(mut bench: Bench) {
+    let first = accepted(bench.run(turn("agent:build:a", "one")));
+    let second = accepted(bench.run(turn("agent:build:a", "two")));
+    let child = bench.spawned(Some(&first.session)).run;
+    assert_eq!(cancel_run(&mut bench, first.run).cancelled, [first.run]);
+    assert_eq!(bench.row(second.run).state, RunState::Queued);
+    assert_eq!(bench.row(child).state, RunState::Queued);
+    let (done, _) = cancel(&mut bench, CancelTarget::Session(first.session));
+    assert_eq!(done.cancelled, [second.run, child]);
+}
+
+pub fn a_session_that_is_not_there_cannot_be_cancelled(mut bench: Bench) {
+    let command = Command::Cancel(Box::new(Cancel {
+        org: "default".to_owned(),
+        target: CancelTarget::Session(SessionKey::parse("nobody").unwrap()),
+        by: "admin".to_owned(),
+        reason: None,
+    }));
+    assert_eq!(bench.run(command).unwrap_err().kind, Kind::NotFound);
+}
+
+pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
+    let run = bench.spawned(None);
+    let early = steer(&mut bench, run.run, MessageId(id()), "too early").unwrap_err();
+    assert_eq!(early.kind, Kind::Conflict);
+    bench.started(run.run);
+    let asks = Command::RecordOutcome {
+        run: run.run,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Answer {
+            blocks: text("calls"),
+            usage: Usage::default(),
+        },
+        then: Then::Steps(vec![tool("x", Class::Read)]),
+    };
+    let message = MessageId(id());
+    steer(&mut bench, run.run, message, "look in src").unwrap();
+    // The same message again is the same message.
+    steer(&mut bench, run.run, message, "look in src").unwrap();
+    let after_call = after(bench.run(asks));
+    assert_eq!(after_call.messages.len(), 1, "not before the tool's result");
+    let result = Command::RecordOutcome {
+        run: run.run,
+        step: 2,
+        attempt: 1,
+        outcome: Recorded::ToolResult {
+            text: "found".to_owned(),
+            is_error: false,
+        },
+        then: Then::Steps(vec![model()]),
+    };
+    let next = after(bench.run(result));
+    let said: Vec<_> = next.messages.iter().map(|one| one.text()).collect();
+    assert_eq!(said.last().map(String::as_str), Some("look in src"));
+    assert_eq!(next.messages.last().unwrap().id, message);
+    assert_eq!(
+        next.steps.last().unwrap().seen_up_to,
+        next.messages.last().map(|one| one.seq)
+    );
+    assert_eq!(bench.count("SELECT count(*) FROM steers"), 1);
+    bench.ended(run.run, "done");
+    let late = steer(&mut bench, run.run, MessageId(id()), "too late").unwrap_err();
+    assert_eq!(late.kind, Kind::Conflict);
+    // What was said stays said, whoever repeats it.
+    steer(&mut bench, run.run, message, "look in src").unwrap();
+}
+
+pub fn a_turn_does_not_end_before_a_steer_was_seen(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    steer(&mut bench, run, MessageId(id()), "and this?").unwrap();
+    let goes_on = bench.ended(run, "half");
+    assert_eq!(goes_on.run.state, RunState::Running);
+    assert_eq!(goes_on.messages.last().unwrap().text(), "and this?");
+    let ended = bench.ended(run, "whole");
+    assert_eq!(ended.run.result.as_deref(), Some("whole"));
+}
+
+pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    steer(&mut bench, run, MessageId(id()), "and this?").unwrap();
+    let last = Command::RecordOutcome {
+        run,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Answer {
+            blocks: text("whole"),
+            usage: Usage::default(),
+        },
+        then: Then::EndTurn(TurnEnd {
+            text: Some("whole".to_owned()),
+            more: Vec::new(),
+        }),
+    };
+    assert_eq!(
+        after(bench.run(last)).run.state,
+        RunState::Ended(Outcome::Ok)
+    );
+    assert_eq!(bench.count("SELECT count(*) FROM steers"), 0);
+    let said = "SELECT count(*) FROM events WHERE kind = 'run.ended' \
+                AND data LIKE '%\"steersDropped\":1%'";
+    assert_eq!(bench.count(said), 1);
+}
+
+pub fn an_announce_that_steers_enters_a_turn_that_goes_on(mut bench: Bench) {
+    let root = accepted(bench.run(turn("agent:build:a", "go")));
+    bench.started(root.run);
+    let steers = policy(spawn(Some(&root.session)), AnnouncePolicy::Steer);
+    let child = accepted(bench.run(steers)).run;
+    bench.started(child);
+    bench.ended(child, "found");
+    let goes_on = bench.ended(root.run, "half");
+    assert_eq!(goes_on.run.state, RunState::Running);
+    let told = goes_on.messages.last().unwrap();
+    assert_eq!((told.kind, told.run), (MessageKind::Announce, Some(child)));
+    let entry = outbox::of_run(bench.db.as_mut(), child).unwrap().unwrap();
+    assert_eq!(entry.message_seq, Some(told.seq));
+    assert_eq!(
+        bench.ended(root.run, "whole").run.state,
+        RunState::Ended(Outcome::Ok)
+    );
+}

@@ -1,0 +1,268 @@
+//! What ends, changes, repeats and removes: `runs.cancel`, `runs.steer` and their kin, and those
+//! methods of `sessions.*` that change a session that is there.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::decode::Params;
+use super::input;
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
+
+/// `runs.cancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelRun {
+    /// Which.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// Why, for people.
+    #[serde(
+        default,
+        deserialize_with = "input::name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    pub reason: Option<String>,
+}
+impl Params for CancelRun {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
+
+/// `sessions.cancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelSession {
+    /// What goes on in this session, and below it.
+    pub session_key: SessionKey,
+    /// Why, for people.
+    #[serde(
+        default,
+        deserialize_with = "input::name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    pub reason: Option<String>,
+}
+impl Params for CancelSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
+
+/// What a cancel answers. Each run of the subtree that was open stands in one of the lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// These had ended before, or were ended by something else meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// These are marked to end, and what carries them out is still there.
+    pub not_ended: Vec<RunId>,
+}
+
+/// `runs.steer`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Steer {
+    /// A run in the middle of its turn.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// What is said.
+    #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
+    pub message: String,
+    /// The message's id, for a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::maybe_id",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message_id: Option<MessageId>,
+}
+impl Params for Steer {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
+
+/// What `runs.steer` answers: the text is in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Steered {
+    /// The run.
+    pub run_id: RunId,
+    /// The id of the message that the run's next model call sees.
+    pub message_id: MessageId,
+}
+
+/// `runs.retry`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetryRun {
+    /// A run that has ended.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// For a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    pub idempotency_key: Option<String>,
+}
+impl Params for RetryRun {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
+
+/// What `runs.retry` answers: the new run is in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Retried {
+    /// `accepted`.
+    pub status: String,
+    /// The new run.
+    pub run_id: RunId,
+    /// The run that it does again.
+    pub retry_of: RunId,
+    /// The session it works in.
+    pub session_key: SessionKey,
+    /// Who does it.
+    pub agent: AgentId,
+    /// With which model.
+    pub model: String,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// `runs.retry_announce` and `runs.dismiss_announce`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OfAnnounce {
+    /// The run whose end is to be told, or not.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+}
+impl Params for OfAnnounce {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
+
+/// What `runs.retry_announce` and `runs.dismiss_announce` answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceDecided {
+    /// The run.
+    pub run_id: RunId,
+    /// The wake run that was made to show its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_run_id: Option<RunId>,
+}
+
+/// `sessions.patch`: a value that is left out stays as it is, null takes it away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchSession {
+    /// Which.
+    pub session_key: SessionKey,
+    /// A name for look-ups.
+    #[serde(
+        default,
+        deserialize_with = "patched_name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    #[serde(
+        default,
+        deserialize_with = "patched_name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    pub title: Option<Option<String>>,
+    /// The model of its turns; null: the agent's.
+    #[serde(
+        default,
+        deserialize_with = "patched_name",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    pub model: Option<Option<String>>,
+    /// The folder that its tools see, absolute.
+    #[serde(
+        default,
+        deserialize_with = "patched_folder",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(regex(pattern = "^/"))]
+    pub cwd: Option<Option<String>>,
+    /// Only if its revision is this one; else `conflict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_revision: Option<i64>,
+}
+impl Params for PatchSession {
+    const LATER: &'static [&'static str] = &["thinking"];
+
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
+
+/// A value that is there, be it null.
+fn patched_name<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<String>>, D::Error> {
+    input::name(from).map(Some)
+}
+
+fn patched_folder<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<String>>, D::Error> {
+    input::folder(from).map(Some)
+}
+
+/// `sessions.reset` and `sessions.delete`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClearSession {
+    /// Which.
+    pub session_key: SessionKey,
+    /// Cancel its open runs first; without it they are a `conflict`.
+    #[serde(default)]
+    pub force: bool,
+}
+impl Params for ClearSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
+
+/// What `sessions.delete` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Deleted {
+    /// The key, which is free now.
+    pub session_key: SessionKey,
+    /// Always true.
+    pub deleted: bool,
+}
+
+/// `sessions.compact`, which this version does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CompactSession {
+    /// Which.
+    pub session_key: SessionKey,
+}
+impl Params for CompactSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}

@@ -1,0 +1,156 @@
+//! The README's examples for programs, run as they stand there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::home::Home;
+use crate::house::root;
+
+/// A daemon at the usual place of a home folder; it ends with the test.
+struct Usual(Home);
+
+impl Usual {
+    fn start() -> Usual {
+        let usual = Usual(Home::new());
+        fs::write(usual.0.path().join("notes.txt"), "errors are reported\n").unwrap();
+        let said = usual
+            .0
+            .abide(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
+        assert_eq!(said.code, 0, "{}", said.err);
+        usual
+    }
+
+    /// `program` with this home, and with abide where a shell finds it.
+    fn command(&self, program: impl AsRef<Path>) -> Command {
+        let own = Path::new(env!("CARGO_BIN_EXE_abide")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(program.as_ref());
+        command
+            .env("HOME", self.0.path())
+            .env("PATH", format!("{}:{path}", own.display()))
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .current_dir(self.0.path())
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Usual {
+    fn drop(&mut self) {
+        self.0.abide(&["stop", "--timeout", "0s"]);
+    }
+}
+
+/// The blocks of this language under a heading of the README.
+fn blocks(heading: &str, language: &str) -> Vec<String> {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let section = readme.split_once(&format!("## {heading}\n")).unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let fence = format!("```{language}\n");
+    let blocks = section.split(&fence).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// What a person would type of a block: the lines behind `$ `, and those that go on with them.
+fn typed(block: &str) -> String {
+    let mut typed = String::new();
+    for line in block.lines() {
+        typed.push_str(line.strip_prefix("$ ").unwrap_or(line));
+        typed.push('\n');
+    }
+    typed
+}
+
+fn is_there(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn the_shell_examples_do_what_the_readme_says() {
+    if !is_there("curl") || !is_there("bash") {
+        println!("skipped: there is no curl or no bash here");
+        return;
+    }
+    let usual = Usual::start();
+    let script: String = blocks("From programs", "console")
+        .iter()
+        .map(|block| typed(block))
+        .collect();
+    let mut shell = usual.command("bash");
+    let output = shell.args(["-euc", &script]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{err}");
+    let answers = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let answers: Vec<Value> = answers.map(Result::unwrap).collect();
+    let [made, spawned, status, inbox] = &answers[..] else {
+        panic!("{answers:#?}");
+    };
+    assert_eq!(made["result"]["created"], true, "{made}");
+    assert_eq!(spawned["result"]["status"], "accepted", "{spawned}");
+    assert_eq!(status["phase"], "ready", "{status}");
+    assert!(inbox["announces"].is_array(), "{inbox}");
+}
+
+#[test]
+fn a_stock_websocket_client_speaks_over_the_socket() {
+    let library = tempfile::tempdir().unwrap();
+    let Some(python) = python_with_websockets(library.path()) else {
+        println!("skipped: there is no Python with the websockets library, and none can be had");
+        return;
+    };
+    let usual = Usual::start();
+    let said = usual
+        .0
+        .abide(&["spawn", "errors", "--agent", "explore", "--json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let run: Value = serde_json::from_str(&said.out).unwrap();
+    let example = blocks("From programs", "python").concat();
+    let mut command = usual.command(python);
+    command.env("PYTHONPATH", library.path());
+    let output = command.args(["-c", &example]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains(run["runId"].as_str().unwrap()), "{out}");
+}
+
+/// A Python that has the library, or that finds it in `library`, where it is put if it can be
+/// had without much ado.
+fn python_with_websockets(library: &Path) -> Option<PathBuf> {
+    let found = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output();
+    let found = found.ok().filter(|output| output.status.success())?;
+    let python = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
+    let works = |command: &mut Command| {
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.status().is_ok_and(|status| status.success())
+    };
+    let knows = || {
+        let line = "from websockets.asyncio.client import unix_connect";
+        let mut command = Command::new(&python);
+        works(command.args(["-c", line]).env("PYTHONPATH", library))
+    };
+    if !knows() {
+        let mut fetch = Command::new("timeout");
+        fetch.arg("30").arg(&python).args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--retries=0",
+            "--no-compile",
+            "--target",
+        ]);
+        works(fetch.arg(library).arg("websockets"));
+    }
+    knows().then_some(python)
+}
