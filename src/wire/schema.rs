@@ -107,8 +107,13 @@ schema_of!(CancelRequest, "CancelRequest", |generator| json_schema!({
     "properties": {
         "by": { "type": "string" },
         "at": generator.subschema_for::<Timestamp>(),
+        "reason": { "description": "Why, for people.", "type": "string" },
+        "inherited": {
+            "description": "It was asked for something above this run, which falls with it.",
+            "type": "boolean",
+        },
     },
-    "required": ["by", "at"],
+    "required": ["by", "at", "inherited"],
 }));
 
 schema_of!(Pins, "Pins", |_| json_schema!({
