@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jsonrpsee::client_transport::ws::{WsHandshakeError, WsTransportClientBuilder};
-use jsonrpsee::core::client::{ClientT, Error as RpcError};
+use jsonrpsee::core::client::{ClientT, Error as RpcError, Subscription, SubscriptionClientT};
 use jsonrpsee::core::traits::ToRpcParams;
 use jsonrpsee_ws_client::{PingConfig, WsClient, WsClientBuilder};
 use serde::Serialize;
@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::wire::error::WireError;
+use crate::wire::events::{Event, SubscribeEvents};
 use crate::wire::input::WAIT_LIMIT;
 
 /// The largest message in either direction: the server's limits and some room for what
@@ -25,6 +26,8 @@ use crate::wire::input::WAIT_LIMIT;
 const MESSAGE_LIMIT: u32 = 11 * 1024 * 1024;
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events that may wait for this program to take them; beyond that the subscription ends.
+const EVENTS: usize = 4096;
 /// Calls in flight, the server's limits for calls and waits together.
 const CALLS: usize = 64 + 1024;
 
@@ -153,6 +156,7 @@ impl Client {
             // The longest call is a wait; the server ends it, this is the net below.
             .request_timeout(WAIT_LIMIT + Duration::from_secs(60))
             .max_concurrent_requests(CALLS)
+            .max_buffer_capacity_per_subscription(EVENTS)
             .enable_ws_ping(PingConfig::default())
             .build_with_transport(sender, receiver);
         Ok(Client { rpc })
@@ -196,6 +200,30 @@ async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
         url: path.display().to_string(),
         message: error.to_string(),
     })
+}
+
+impl Client {
+    /// Subscribes to events.
+    pub async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, ClientError> {
+        self.rpc
+            .subscribe("events.subscribe", ByName(request), "events.unsubscribe")
+            .await
+            .map(Events)
+            .map_err(answer)
+    }
+}
+
+/// A subscription; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Events(Subscription<Event>);
+
+impl Events {
+    /// What comes next. `None`: the link was lost, or this program was too slow; either way
+    /// the last cursor that was seen is where to go on.
+    pub async fn next(&mut self) -> Option<Result<Event, ClientError>> {
+        let next = self.0.next().await?;
+        Some(next.map_err(|error| ClientError::Answer(error.to_string())))
+    }
 }
 
 /// Any request type as parameters of a call.

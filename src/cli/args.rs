@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, audit, completions, config, demo, history, inbox, print, ps, rpc, run, serve, sessions,
-    spawn, status, stop, trust, wait,
+    agents, attach, audit, completions, config, demo, events, history, inbox, logs, print, ps, rpc,
+    run, serve, sessions, spawn, status, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -68,13 +68,16 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Attach(attach::Attach),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
+    Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
     Audit(audit::Audit),
     Config(config::Config),
     Completions(completions::Completions),
+    Events(events::Events),
     Agents(agents::Agents),
     Trust(trust::Trust),
     Rpc(rpc::Rpc),
@@ -112,13 +115,16 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Attach(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
+            Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
             Command::Audit(command) => command.run(common).await,
             Command::Config(command) => command.run(common).await,
             Command::Completions(command) => command.run(),
+            Command::Events(command) => command.run(common).await,
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,
             Command::Rpc(command) => command.run(common).await,

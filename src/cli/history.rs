@@ -66,7 +66,8 @@ impl History {
     }
 }
 
-fn show(message: &Message, now: Timestamp) -> String {
+/// A message with its head, for people.
+pub(crate) fn show(message: &Message, now: Timestamp) -> String {
     let head = format!(
         "#{} {} {} · {} ago",
         message.seq,

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::discover::{Target, Way, Where, read_token};
 use super::failure::{Failure, exit};
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
 use crate::wire::PROTOCOL;
+use crate::wire::events::SubscribeEvents;
 
 /// A connection to the daemon.
 pub(crate) struct Link {
@@ -46,6 +47,17 @@ impl Link {
         params: impl Serialize + Send,
     ) -> Result<Value, Failure> {
         self.ask(method, params).await
+    }
+
+    /// Subscribes to events.
+    pub(crate) async fn subscribe(&self, request: &SubscribeEvents) -> Result<Events, Failure> {
+        let events = self.client.subscribe(request).await;
+        events.map_err(|error| self.failure(error))
+    }
+
+    /// What an error of this link means.
+    pub(crate) fn failure(&self, error: ClientError) -> Failure {
+        failure(error, &self.target)
     }
 
     /// Asks, and reads the answer.

@@ -3,17 +3,20 @@
 
 mod agents;
 mod args;
+mod attach;
 mod audit;
 mod completions;
 mod config;
 mod demo;
 mod discover;
+mod events;
 mod failure;
 mod follow;
 mod history;
 mod ids;
 mod inbox;
 mod link;
+mod logs;
 mod print;
 mod ps;
 mod reload;
@@ -31,5 +34,6 @@ mod tree;
 mod trust;
 mod view;
 mod wait;
+mod watch;
 
 pub use args::{Arguments, execute};

@@ -46,6 +46,11 @@ impl Screen {
         }
     }
 
+    /// Does something with the live part out of the way.
+    pub(crate) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.all.suspend(work)
+    }
+
     /// Prints a line above the live part; it stays.
     pub(crate) fn keep(&self, text: &str) {
         // A terminal that takes no more text is no reason to stop the work.

@@ -131,6 +131,20 @@ fn headline(run: &Run) -> String {
     }
 }
 
+/// The last lines of a text that is coming.
+pub(crate) fn tail(text: &str) -> Vec<String> {
+    let clean = super::text::clean(text);
+    let mut last: Vec<String> = clean
+        .lines()
+        .rev()
+        .filter(|said| !said.trim().is_empty())
+        .take(SHOWN)
+        .map(|said| format!("  {} {}", styled(DIM, "│"), line(said, COLUMNS - 4)))
+        .collect();
+    last.reverse();
+    last
+}
+
 /// A step on one line: what was asked and what came out.
 pub(crate) fn describe(step: &Step) -> String {
     let what = step.tool.as_deref().unwrap_or("model");
@@ -214,6 +228,18 @@ mod tests {
             plain(&draw(&[followed], 3)),
             ["✓ explore · 4f2a91c3  7 tool calls · 3.2s"]
         );
+    }
+
+    #[test]
+    fn what_a_run_is_saying_is_shown_by_its_last_lines() {
+        let text = "one\n\ntwo\u{1b}[2J\nthree\nfour\nfive\nsix";
+        let lines = plain(&tail(text));
+        assert_eq!(
+            lines,
+            ["  │ two", "  │ three", "  │ four", "  │ five", "  │ six"]
+        );
+        let wide = tail(&"子代理恢复运行".repeat(20));
+        assert!(plain(&wide)[0].width() <= COLUMNS);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::wire::shapes::Run;
 /// Runs that are followed, and where they are shown.
 pub(crate) struct View {
     runs: Vec<Followed>,
+    /// What each run is saying.
+    coming: Vec<(RunId, String)>,
     /// Steps and ends that were told already.
     told: (HashSet<StepId>, HashSet<RunId>),
     shown: Shown,
@@ -47,6 +49,7 @@ impl View {
     fn of(shown: Shown) -> View {
         View {
             runs: Vec::new(),
+            coming: Vec::new(),
             told: Default::default(),
             shown,
         }
@@ -64,8 +67,50 @@ impl View {
                 self.refresh(link, run).await?;
             }
         }
+        self.draw()
+    }
+
+    /// Shows these runs as they are now; what changed of them is read.
+    pub(crate) async fn show(&mut self, link: &Link, runs: &[Run]) -> Result<(), Failure> {
+        for run in runs {
+            self.refresh(link, run).await?;
+        }
+        self.draw()
+    }
+
+    /// A run is saying this, of which the end is shown below it; nothing: no longer.
+    pub(crate) fn comes(&mut self, run: RunId, text: &str) {
+        self.coming.retain(|(other, _)| *other != run);
+        if !text.trim().is_empty() {
+            self.coming.push((run, text.to_owned()));
+        }
+        if let Shown::Tree(_) = self.shown {
+            // A picture that cannot be drawn is no reason to stop looking.
+            drop(self.draw());
+        }
+    }
+
+    /// Prints a text as a part of the answer.
+    pub(crate) fn says(&self, text: &str) -> Result<(), Failure> {
+        match &self.shown {
+            Shown::Tree(screen) => screen.aside(|| print::answer(text)),
+            Shown::Notes | Shown::Json => print::answer(text),
+        }
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
         if let Shown::Tree(screen) = &mut self.shown {
-            screen.draw(|frame| tree::draw(&self.runs, frame));
+            screen.draw(|frame| {
+                let mut lines = Vec::new();
+                for followed in &self.runs {
+                    lines.extend(tree::draw(std::slice::from_ref(followed), frame));
+                    let said = |(run, _): &&(RunId, String)| *run == followed.run.run_id;
+                    if let Some((_, text)) = self.coming.iter().find(said) {
+                        lines.extend(tree::tail(text));
+                    }
+                }
+                lines
+            });
         } else {
             self.tell_news()?;
         }

@@ -42,6 +42,9 @@ pub struct Config {
     /// `gateway.drain_timeout`: how long steps in flight may go on after a stop was asked for;
     /// if unset as long as the supervisor allows, 20 s where nobody says.
     pub drain_timeout: Option<Duration>,
+    /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
+    /// behind the event log.
+    pub max_events_behind: u32,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -105,6 +108,7 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             drain_timeout: None,
+            max_events_behind: 50_000,
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -141,6 +145,7 @@ pub const KEYS: &[&str] = &[
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
     "gateway.drain_timeout",
+    "gateway.max_events_behind",
     "defaults.agent",
     "defaults.model",
     "defaults.run_timeout",
@@ -174,6 +179,7 @@ pub const KEYS: &[&str] = &[
 const LIVE: &[&str] = &[
     "gateway.allowed_hosts",
     "gateway.allowed_origins",
+    "gateway.max_events_behind",
     "defaults.run_timeout",
     "defaults.max_spawn_depth",
     "defaults.max_client_children",
@@ -229,6 +235,7 @@ impl Config {
         let value = match key {
             "gateway.listen" => self.listen.to_string().into(),
             "gateway.socket" => path_value(self.socket.as_ref()?),
+            "gateway.max_events_behind" => self.max_events_behind.into(),
             "gateway.allowed_hosts" => self.allowed_hosts.clone().into(),
             "gateway.allowed_origins" => self.allowed_origins.clone().into(),
             "gateway.drain_timeout" => span(self.drain_timeout?),
@@ -276,6 +283,9 @@ impl Config {
             "gateway.allowed_hosts" => self.allowed_hosts = texts(value)?,
             "gateway.allowed_origins" => self.allowed_origins = texts(value)?,
             "gateway.drain_timeout" => self.drain_timeout = Some(duration(value)?),
+            "gateway.max_events_behind" => {
+                self.max_events_behind = count(value, 1, 10_000_000)?;
+            }
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {

@@ -41,6 +41,20 @@ pub enum StepOutcome {
     Failed(RunError),
 }
 
+/// Takes the text of a model's answer while it comes, for those who listen. Nothing of it is
+/// stored: what counts is the outcome.
+pub trait TextSink: Send + Sync + 'static {
+    /// More of the text; all pieces of an answer together are its text.
+    fn text(&self, piece: &str);
+}
+
+/// Takes no text: nobody listens.
+pub struct Nobody;
+
+impl TextSink for Nobody {
+    fn text(&self, _: &str) {}
+}
+
 /// Carries out runs of one kind.
 pub trait Runner: Send + Sync + 'static {
     /// What comes next. Judged from `view` alone and without effects: the same view gives the
@@ -49,6 +63,12 @@ pub trait Runner: Send + Sync + 'static {
     fn next(&self, view: &RunView) -> Next;
 
     /// Carries out one step whose intent is committed. Dropping the future stops it. May be
-    /// called again for the same step after a kill, as the step's effect class allows.
-    fn perform(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, StepOutcome>;
+    /// called again for the same step after a kill, as the step's effect class allows. What a
+    /// model says goes to `sink` while it comes.
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome>;
 }

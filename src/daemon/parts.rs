@@ -119,6 +119,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
             keys_ms: millis(config.retain_keys),
             sweep_each: config.sweep_each,
         },
+        events_behind: i64::from(config.max_events_behind),
     }
 }
 

@@ -277,4 +277,16 @@ pub(super) const METHODS: &[About] = &[
         "Shortens what a model sees of a session.",
         r#"{"sessionKey": "agent:build:desk"}"#,
     ),
+    row(
+        "events.subscribe",
+        Reads,
+        "Gives what happens from now on, or from a cursor on; on a WebSocket only.",
+        r#"{"since": 0}"#,
+    ),
+    row(
+        "events.unsubscribe",
+        Reads,
+        "Ends a subscription of this connection.",
+        r#"{"subscription": "01936f0e-0000-7000-8000-000000000003"}"#,
+    ),
 ];

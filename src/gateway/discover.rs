@@ -57,6 +57,7 @@ impl JsonSchema for Document {
                 "methods": { "type": "array" },
                 "components": { "type": "object" },
                 "x-protocol": { "description": "The protocol's number.", "type": "integer" },
+                "x-event": { "description": "What surrounds an event's `data`: a schema." },
                 "x-events": {
                     "description": "The kinds of events, each with the schema of its `data`.",
                     "type": "array",
@@ -100,10 +101,14 @@ pub(super) fn document(
         .into_iter()
         .map(|described| method(described, &mut takes, &mut gives))
         .collect();
-    let events: Vec<Value> = event_data::SHAPES
+    let mut events: Vec<Value> = event_data::SHAPES
         .iter()
-        .map(|(kind, shape)| json!({ "kind": kind, "data": shape(&mut gives) }))
+        .map(|(kind, shape)| json!({ "kind": kind, "stored": true, "data": shape(&mut gives) }))
         .collect();
+    for (kind, shape) in event_data::UNSTORED {
+        events.push(json!({ "kind": kind, "stored": false, "data": shape(&mut gives) }));
+    }
+    let envelope = (event_data::ENVELOPE)(&mut gives);
     let mut schemas = takes.take_definitions(true);
     schemas.extend(gives.take_definitions(true));
     schemas.sort_keys();
@@ -119,6 +124,7 @@ pub(super) fn document(
         "methods": methods,
         "components": { "schemas": schemas, "errors": errors() },
         "x-protocol": PROTOCOL,
+        "x-event": envelope,
         "x-events": events,
     });
     let text = RawValue::from_string(document.to_string())?;

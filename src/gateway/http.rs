@@ -9,7 +9,8 @@ use http::header::{
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use jsonrpsee::types::Id;
@@ -21,6 +22,7 @@ use super::metrics::Scrape;
 use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
+use super::sse::{self, Opened};
 use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
@@ -40,7 +42,7 @@ pub(crate) struct Door {
     pub(crate) tasks: TaskTracker,
 }
 
-type Answered = Response<Full<Bytes>>;
+type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Something that a connection holds as long as it lives.
 pub(crate) type Seat = Arc<(tokio::sync::OwnedSemaphorePermit, metrics::Held)>;
@@ -67,10 +69,15 @@ pub(crate) async fn handle(
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
+        (&Method::GET, "/events") => match events(&door, &peer, request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, "/events") => wrong_method("GET"),
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("there are /, /health, /ready and /metrics"))
+            refused(fault.hint("there are /, /events, /health, /ready and /metrics"))
         }
     };
     Ok(answered)
@@ -80,7 +87,7 @@ pub(crate) async fn handle(
 async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Result<Answered, Fault> {
     door.gate.admit(peer, request.headers())?;
     let text = (door.metrics)().await?;
-    let mut answered = Response::new(Full::new(text.into()));
+    let mut answered = json(StatusCode::OK, text);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     answered.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(answered)
@@ -98,6 +105,25 @@ async fn enter(
         Method::POST => call(door, connection, &who, request).await,
         Method::GET if wants_websocket(request.headers()) => upgrade(door, who, seat, request),
         _ => Ok(wrong_method("POST")),
+    }
+}
+
+/// What happens, as server-sent events.
+async fn events(
+    door: &Arc<Door>,
+    peer: &Peer,
+    request: Request<Incoming>,
+) -> Result<Answered, Fault> {
+    let who = door.gate.admit(peer, request.headers())?;
+    let query = request.uri().query().unwrap_or_default();
+    let headers = request.headers();
+    match sse::open(&door.dispatcher, &who, &door.shutdown, query, headers).await? {
+        Opened::Stream(stream) => Ok(stream.map(Either::Right)),
+        Opened::Refused(code, text) => {
+            let status = u16::try_from(code).ok();
+            let status = status.and_then(|code| StatusCode::from_u16(code).ok());
+            Ok(json(status.unwrap_or(StatusCode::BAD_REQUEST), text))
+        }
     }
 }
 
@@ -182,7 +208,7 @@ fn upgrade(
         }
         drop(seat);
     });
-    let mut answered = Response::new(Full::default());
+    let mut answered = Response::new(Either::Left(Full::default()));
     *answered.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = answered.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -267,6 +293,7 @@ pub(crate) fn refused(fault: Fault) -> Answered {
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Kind::Busy | Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::CursorExpired | Kind::CursorUnknown => StatusCode::GONE,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::BAD_REQUEST,
     };
@@ -288,7 +315,7 @@ fn error(status: StatusCode, fault: Fault) -> Answered {
 }
 
 fn json(status: StatusCode, body: impl Into<Bytes>) -> Answered {
-    let mut answered = Response::new(Full::new(body.into()));
+    let mut answered = Response::new(Either::Left(Full::new(body.into())));
     *answered.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     answered.headers_mut().insert(CONTENT_TYPE, kind);

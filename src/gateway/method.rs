@@ -11,8 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::discover::{self, Described};
-use super::rpc::{error_object, logged};
-use super::{Context, Shared, about, agents, lifecycle, ops, runs, sessions, status, trust};
+use super::rpc::{Connection, error_object, logged};
+use super::{
+    Context, Shared, about, agents, events, lifecycle, ops, runs, sessions, status, trust,
+};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -25,6 +27,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
         described: Vec::new(),
     };
     agents::register(&mut table)?;
+    events::register(&mut table)?;
     lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;
@@ -79,6 +82,41 @@ impl Table {
                         }
                     }
                     None => Err(Fault::internal("a call came from nobody")),
+                };
+                let clock = &shared.clock;
+                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
+                Ok::<R, ErrorObjectOwned>(answer)
+            })?;
+        Ok(())
+    }
+}
+
+impl Table {
+    /// As [`Table::method`], for methods that belong to the connection that calls them.
+    pub(super) fn connected<P, R, F, Fut>(
+        &mut self,
+        name: &'static str,
+        handler: F,
+    ) -> Result<(), RegisterMethodError>
+    where
+        P: Params + Send + 'static,
+        R: Serialize + JsonSchema + Clone + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send,
+    {
+        self.described.push(Described::new::<P, R>(name));
+        self.module
+            .register_async_method(name, move |params, shared, extensions| async move {
+                let params: P = decode(params.as_str()).map_err(error_object)?;
+                let who = extensions.get::<Arc<Principal>>();
+                let answer = match who.zip(extensions.get::<Arc<Connection>>()) {
+                    Some((who, connection)) => {
+                        let shared = Arc::clone(&shared);
+                        let principal = Arc::clone(who);
+                        let context = Arc::new(Context { shared, principal });
+                        handler(context, Arc::clone(connection), params).await
+                    }
+                    None => Err(Fault::internal("a call came from no connection")),
                 };
                 let clock = &shared.clock;
                 let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;

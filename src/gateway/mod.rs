@@ -7,6 +7,7 @@ mod auth;
 mod convert;
 mod discover;
 mod envelope;
+mod events;
 mod http;
 mod lifecycle;
 mod method;
@@ -19,7 +20,9 @@ mod runs;
 mod server;
 mod sessions;
 mod socket;
+mod sse;
 mod status;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -90,6 +93,8 @@ pub struct Limits {
     pub in_flight: u32,
     /// Waits in flight on one connection.
     pub waits: u32,
+    /// Event subscriptions of one connection.
+    pub subscriptions: u32,
     /// Entries of a batch.
     pub batch: u32,
 }
@@ -103,6 +108,7 @@ impl Default for Limits {
             request_bytes: 256 * 1024 * 1024,
             in_flight: 64,
             waits: 1024,
+            subscriptions: 256,
             batch: 64,
         }
     }

@@ -18,6 +18,8 @@ use serde_json::value::RawValue;
 
 use super::Limits;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
+use super::events::needs_websocket;
+use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
@@ -29,6 +31,8 @@ use crate::wire::error::WireError;
 
 /// The method that waits, which has a limit of its own.
 const WAIT: &str = "agent.wait";
+/// Methods that belong to the connection that calls them, and to a message of their own.
+const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that make work; refused while the daemon drains.
 const MAKES_WORK: [&str; 5] = [
     "agent.run",
@@ -56,6 +60,22 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Connection {
     calls: AtomicU32,
     waits: AtomicU32,
+    subscriptions: Option<Arc<Subscriptions>>,
+}
+
+impl Connection {
+    /// A connection that can carry subscriptions.
+    pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
+        Connection {
+            subscriptions: Some(subscriptions),
+            ..Connection::default()
+        }
+    }
+
+    /// Its subscriptions, if it can have some.
+    pub(crate) fn subscriptions(&self) -> Result<&Arc<Subscriptions>, Fault> {
+        self.subscriptions.as_ref().ok_or_else(needs_websocket)
+    }
 }
 
 /// The way to the answer of one message.
@@ -223,6 +243,14 @@ impl Dispatcher {
             )
             .hint("send it as a message of its own"));
         }
+        let of_connection = OF_CONNECTION.contains(&name);
+        if of_connection && matches!(place, Place::Batch) {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                format!("{name} cannot stand in a batch: what it gives has no place in an answer"),
+            )
+            .hint("send it as a message of its own"));
+        }
         let held = match place {
             Place::Alone(bytes) => Some((self.hold(connection, waits)?, bytes)),
             Place::Batch => None,
@@ -233,6 +261,9 @@ impl Dispatcher {
         let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
         let mut extensions = Extensions::new();
+        if of_connection {
+            extensions.insert(Arc::clone(connection));
+        }
         extensions.insert(Arc::clone(who));
         let answer = method(
             id.clone(),

@@ -17,9 +17,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSoc
 use tokio_util::sync::CancellationToken;
 
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
+use super::subscriptions::{Served, Subscriptions};
 use crate::contract::BoxFuture;
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::Principal;
+use crate::registry::{Item, Principal};
 
 /// A connection whose peer takes nothing for so long is given up.
 const STALLED: Duration = Duration::from_secs(60);
@@ -36,6 +37,7 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(5);
 
 type Calls = FuturesUnordered<BoxFuture<'static, String>>;
+type Events = FuturesUnordered<BoxFuture<'static, (Served, Option<Vec<Item>>)>>;
 
 /// Why a connection ends.
 enum End {
@@ -104,8 +106,10 @@ async fn talk<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let connection = Arc::new(Connection::default());
+    let subscriptions = Subscriptions::new(dispatcher.limits().subscriptions);
+    let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
     let mut calls = Calls::new();
+    let mut events = Events::new();
     // A token of its own: listening for the stop touches nothing that connections share.
     let shutdown = shutdown.child_token();
     let mut stop = std::pin::pin!(shutdown.cancelled());
@@ -123,6 +127,10 @@ where
                 if !text.is_empty() {
                     write_out(socket.feed(Message::text(text))).await?;
                     unwritten = true;
+                }
+                // After the answer with its id.
+                for served in subscriptions.take_begun() {
+                    events.push(served.next().boxed());
                 }
             }
             message = socket.next(), if reading => {
@@ -155,6 +163,19 @@ where
                     }
                 }
             }
+            // Items are asked for only when those before were written: a peer that does not
+            // read has a cursor into the log here and nothing more.
+            Some((served, items)) = events.next(), if !events.is_empty() => match items {
+                Some(items) => {
+                    for item in &items {
+                        let text = super::events::notification(&served.id, item, served.clock());
+                        write_out(socket.feed(Message::text(text))).await?;
+                    }
+                    unwritten = true;
+                    events.push(served.next().boxed());
+                }
+                None => drop(subscriptions.end(&served.id)),
+            },
             () = std::future::ready(()), if unwritten => {
                 write_out(socket.flush()).await?;
                 unwritten = false;

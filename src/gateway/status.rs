@@ -50,6 +50,7 @@ async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welco
             reply: limits.reply as u64,
             in_flight: limits.in_flight,
             waits: limits.waits,
+            subscriptions: limits.subscriptions,
             batch: limits.batch,
         },
         principal: wire::PrincipalInfo {

@@ -38,6 +38,10 @@ pub enum Kind {
     Unavailable,
     /// Too much at once; in a moment it may work.
     Busy,
+    /// What came after an event cursor is not kept any more.
+    CursorExpired,
+    /// An event cursor of another store.
+    CursorUnknown,
 }
 
 impl Kind {
@@ -57,6 +61,8 @@ impl Kind {
         Kind::RateLimited,
         Kind::Unavailable,
         Kind::Busy,
+        Kind::CursorExpired,
+        Kind::CursorUnknown,
     ];
 
     /// The text that stands in `data.kind`.
@@ -76,6 +82,8 @@ impl Kind {
             Kind::RateLimited => "rate_limited",
             Kind::Unavailable => "unavailable",
             Kind::Busy => "busy",
+            Kind::CursorExpired => "cursor_expired",
+            Kind::CursorUnknown => "cursor_unknown",
         }
     }
 }

@@ -96,6 +96,14 @@ impl AnnounceId {
     }
 }
 
+impl MessageId {
+    /// The answer of a model call, which has its id before it is stored: whoever hears it come
+    /// knows it again. A step has at most one, so the two share their digits.
+    pub fn answer_of(step: StepId) -> MessageId {
+        MessageId(step.0)
+    }
+}
+
 fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     (1..=64).contains(&bytes.len())

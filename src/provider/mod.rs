@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::contract::BoxFuture;
+use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::run::Usage;
 
@@ -68,10 +69,12 @@ pub trait Provider: Send + Sync + 'static {
     /// Those of its models that can think at levels, written likewise.
     fn thinking(&self) -> Option<String>;
 
-    /// The model's next answer. Dropping the future gives it up.
+    /// The model's next answer; its text goes to `sink` while it comes. Dropping the future
+    /// gives it up.
     fn complete(
         &self,
         request: ModelRequest,
+        sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>>;
 }
 

@@ -5,6 +5,7 @@
 //!  "rules": [{"match": "fix the build", "match_announce": false,
 //!             "answers": [{"text": "Looking.", "calls": [{"tool": "grep", "arguments": {}}]},
 //!                         {"text": "Done.", "delay_ms": 5, "hold": "go"},
+//!                         {"text": "Slowly.", "stream": {"chars": 2, "pause_ms": 1}},
 //!                         {"fail": "out of service"}, {"panic": true}]}]}
 //! ```
 //!
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
+use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message, MessageKind, Role};
 use crate::kernel::run::Usage;
 
@@ -57,10 +59,53 @@ struct Answer {
     delay_ms: u64,
     /// Waits until this file exists.
     hold: Option<PathBuf>,
+    /// Says its text piece by piece.
+    stream: Option<Stream>,
     /// Fails with this message.
     fail: Option<String>,
     /// Panics.
     panic: bool,
+}
+
+/// How a text is said piece by piece.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stream {
+    /// So many characters are one piece.
+    chars: usize,
+    /// Waits this long after each piece.
+    #[serde(default)]
+    pause_ms: u64,
+    /// After so many pieces waits until the file of `hold` exists, before the next.
+    #[serde(default)]
+    hold_after: usize,
+    #[serde(default)]
+    hold: Option<PathBuf>,
+}
+
+impl Stream {
+    async fn say(&self, text: &str, folder: &Path, sink: &dyn TextSink) {
+        let letters: Vec<char> = text.chars().collect();
+        for (number, piece) in letters.chunks(self.chars.max(1)).enumerate() {
+            if number == self.hold_after {
+                hold(folder, self.hold.as_deref()).await;
+            }
+            sink.text(&String::from_iter(piece));
+            if self.pause_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(self.pause_ms)).await;
+            }
+        }
+    }
+}
+
+/// Waits until the file exists, if there is one to wait for.
+async fn hold(folder: &Path, file: Option<&Path>) {
+    let Some(file) = file.map(|file| folder.join(file)) else {
+        return;
+    };
+    while !file.exists() {
+        tokio::time::sleep(HOLD_POLL).await;
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -166,18 +211,17 @@ struct Chosen {
 }
 
 impl Chosen {
-    async fn give(self, folder: &Path) -> Result<ModelAnswer, ProviderFault> {
+    async fn give(self, folder: &Path, sink: &dyn TextSink) -> Result<ModelAnswer, ProviderFault> {
         if self.answer.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(self.answer.delay_ms)).await;
         }
-        if let Some(hold) = &self.answer.hold {
-            let hold = folder.join(hold);
-            while !hold.exists() {
-                tokio::time::sleep(HOLD_POLL).await;
-            }
-        }
+        hold(folder, self.answer.hold.as_deref()).await;
         if self.answer.panic {
             panic!("the script orders a panic");
+        }
+        match &self.answer.stream {
+            Some(stream) => stream.say(&self.answer.text, folder, sink).await,
+            None => sink.text(&self.answer.text),
         }
         if let Some(message) = self.answer.fail {
             return Err(ProviderFault(message));
@@ -221,10 +265,11 @@ impl Provider for Script {
     fn complete(
         &self,
         request: ModelRequest,
+        sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>> {
         let chosen = self.answer(&request);
         let folder = self.folder.clone();
-        Box::pin(async move { chosen?.give(&folder).await })
+        Box::pin(async move { chosen?.give(&folder, sink.as_ref()).await })
     }
 }
 

@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, StepOutcome};
+use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read};
 
@@ -208,7 +208,13 @@ impl Drive<'_> {
                     }
                 }
                 reach("drive.performing");
-                let outcome = inner.runner.perform(view, Arc::clone(&step)).await;
+                let coming =
+                    (step.kind == StepKind::Model).then(|| inner.partials.begin(&view.run, &step));
+                let sink = match &coming {
+                    Some(coming) => coming.sink(),
+                    None => Arc::new(Nobody),
+                };
+                let outcome = inner.runner.perform(view, Arc::clone(&step), sink).await;
                 (step, Ok(outcome))
             }));
         }
@@ -309,7 +315,9 @@ impl Drive<'_> {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
         let new = match outcome {
-            Recorded::Answer { blocks, .. } => NewMessage::answer(id, step.run, blocks.clone()),
+            Recorded::Answer { blocks, .. } => {
+                NewMessage::answer(MessageId::answer_of(step.id), step.run, blocks.clone())
+            }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 NewMessage::tool_result(id, step.run, call, text, *is_error)

@@ -9,6 +9,7 @@ mod compare;
 mod damage;
 mod drain;
 mod drive;
+mod events;
 mod gauges;
 mod lanes;
 mod lifecycle;
@@ -28,6 +29,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
 
 pub use agents::{ReloadReason, TrustView};
+pub use events::{
+    EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
+    TextEvent,
+};
 pub use options::{LaneCaps, Options};
 pub use request::*;
 pub use restore::Restored;
@@ -40,6 +45,7 @@ use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
+use events::{Feed, Partials};
 use service::Signal;
 use wait::Waiters;
 
@@ -57,6 +63,8 @@ struct Inner {
     options: watch::Sender<Options>,
     boot: BootId,
     waiters: Waiters,
+    feed: Feed,
+    partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
@@ -95,6 +103,8 @@ impl Registry {
                 options: watch::Sender::new(parts.options),
                 boot: parts.boot,
                 waiters: Waiters::default(),
+                feed: Feed::default(),
+                partials: Arc::default(),
                 signals,
                 drains: Drains::default(),
                 reloading: tokio::sync::Mutex::default(),

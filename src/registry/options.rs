@@ -32,4 +32,7 @@ pub struct Options {
     pub max_age_ms: u64,
     /// How long things are kept.
     pub retention: Retention,
+    /// A subscriber that had caught up and then falls behind the event log by more numbers
+    /// than this must begin anew.
+    pub events_behind: i64,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::Inner;
 use super::agents::ReloadReason;
@@ -90,6 +90,8 @@ impl Service {
             self.take_all(effects);
         }
         self.take_all(first);
+        let tail = super::events::tail(Arc::clone(&self.inner));
+        let _tail = AbortOnDropHandle::new(tokio::spawn(tail));
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);

@@ -252,7 +252,7 @@ impl Registry {
             .await
     }
 
-    fn detail(&self, shown: read::Shown) -> RunDetail {
+    pub(super) fn detail(&self, shown: read::Shown) -> RunDetail {
         let moment = self.inner.clock.moment();
         let run = shown.run;
         let left = run.left_at(moment.steady);

@@ -12,7 +12,7 @@ use crate::agent::{self, Agents};
 use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunError, RunOrigin, RunState, Usage};
@@ -140,7 +140,7 @@ impl Driver {
     pub(super) async fn perform(&self, index: usize) -> StepOutcome {
         let view = Arc::new(self.view.clone());
         let step = Arc::clone(&self.view.steps[index]);
-        self.runner.perform(view, step).await
+        self.runner.perform(view, step, Arc::new(Nobody)).await
     }
 
     /// Writes an outcome down; a failure ends the run.

@@ -1,17 +1,23 @@
 //! Carries out one step: a model call or a tool call, each within its time.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::prompt::{conversation, system};
 use super::turn::{TurnRunner, empty_answers, pinned_agent};
 use crate::contract::journal::RunView;
-use crate::contract::runner::StepOutcome;
+use crate::contract::runner::{StepOutcome, TextSink};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
 use crate::provider::{ModelRequest, ToolSchema};
 
 impl TurnRunner {
-    pub(super) async fn perform_model(&self, view: &RunView, step: &Step) -> StepOutcome {
+    pub(super) async fn perform_model(
+        &self,
+        view: &RunView,
+        step: &Step,
+        sink: Arc<dyn TextSink>,
+    ) -> StepOutcome {
         let model = &view.run.model;
         let Some((provider, name)) = self.providers.find(model) else {
             let message = format!(
@@ -26,7 +32,7 @@ impl TurnRunner {
             Err(error) => return StepOutcome::Failed(error),
         };
         let limit = self.options.borrow().model_timeout;
-        match tokio::time::timeout(limit, provider.complete(request)).await {
+        match tokio::time::timeout(limit, provider.complete(request, sink)).await {
             Ok(Ok(answer)) => StepOutcome::Answer {
                 blocks: answer.blocks,
                 usage: answer.usage,

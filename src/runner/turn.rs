@@ -12,7 +12,7 @@ use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome};
+use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::run::RunError;
@@ -160,7 +160,12 @@ impl Runner for TurnRunner {
         Next::EndTurn(None)
     }
 
-    fn perform(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, StepOutcome> {
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome> {
         let runner = self.clone();
         Box::pin(async move {
             let pace = runner.options.borrow().pace;
@@ -168,7 +173,7 @@ impl Runner for TurnRunner {
                 tokio::time::sleep(pace).await;
             }
             match step.kind {
-                StepKind::Model => runner.perform_model(&view, &step).await,
+                StepKind::Model => runner.perform_model(&view, &step, sink).await,
                 StepKind::Tool => runner.perform_tool(&view, &step).await,
             }
         })

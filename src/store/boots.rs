@@ -40,6 +40,11 @@ impl Sequence {
         Ok(first)
     }
 
+    /// The last number that was taken; `None` where that is not known.
+    pub fn last(&self) -> Option<i64> {
+        (self.next > 0).then(|| self.next - 1)
+    }
+
     /// What was done since some number was taken is undone, and the taking of the block may
     /// be among it: its numbers must not be given away.
     pub fn undone(&mut self) {

@@ -1,9 +1,10 @@
 //! The table of events: the ordered log of what has happened.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::columns::{json, named, opt_uuid, time, to_json, whole};
-use super::tx::{DbError, Row, Tx, all, first};
+use super::columns::{opt_string, opt_uuid, time, to_json, whole};
+use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::time::Timestamp;
@@ -13,7 +14,7 @@ use crate::kernel::time::Timestamp;
 pub struct NewEvent {
     /// What happened.
     pub kind: EventKind,
-    /// The tenant.
+    /// The tenant; empty for what concerns the daemon itself.
     pub org: String,
     /// In which session.
     pub session: Option<SessionId>,
@@ -25,38 +26,37 @@ pub struct NewEvent {
     pub data: Value,
 }
 
-/// One event of the log.
-#[derive(Clone, Debug, PartialEq)]
+/// What an event says of its session and run beside their ids, so that it can be chosen by
+/// it and shown when their rows are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// The session's key.
+    pub session_key: Option<String>,
+    /// The run's parent.
+    pub parent_run: Option<RunId>,
+    /// The topmost run of its chain.
+    pub root_run: Option<RunId>,
+    /// The trace that it belongs to.
+    pub trace_id: Option<String>,
+}
+
+/// One event of the log, as far as readers need it.
+#[derive(Clone, Debug)]
 pub struct Event {
     /// Its place: strictly rising, never given twice.
     pub cursor: i64,
     /// When.
     pub at: Timestamp,
-    /// What, where and to whom.
-    pub event: NewEvent,
-}
-
-/// The columns that [`read`] reads, in its order.
-pub const COLUMNS: &str = "cursor, at, kind, org, session_id, run_id, parent_run, data";
-
-fn read(row: &dyn Row) -> Result<Event, DbError> {
-    whole(row, "events", &[("cursor", 0)], decode)
-}
-
-/// An event out of [`COLUMNS`].
-pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
-    Ok(Event {
-        cursor: row.int(0)?,
-        at: time(row, 1)?,
-        event: NewEvent {
-            kind: named(row, 2, EventKind::parse)?,
-            org: row.text(3)?.to_owned(),
-            session: opt_uuid(row, 4)?.map(SessionId),
-            run: opt_uuid(row, 5)?.map(RunId),
-            parent_run: opt_uuid(row, 6)?.map(RunId),
-            data: json(row, 7)?,
-        },
-    })
+    /// What; a kind that this program does not know is passed on.
+    pub kind: String,
+    /// The tenant; empty for what concerns the daemon itself.
+    pub org: String,
+    /// To which run.
+    pub run: Option<RunId>,
+    /// Where.
+    pub circumstances: Circumstances,
+    /// Details, a JSON object.
+    pub data: Box<RawValue>,
 }
 
 /// The event is in the log at `cursor`.
@@ -64,11 +64,13 @@ pub fn insert(
     tx: &mut dyn Tx,
     cursor: i64,
     event: &NewEvent,
+    about: &Circumstances,
     now: Timestamp,
 ) -> Result<(), DbError> {
     tx.execute(
-        "INSERT INTO events (cursor, at, kind, org, session_id, run_id, parent_run, data) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO events (cursor, at, kind, org, session_id, run_id, parent_run, data, \
+         session_key, root_run, trace_id) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         &[
             cursor.into(),
             now.0.into(),
@@ -76,8 +78,16 @@ pub fn insert(
             (&event.org).into(),
             event.session.as_ref().map(|id| &id.0).into(),
             event.run.as_ref().map(|id| &id.0).into(),
-            event.parent_run.as_ref().map(|id| &id.0).into(),
+            event
+                .parent_run
+                .as_ref()
+                .or(about.parent_run.as_ref())
+                .map(|id| &id.0)
+                .into(),
             (&to_json(&event.data)).into(),
+            about.session_key.as_deref().into(),
+            about.root_run.as_ref().map(|id| &id.0).into(),
+            about.trace_id.as_deref().into(),
         ],
     )
     .map(|_| ())
@@ -110,12 +120,91 @@ pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64
     }
 }
 
-/// The events after `cursor`, in order.
-pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Vec<Event>, DbError> {
-    all(
+/// The key of a session, for an event in it.
+pub fn key_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<String>, DbError> {
+    first(
+        tx,
+        "SELECT key FROM sessions WHERE id = ?1",
+        &[(&session.0).into()],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
+/// Parent, root and trace of a run, for an event about it.
+pub fn tree_of(tx: &mut dyn Tx, run: RunId) -> Result<Option<Circumstances>, DbError> {
+    first(
+        tx,
+        "SELECT parent_run, root_run, trace_id FROM runs WHERE id = ?1",
+        &[(&run.0).into()],
+        |row| {
+            Ok(Circumstances {
+                session_key: None,
+                parent_run: opt_uuid(row, 0)?.map(RunId),
+                root_run: opt_uuid(row, 1)?.map(RunId),
+                trace_id: opt_string(row, 2)?,
+            })
+        },
+    )
+}
+
+/// A part of the log.
+#[derive(Debug)]
+pub enum Part {
+    /// The events after the cursor that was asked for, in order; none: there are no more yet.
+    Events(Vec<Event>),
+    /// Some of what was asked for is not kept any more. What comes after this cursor is whole.
+    Expired(i64),
+}
+
+/// The events after `cursor`, in order, `limit` at most.
+pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> {
+    let expired = expired(tx)?;
+    if cursor < expired {
+        return Ok(Part::Expired(expired));
+    }
+    let found = all(
         tx,
         &format!("SELECT {COLUMNS} FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT {limit}"),
         &[cursor.into()],
         read,
-    )
+    )?;
+    Ok(Part::Events(found))
+}
+
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str =
+    "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
+
+fn read(row: &dyn Row) -> Result<Event, DbError> {
+    whole(row, "events", &[("cursor", 0)], decode)
+}
+
+/// An event out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
+    let data = RawValue::from_string(row.text(5)?.to_owned())
+        .map_err(|_| DbError::undecodable(5, "text that is no JSON"))?;
+    Ok(Event {
+        cursor: row.int(0)?,
+        at: time(row, 1)?,
+        kind: row.text(2)?.to_owned(),
+        org: row.text(3)?.to_owned(),
+        run: opt_uuid(row, 4)?.map(RunId),
+        circumstances: Circumstances {
+            session_key: opt_string(row, 6)?,
+            parent_run: opt_uuid(row, 7)?.map(RunId),
+            root_run: opt_uuid(row, 8)?.map(RunId),
+            trace_id: opt_string(row, 9)?,
+        },
+        data,
+    })
+}
+
+/// Events up to this cursor may be gone; those after it are all there.
+pub fn expired(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT up_to FROM events_expired", &[])
+}
+
+/// The cursor of the last event; 0 before the first.
+pub fn last(tx: &mut dyn Tx) -> Result<i64, DbError> {
+    number(tx, "SELECT coalesce(max(cursor), 0) FROM events", &[])
 }

@@ -45,6 +45,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0006_quarantine.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0007_event_log",
+        sql: include_str!("migrations/sqlite/0007_event_log.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

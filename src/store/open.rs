@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::checkpoint::{self, Checkpoints};
 use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
@@ -73,6 +73,7 @@ struct Inner {
     noticed: Arc<Noticed>,
     id: String,
     digest_key: [u8; 32],
+    head: watch::Receiver<i64>,
 }
 
 /// What opening gives.
@@ -143,11 +144,13 @@ impl Store {
 
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (effects_in, effects) = mpsc::unbounded_channel();
+        let (head_in, head) = watch::channel(boots::last_seq(&mut db).map_err(&wrap)?);
         let writer = Writer::new(
             db,
             options.clock,
             options.settings,
             effects_in,
+            head_in,
             Arc::clone(&shared),
             Arc::clone(&noticed),
             options.on_fatal,
@@ -173,6 +176,7 @@ impl Store {
                     noticed,
                     id,
                     digest_key,
+                    head,
                 }),
             },
             effects,
@@ -298,6 +302,12 @@ impl Store {
     /// What reads and writes have noticed of damage.
     pub fn noticed(&self) -> &Noticed {
         &self.inner.noticed
+    }
+
+    /// The highest number of the log: it rises after each commit that may have added events,
+    /// and none of those still to come has a lower cursor.
+    pub fn head(&self) -> watch::Receiver<i64> {
+        self.inner.head.clone()
     }
 
     /// The store's own id, the same for ever.

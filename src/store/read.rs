@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::columns::whole;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{blobs, boots, events, messages, outbox, runs, sessions, steps};
+use super::{blobs, messages, outbox, runs, sessions, steps};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{Run, RunState};
@@ -228,20 +228,6 @@ pub fn session_id(
     key: &SessionKey,
 ) -> Result<Option<SessionId>, DbError> {
     Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
-}
-
-/// The highest number that was taken: the head of the event log is not above it.
-pub fn head(tx: &mut dyn Tx) -> Result<i64, DbError> {
-    boots::last_seq(tx)
-}
-
-/// The events after a cursor.
-pub fn events_after(
-    tx: &mut dyn Tx,
-    cursor: i64,
-    limit: u32,
-) -> Result<Vec<events::Event>, DbError> {
-    events::after(tx, cursor, limit)
 }
 
 /// The id of the message at a place of a transcript.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::audit::{self, Entry};
 use super::boots::Sequence;
@@ -71,6 +71,7 @@ pub struct Writer {
     settings: Settings,
     sequence: Sequence,
     effects: mpsc::UnboundedSender<Vec<Effect>>,
+    head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
     noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
@@ -97,6 +98,7 @@ impl Writer {
         clock: Clock,
         settings: Settings,
         effects: mpsc::UnboundedSender<Vec<Effect>>,
+        head: watch::Sender<i64>,
         checkpoints: Arc<Checkpoints>,
         noticed: Arc<Noticed>,
         on_fatal: OnFatal,
@@ -107,6 +109,7 @@ impl Writer {
             settings,
             sequence: Sequence::default(),
             effects,
+            head,
             commits: checkpoints.commits(),
             checkpoints,
             audited: 0,
@@ -302,6 +305,13 @@ impl Writer {
         self.commits.fetch_add(1, Ordering::Relaxed);
         for job in &batch {
             reach_edge(job.command.name(), "committed");
+        }
+        if let Some(last) = self.sequence.last() {
+            self.head.send_if_modified(|head| {
+                let rises = last > *head;
+                *head = last.max(*head);
+                rises
+            });
         }
         let mut effects = Vec::new();
         let mut held = Vec::with_capacity(batch.len());

@@ -16,6 +16,9 @@ pub trait Params: DeserializeOwned + JsonSchema {
     fn object(&self) -> Option<String> {
         None
     }
+    /// The one parameter that may also be given by position: clients of subscriptions end them
+    /// so.
+    const ALONE: Option<&'static str> = None;
 }
 
 /// Reads the parameters of one call; `None` stands for no parameters.
@@ -25,6 +28,12 @@ pub fn decode<P: Params>(text: Option<&str>) -> Result<P, Fault> {
         Some(text) => text,
     };
     if text.trim_start().starts_with('[') {
+        if let Some(name) = P::ALONE
+            && let Ok([value]) = serde_json::from_str::<[Value; 1]>(text)
+        {
+            let named = Map::from_iter([(name.to_owned(), value)]);
+            return decode(Some(&Value::Object(named).to_string()));
+        }
         return Err(Fault::new(
             Kind::InvalidParams,
             "parameters are given by name, in an object, not by position",

@@ -62,6 +62,18 @@ pub const fn row(kind: Kind) -> Row {
             true,
             "try again in a moment, with fewer calls at once",
         ),
+        Kind::CursorExpired => (
+            410,
+            9,
+            false,
+            "subscribe without since: the snapshot shows what is live",
+        ),
+        Kind::CursorUnknown => (
+            410,
+            9,
+            false,
+            "subscribe without since: what is known of the other store does not count here",
+        ),
     };
     Row {
         code,
@@ -138,7 +150,7 @@ impl std::error::Error for WireError {}
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 14] = [
+    const KINDS: [Kind; 16] = [
         Kind::ParseError,
         Kind::InvalidRequest,
         Kind::UnknownMethod,
@@ -153,6 +165,8 @@ mod tests {
         Kind::RateLimited,
         Kind::Unavailable,
         Kind::Busy,
+        Kind::CursorExpired,
+        Kind::CursorUnknown,
     ];
 
     #[test]

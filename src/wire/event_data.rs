@@ -5,6 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::events;
 use super::shapes::Word;
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{
@@ -41,6 +42,18 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::GatewayDraining, shape::<GatewayDraining>),
     (EventKind::GatewayResumed, shape::<GatewayResumed>),
 ];
+
+/// The kinds that only a subscription gives and that are not stored.
+pub const UNSTORED: &[(&str, Shape)] = &[
+    (events::SNAPSHOT, shape::<events::Snapshot>),
+    (events::LAGGED, shape::<events::Lagged>),
+    ("message.delta", shape::<events::MessageText>),
+    ("message.partial", shape::<events::MessageText>),
+    ("message.reset", shape::<events::MessageText>),
+];
+
+/// What surrounds the data of every event.
+pub const ENVELOPE: Shape = shape::<events::Event>;
 
 fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()

@@ -83,6 +83,9 @@ pub struct Limits {
     pub in_flight: u32,
     /// Waits in flight on one connection.
     pub waits: u32,
+    /// Event subscriptions of one connection.
+    #[serde(default)]
+    pub subscriptions: u32,
     /// Entries of a batch.
     pub batch: u32,
 }

@@ -7,6 +7,7 @@ pub mod config;
 pub mod decode;
 pub mod error;
 pub mod event_data;
+pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;

@@ -12,6 +12,7 @@ mod cli;
 mod cli_live;
 mod damage;
 mod drains;
+mod events;
 mod examples;
 mod harness;
 mod home;

@@ -76,6 +76,7 @@ impl Checked {
         ];
         // They need things of their own, and are called in the course.
         let last = [
+            "events.unsubscribe",
             "runs.steer",
             "runs.retry",
             "runs.retry_announce",
@@ -288,6 +289,11 @@ async fn course(client: &mut Checked, place: &Place) {
     client
         .call("sessions.delete", json!({"sessionKey": key, "force": true}))
         .await;
+    let subscription = client
+        .call("events.subscribe", json!({"kinds": ["run.*"]}))
+        .await;
+    let over = json!({"subscription": subscription});
+    client.call("events.unsubscribe", over).await;
     let folder = place.work();
     std::fs::create_dir_all(folder.join(".abide/agents")).unwrap();
     client.call("trust.add", json!({"folder": folder})).await;

@@ -23,11 +23,14 @@ mod survey;
 mod terms;
 mod transcript;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
-use crate::kernel::message::{Block, MessageKind};
+use crate::contract::runner::TextSink;
+use crate::kernel::message::{Block, MessageKind, plain_text};
 use crate::kernel::run::Usage;
 use transcript::rounds;
 
@@ -62,10 +65,15 @@ impl Provider for Offline {
     fn complete(
         &self,
         request: ModelRequest,
+        sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<ModelAnswer, ProviderFault>> {
         Box::pin(async move {
+            let blocks = blocks(&request)?;
+            for line in plain_text(&blocks).split_inclusive('\n') {
+                sink.text(line);
+            }
             Ok(ModelAnswer {
-                blocks: blocks(&request)?,
+                blocks,
                 // It reads no tokens and writes none.
                 usage: Usage {
                     model_calls: 1,

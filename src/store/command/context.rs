@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{MessageId, RunId, SessionId};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::recover::RecoveryPolicy;
@@ -14,8 +14,8 @@ use crate::kernel::run::{Lane, Outcome, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
-use crate::store::events::NewEvent;
-use crate::store::tx::Tx;
+use crate::store::events::{Circumstances, NewEvent};
+use crate::store::tx::{DbError, Tx};
 use crate::store::{db_fault, events, messages};
 
 /// Settings that commands obey.
@@ -93,6 +93,9 @@ pub struct Context<'a> {
     pub settings: &'a Settings,
     sequence: &'a mut Sequence,
     events: Vec<NewEvent>,
+    /// What is known already of the sessions and runs of these events.
+    keys: Vec<(SessionId, Option<String>)>,
+    trees: Vec<(RunId, Circumstances)>,
     effects: Vec<Effect>,
 }
 
@@ -111,20 +114,59 @@ impl<'a> Context<'a> {
             settings,
             sequence,
             events: Vec::new(),
+            keys: Vec::new(),
+            trees: Vec::new(),
             effects: Vec::new(),
         }
     }
 
     /// Writes the events of this command; what is left to do after the commit.
-    pub fn finish(self) -> Result<Vec<Effect>, Fault> {
-        if !self.events.is_empty() {
-            let count = self.events.len() as i64;
+    pub fn finish(mut self) -> Result<Vec<Effect>, Fault> {
+        let told = std::mem::take(&mut self.events);
+        if !told.is_empty() {
+            let count = told.len() as i64;
             let first = self.sequence.take(self.tx, count).map_err(db_fault)?;
-            for (cursor, event) in (first..).zip(&self.events) {
-                events::insert(self.tx, cursor, event, self.now.wall).map_err(db_fault)?;
+            for (cursor, event) in (first..).zip(&told) {
+                let about = self.circumstances(event).map_err(db_fault)?;
+                events::insert(self.tx, cursor, event, &about, self.now.wall).map_err(db_fault)?;
             }
         }
         Ok(self.effects)
+    }
+
+    /// What an event says of its session and run beside their ids. Most commands have their
+    /// rows in hand and read nothing here.
+    fn circumstances(&mut self, event: &NewEvent) -> Result<Circumstances, DbError> {
+        let mut about = Circumstances::default();
+        if let Some(run) = event.run {
+            let known = self.trees.iter().find(|(id, _)| *id == run);
+            about = match known {
+                Some((_, known)) => known.clone(),
+                None => {
+                    let read = events::tree_of(self.tx, run)?.unwrap_or_default();
+                    self.trees.push((run, read.clone()));
+                    read
+                }
+            };
+        }
+        if let Some(session) = event.session {
+            let known = self.keys.iter().find(|(id, _)| *id == session);
+            about.session_key = match known {
+                Some((_, known)) => known.clone(),
+                None => {
+                    let read = events::key_of(self.tx, session)?;
+                    self.keys.push((session, read.clone()));
+                    read
+                }
+            };
+        }
+        Ok(about)
+    }
+
+    fn knows_key(&mut self, session: SessionId, key: &SessionKey) {
+        if self.keys.iter().all(|(id, _)| *id != session) {
+            self.keys.push((session, Some(key.to_string())));
+        }
     }
 
     /// A number that nobody had before.
@@ -151,6 +193,16 @@ impl<'a> Context<'a> {
 
     /// An event about `run`.
     pub fn emit(&mut self, kind: EventKind, run: &Run, data: Value) {
+        self.knows_key(run.session, &run.session_key);
+        if self.trees.iter().all(|(id, _)| *id != run.id) {
+            let tree = Circumstances {
+                session_key: None,
+                parent_run: run.parent_run,
+                root_run: Some(run.root_run),
+                trace_id: Some(run.trace_id.clone()),
+            };
+            self.trees.push((run.id, tree));
+        }
         self.events.push(NewEvent {
             kind,
             org: run.org.clone(),
@@ -163,6 +215,7 @@ impl<'a> Context<'a> {
 
     /// An event about a session.
     pub fn emit_session(&mut self, kind: EventKind, session: &Session, data: Value) {
+        self.knows_key(session.id, &session.key);
         self.events.push(NewEvent {
             kind,
             org: session.org.clone(),

@@ -6,7 +6,7 @@ use super::{Recorded, Reply, RunAfter, Then};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{NewMessage, plain_text};
 use crate::kernel::run::{RunOrigin, Usage};
 use crate::kernel::step::{Step, StepKind, StepState};
@@ -36,7 +36,7 @@ pub fn record(
             used.model_calls = 1;
             let text = plain_text(&blocks);
             step.result_summary = Some(preview(&text, SUMMARY));
-            let mut message = NewMessage::answer(context.message_id(), id, blocks);
+            let mut message = NewMessage::answer(MessageId::answer_of(step.id), id, blocks);
             // Only a wake run may be silent: nobody asked it anything.
             message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
             Some(message)

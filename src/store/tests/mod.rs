@@ -323,6 +323,8 @@ contract! { sqlite:
     schema::one_turn_for_each_session,
     schema::a_step_has_one_outcome,
     schema::the_event_log_is_in_order,
+    schema::an_event_says_where_it_belongs,
+    schema::what_was_deleted_of_the_log_is_remembered,
     spawning::g5_9_a_spawn_is_whole_or_absent,
     spawning::a_refused_spawn_leaves_nothing,
     spawning::g9_13_a_key_gives_the_first_answer_for_ever,

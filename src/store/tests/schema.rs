@@ -1,7 +1,7 @@
 //! Promises that the schema itself keeps, whatever the code above believes.
 
 use super::{Bench, answer};
-use crate::store::read;
+use crate::store::events::{self, Part};
 use crate::store::tx::DbErrorKind;
 
 /// The engine refuses `sql`, and nothing has changed.
@@ -93,13 +93,16 @@ pub fn the_event_log_is_in_order(mut bench: Bench) {
         bench.started(run);
         bench.ended(run, "found");
     }
-    let events = read::events_after(bench.db.as_mut(), 0, 1000).unwrap();
-    assert!(events.windows(2).all(|two| two[0].cursor < two[1].cursor));
-    assert!(events.last().unwrap().cursor <= read::head(bench.db.as_mut()).unwrap());
-    let kinds: Vec<&str> = events
+    let told = log(&mut bench, 0, 1000);
+    assert!(told.windows(2).all(|two| two[0].cursor < two[1].cursor));
+    assert_eq!(
+        told.last().unwrap().cursor,
+        events::last(bench.db.as_mut()).unwrap()
+    );
+    let kinds: Vec<&str> = told
         .iter()
-        .filter(|event| event.event.run.is_some())
-        .map(|event| event.event.kind.as_str())
+        .filter(|event| event.run.is_some())
+        .map(|event| event.kind.as_str())
         .take(7)
         .collect();
     assert_eq!(
@@ -118,10 +121,69 @@ pub fn the_event_log_is_in_order(mut bench: Bench) {
     let mut cursor = 0;
     let mut paged = Vec::new();
     loop {
-        let page = read::events_after(bench.db.as_mut(), cursor, 4).unwrap();
+        let page = log(&mut bench, cursor, 4);
         let Some(last) = page.last() else { break };
         cursor = last.cursor;
         paged.extend(page);
     }
-    assert_eq!(paged, events);
+    assert_eq!(format!("{paged:?}"), format!("{told:?}"));
+}
+
+pub fn an_event_says_where_it_belongs(mut bench: Bench) {
+    let parent = bench.client_session("client:a");
+    let child = bench.spawned(Some(&parent));
+    bench.started(child.run);
+    bench.ended(child.run, "found");
+    let row = bench.row(child.run);
+    let session = row.requester.clone().unwrap().session;
+    bench
+        .run(super::Command::Deliver {
+            session,
+            wake: None,
+            unable: None,
+        })
+        .unwrap();
+    for event in log(&mut bench, 0, 1000) {
+        let about = &event.circumstances;
+        let key = about.session_key.as_deref().unwrap();
+        let told_in_parent = matches!(event.kind.as_str(), "announce.delivered")
+            || event.data.get().contains("\"announce\"");
+        if told_in_parent || event.run.is_none() && key == parent.as_str() {
+            assert_eq!(key, parent.as_str(), "{event:?}");
+        } else {
+            assert_eq!(key, child.session.as_str(), "{event:?}");
+        }
+        if event.run.is_some() {
+            assert_eq!(about.root_run, Some(row.root_run), "{event:?}");
+            assert_eq!(about.trace_id.as_ref(), Some(&row.trace_id), "{event:?}");
+        }
+    }
+}
+
+pub fn what_was_deleted_of_the_log_is_remembered(mut bench: Bench) {
+    bench.spawned(None);
+    let told = log(&mut bench, 0, 1000);
+    let cut = told[1].cursor;
+    bench
+        .db
+        .execute("DELETE FROM events WHERE cursor <= ?1", &[cut.into()])
+        .unwrap();
+    assert_eq!(
+        log(&mut bench, cut, 1000).first().unwrap().cursor,
+        told[2].cursor
+    );
+    for gone in [0, cut - 1] {
+        let part = events::after(bench.db.as_mut(), gone, 1000).unwrap();
+        assert!(
+            matches!(part, Part::Expired(oldest) if oldest == cut),
+            "{part:?}"
+        );
+    }
+}
+
+fn log(bench: &mut Bench, cursor: i64, limit: u32) -> Vec<events::Event> {
+    match events::after(bench.db.as_mut(), cursor, limit).unwrap() {
+        Part::Events(events) => events,
+        Part::Expired(oldest) => panic!("gone up to {oldest}"),
+    }
 }

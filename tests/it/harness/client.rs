@@ -1,6 +1,6 @@
 //! A connection to a daemon, with the calls that most tests make.
 
-use abide::client::{Client, ClientError};
+use abide::client::{Client, ClientError, Events};
 use abide::wire::error::WireError;
 use serde_json::{Value, json};
 
@@ -81,6 +81,12 @@ impl Link {
     pub(crate) async fn spawn(&self, params: Value) -> Spawned {
         let params = with_agent(params);
         Spawned::of(&self.call("sessions.spawn", params).await)
+    }
+
+    /// Subscribes to events.
+    pub(crate) async fn subscribe(&self, params: Value) -> Events {
+        let request = serde_json::from_value(params).unwrap();
+        self.client.subscribe(&request).await.unwrap()
     }
 
     /// `agent.run`.

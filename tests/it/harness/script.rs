@@ -126,6 +126,13 @@ impl Answer {
         self.with("hold", json!(name))
     }
 
+    /// Is said in pieces of so many characters; after so many pieces it waits until the test
+    /// lets `hold` go.
+    pub(crate) fn in_pieces(self, chars: usize, hold_after: usize, hold: &str) -> Answer {
+        let stream = json!({ "chars": chars, "hold_after": hold_after, "hold": hold });
+        self.with("stream", stream)
+    }
+
     /// Takes this long.
     pub(crate) fn after_ms(self, ms: u64) -> Answer {
         self.with("delay_ms", json!(ms))

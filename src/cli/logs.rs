@@ -1,0 +1,130 @@
+//! `abide logs`: the journal of a run.
+
+use std::collections::HashSet;
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::follow::{Interrupt, steps};
+use super::link::Link;
+use super::text::{COLUMNS, line, short};
+use super::watch::{Seen, Watch};
+use super::{ids, print, tree};
+use crate::kernel::ids::{RunId, StepId};
+use crate::wire::events::SubscribeEvents;
+use crate::wire::shapes::{Run, Step};
+
+/// Show the journal of a run: each step, and what came out of it
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: String,
+
+    /// Go on until the run has ended
+    #[arg(long, short)]
+    follow: bool,
+}
+
+impl Logs {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let id = ids::run(&link, &self.run).await?;
+        let mut journal = Journal {
+            json: common.json,
+            shown: HashSet::new(),
+        };
+        if !self.follow {
+            for step in &steps(&link, id).await? {
+                journal.show(step)?;
+            }
+            let run = ids::details(&link, id).await?;
+            journal.end(&run);
+            return Ok(0);
+        }
+        let mut interrupt = Interrupt::new()?;
+        // What happens after the first look is an event, so nothing falls in between.
+        let request = SubscribeEvents {
+            run_id: Some(id),
+            kinds: vec!["run.*".to_owned(), "tool.*".to_owned()],
+            ..SubscribeEvents::default()
+        };
+        let mut watch = Watch::open(link, &common.place, request).await?;
+        loop {
+            let seen = tokio::select! {
+                seen = watch.next(print::note) => seen?,
+                () = interrupt.pressed() => return Ok(detached(id)),
+            };
+            let moved = match seen {
+                Seen::Picture(..) => true,
+                // An intent is shown with its outcome.
+                Seen::Event(event) => event.data["state"] != "intended",
+            };
+            if !moved {
+                continue;
+            }
+            for step in steps(&watch.link, id).await? {
+                if step.ended_at.is_some() {
+                    journal.show(&step)?;
+                }
+            }
+            let run = ids::details(&watch.link, id).await?;
+            if tree::is_ended(&run.state) {
+                journal.end(&run);
+                return Ok(exit::of_run(&run.state, run.needs_review));
+            }
+        }
+    }
+}
+
+/// What was shown of a journal.
+struct Journal {
+    json: bool,
+    shown: HashSet<StepId>,
+}
+
+impl Journal {
+    fn show(&mut self, step: &Step) -> Result<(), Failure> {
+        if !self.shown.insert(step.step_id) {
+            return Ok(());
+        }
+        if self.json {
+            return print::object(step);
+        }
+        let at = step.started_at.to_string();
+        let clock = at.get(11..19).unwrap_or(&at);
+        let tries = match step.attempts {
+            0 | 1 => String::new(),
+            attempts => format!("(try {attempts}) "),
+        };
+        let head = format!("{:>3} {clock} {:<9} ", step.seq, step.state);
+        let what = format!("{tries}{}", tree::describe(step));
+        let room = COLUMNS.saturating_sub(head.len());
+        print::answer(&format!("{head}{}", line(&what, room)))
+    }
+
+    /// How the run stands, for people.
+    fn end(&self, run: &Run) {
+        if self.json {
+            return;
+        }
+        let why = run.error.as_ref().map_or(String::new(), |error| {
+            format!(": {}", super::text::clean(&error.message))
+        });
+        print::note(&format!(
+            "{} {} is {}{why}",
+            line(tree::name(run), 24),
+            short(run.run_id),
+            run.state
+        ));
+    }
+}
+
+fn detached(id: RunId) -> u8 {
+    print::note(&format!(
+        "no longer followed; the run goes on. Come back: abide logs --follow {}",
+        short(id)
+    ));
+    exit::WINDOW
+}

@@ -1,0 +1,110 @@
+//! A subscription that outlives links and daemons: it comes back with the last cursor that it
+//! saw. Used by everything that follows what happens.
+
+use serde_json::Value;
+
+use super::discover::Where;
+use super::failure::Failure;
+use super::link::{self, Link};
+use crate::client::Events;
+use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEvents};
+
+/// A subscription and the link that it runs over.
+pub(crate) struct Watch<'a> {
+    /// The link, for calls beside it; another one after the daemon was gone.
+    pub(crate) link: Link,
+    place: &'a Where,
+    request: SubscribeEvents,
+    events: Events,
+}
+
+/// What a watch gives.
+pub(crate) enum Seen {
+    /// What is live; the first thing without a cursor, and again where the log that was to
+    /// be gone on with is not kept any more.
+    Picture(Box<Snapshot>, Value),
+    /// Something has happened.
+    Event(Box<Event>),
+}
+
+impl<'a> Watch<'a> {
+    /// Subscribes.
+    pub(crate) async fn open(
+        link: Link,
+        place: &'a Where,
+        request: SubscribeEvents,
+    ) -> Result<Watch<'a>, Failure> {
+        let events = link.subscribe(&request).await?;
+        Ok(Watch {
+            link,
+            place,
+            request,
+            events,
+        })
+    }
+
+    /// What comes next. A lost link is found again, of which `say` is told.
+    pub(crate) async fn next(&mut self, say: impl Fn(&str)) -> Result<Seen, Failure> {
+        loop {
+            match self.seen().await? {
+                Some(seen) => return Ok(seen),
+                None => self.come_back(&say).await?,
+            }
+        }
+    }
+
+    /// What comes next over this subscription; `None`: it has ended, and [`Watch::come_back`]
+    /// is due. Nothing is lost when this is dropped.
+    pub(crate) async fn seen(&mut self) -> Result<Option<Seen>, Failure> {
+        let Some(event) = self.events.next().await else {
+            return Ok(None);
+        };
+        let event = event.map_err(|error| self.link.failure(error))?;
+        Ok(match event.kind.as_str() {
+            LAGGED => {
+                let lagged: Lagged = link::read(&event.data)?;
+                self.request.since = u64::try_from(lagged.resume_from).ok();
+                None
+            }
+            SNAPSHOT => {
+                let picture: Snapshot = link::read(&event.data)?;
+                self.request.since = u64::try_from(picture.cursor).ok();
+                self.request.store_id = Some(picture.store_id.clone());
+                let whole = serde_json::to_value(&event)
+                    .map_err(|error| Failure::local("an event cannot be kept", error))?;
+                Some(Seen::Picture(Box::new(picture), whole))
+            }
+            _ => {
+                if let Some(cursor) = event.cursor {
+                    self.request.since = u64::try_from(cursor).ok();
+                }
+                Some(Seen::Event(Box::new(event)))
+            }
+        })
+    }
+
+    /// Subscribes again where it was, to the daemon that answers then.
+    pub(crate) async fn come_back(&mut self, say: &impl Fn(&str)) -> Result<(), Failure> {
+        loop {
+            match self.link.subscribe(&self.request).await {
+                Ok(events) => {
+                    self.events = events;
+                    return Ok(());
+                }
+                Err(lost) if link::is_broken(&lost) => {
+                    self.link = link::find_again(self.place, lost, say).await?;
+                }
+                // It is on its way up.
+                Err(failure) if failure.kind == "unavailable" => {
+                    tokio::time::sleep(link::RETRY).await;
+                }
+                Err(failure) if failure.kind.starts_with("cursor_") => {
+                    say("what happened meanwhile is not kept; here is what is live now");
+                    self.request.since = None;
+                    self.request.store_id = None;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+}

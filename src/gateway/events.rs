@@ -1,0 +1,192 @@
+//! `events.*`: the subscriptions of WebSocket connections, and how events are written.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+use serde::Serialize;
+
+use super::method::Table;
+use super::rpc::Connection;
+use super::{Context, convert};
+use crate::clock::Clock;
+use crate::kernel::fault::{Fault, Kind};
+use crate::registry::{
+    EventFilter, Item, KindPattern, Said, Snapshot, StoredEvent, Subscribe, TextEvent,
+};
+use crate::wire::events as wire;
+use crate::wire::gateway::Empty;
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.connected("events.subscribe", subscribe)?;
+    table.connected("events.unsubscribe", unsubscribe)
+}
+
+async fn subscribe(
+    context: Arc<Context>,
+    connection: Arc<Connection>,
+    params: wire::SubscribeEvents,
+) -> Result<String, Fault> {
+    let subscriptions = connection.subscriptions()?;
+    let request = request(params)?;
+    let place = subscriptions.reserve(context.clock.new_id().to_string())?;
+    let registry = &context.registry;
+    let subscription = registry.subscribe(&context.principal, request).await?;
+    // Nothing is awaited from here on: the answer with the id goes out before the first item.
+    Ok(place.begin(subscription, context.clock.clone()))
+}
+
+async fn unsubscribe(
+    _: Arc<Context>,
+    connection: Arc<Connection>,
+    params: wire::UnsubscribeEvents,
+) -> Result<Empty, Fault> {
+    if connection.subscriptions()?.end(&params.subscription) {
+        return Ok(Empty {});
+    }
+    let fault = Fault::not_found("subscription of this connection", params.subscription);
+    Err(fault.hint("one that lagged has ended by itself"))
+}
+
+fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
+    let mut kinds = Vec::with_capacity(params.kinds.len());
+    for (place, text) in params.kinds.iter().enumerate() {
+        let shown = crate::kernel::text::prefix(text, 80);
+        kinds.push(KindPattern::parse(text).ok_or_else(|| {
+            Fault::params(
+                &format!("kinds[{place}]"),
+                format!("{shown:?} is neither a kind nor the beginning of some, such as run.*"),
+            )
+        })?);
+    }
+    Ok(Subscribe {
+        filter: EventFilter {
+            session: params.session_key,
+            run: params.run_id,
+            tree: params.tree,
+            kinds,
+        },
+        // A number that no log can reach is one that this log has not reached.
+        since: params
+            .since
+            .map(|since| i64::try_from(since).unwrap_or(i64::MAX)),
+        store_id: params.store_id,
+        deltas: params.deltas,
+    })
+}
+
+/// The refusal of a subscription where only one answer can be given.
+pub(super) fn needs_websocket() -> Fault {
+    Fault::new(
+        Kind::InvalidRequest,
+        "a subscription needs a WebSocket: a POST has one answer",
+    )
+    .hint("open a WebSocket at /, or read GET /events")
+}
+
+/// An item as a notification of a subscription.
+pub(super) fn notification(id: &str, item: &Item, clock: &Clock) -> String {
+    let text = text(item, clock);
+    let method = wire::NOTIFICATION;
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"subscription":"{id}","result":{text}}}}}"#
+    )
+}
+
+/// The cursor with which a reader goes on after this item.
+pub(super) fn cursor(item: &Item) -> Option<i64> {
+    match item {
+        Item::Event(event) => Some(event.event.cursor),
+        Item::Snapshot(snapshot) => Some(snapshot.cursor),
+        Item::Lagged(cursor) => Some(*cursor),
+        Item::Text(_) => None,
+    }
+}
+
+/// An item as JSON on one line.
+pub(super) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
+    match item {
+        Item::Event(event) => Cow::Borrowed(event.text(stored)),
+        Item::Snapshot(snapshot) => Cow::Owned(write(clock, wire::SNAPSHOT, picture(snapshot))),
+        Item::Lagged(cursor) => {
+            let data = wire::Lagged {
+                resume_from: *cursor,
+            };
+            Cow::Owned(write(clock, wire::LAGGED, data))
+        }
+        Item::Text(text) => Cow::Owned(said(clock, text)),
+    }
+}
+
+fn stored(event: &StoredEvent) -> String {
+    let about = &event.circumstances;
+    to_json(&wire::Event {
+        cursor: Some(event.cursor),
+        at: event.at,
+        kind: event.kind.clone(),
+        org_id: Some(event.org.clone()).filter(|org| !org.is_empty()),
+        session_key: about.session_key.clone(),
+        run_id: event.run,
+        parent_run_id: about.parent_run,
+        trace_id: about.trace_id.clone(),
+        data: &event.data,
+    })
+}
+
+fn write(clock: &Clock, kind: &str, data: impl Serialize) -> String {
+    to_json(&wire::Event {
+        cursor: None,
+        at: clock.now(),
+        kind: kind.to_owned(),
+        org_id: None,
+        session_key: None,
+        run_id: None,
+        parent_run_id: None,
+        trace_id: None,
+        data,
+    })
+}
+
+fn picture(snapshot: &Snapshot) -> wire::Snapshot {
+    let runs = snapshot.runs.iter().cloned();
+    let sessions = snapshot.sessions.iter().cloned();
+    wire::Snapshot {
+        cursor: snapshot.cursor,
+        store_id: snapshot.store_id.clone(),
+        sessions: sessions.map(convert::session).collect(),
+        runs: runs
+            .map(|run| convert::run(run, convert::RESULT_PREVIEW))
+            .collect(),
+        more: snapshot.more,
+    }
+}
+
+fn said(clock: &Clock, text: &TextEvent) -> String {
+    let (kind, offset, said) = match &text.what {
+        Said::Partial(said) => ("message.partial", None, Some(said)),
+        Said::Delta(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
+        Said::Reset => ("message.reset", None, None),
+    };
+    to_json(&wire::Event {
+        cursor: None,
+        at: clock.now(),
+        kind: kind.to_owned(),
+        org_id: Some(text.org.clone()),
+        session_key: Some(text.session.clone()),
+        run_id: Some(text.run),
+        parent_run_id: None,
+        trace_id: Some(text.trace.clone()),
+        data: wire::MessageText {
+            run_id: text.run,
+            message_id: text.message,
+            channel: said.map(|_| "text".to_owned()),
+            offset,
+            text: said.cloned(),
+        },
+    })
+}
+
+fn to_json(value: &impl Serialize) -> String {
+    // These types hold only strings, numbers, lists and maps with text keys.
+    serde_json::to_string(value).expect("plain data has a JSON form")
+}

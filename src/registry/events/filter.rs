@@ -1,0 +1,156 @@
+//! Which events a subscription gives. Checked for every event and every subscriber.
+
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::store::events::Event;
+
+/// A kind of event (`run.ended`), or the beginning of several with a star at its end
+/// (`run.*`, `*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindPattern {
+    text: String,
+    is_prefix: bool,
+}
+
+impl KindPattern {
+    /// Reads a pattern; `None` if it is none.
+    pub fn parse(text: &str) -> Option<KindPattern> {
+        let (text, is_prefix) = match text.strip_suffix('*') {
+            Some(prefix) => (prefix, true),
+            None => (text, false),
+        };
+        let is_kind = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._".contains(&b);
+        let fits = text.bytes().all(is_kind) && (is_prefix || !text.is_empty());
+        fits.then(|| KindPattern {
+            text: text.to_owned(),
+            is_prefix,
+        })
+    }
+
+    fn fits(&self, kind: &str) -> bool {
+        match self.is_prefix {
+            true => kind.starts_with(&self.text),
+            false => kind == self.text,
+        }
+    }
+}
+
+/// Which events a subscription gives; all conditions together. What belongs to another tenant
+/// is never given, whatever is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// In this session.
+    pub session: Option<SessionKey>,
+    /// About this run.
+    pub run: Option<RunId>,
+    /// About this run or one below it, if it is a root.
+    pub tree: Option<RunId>,
+    /// Of one of these kinds; empty = all.
+    pub kinds: Vec<KindPattern>,
+}
+
+/// Where something belongs that a filter may let through.
+pub(super) struct Place<'a> {
+    pub(super) org: &'a str,
+    pub(super) session: Option<&'a str>,
+    pub(super) run: Option<RunId>,
+    pub(super) root: Option<RunId>,
+}
+
+impl EventFilter {
+    /// May `org` see this event, and does it want to?
+    pub(super) fn lets_through(&self, org: &str, event: &Event) -> bool {
+        let about = &event.circumstances;
+        let place = Place {
+            org: &event.org,
+            session: about.session_key.as_deref(),
+            run: event.run,
+            root: about.root_run,
+        };
+        self.covers(org, &place)
+            && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.fits(&event.kind)))
+    }
+
+    /// May `org` see what belongs there, and does it want to?
+    pub(super) fn covers(&self, org: &str, place: &Place<'_>) -> bool {
+        // What concerns the daemon itself is for everybody.
+        let may_see = place.org == org || place.org.is_empty();
+        let in_session = |key: &SessionKey| place.session == Some(key.as_str());
+        let in_tree = |tree: RunId| place.root == Some(tree) || place.run == Some(tree);
+        may_see
+            && self.session.as_ref().is_none_or(in_session)
+            && self.run.is_none_or(|run| place.run == Some(run))
+            && self.tree.is_none_or(in_tree)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: u128) -> RunId {
+        RunId(uuid::Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn a_pattern_is_a_kind_or_the_beginning_of_one() {
+        let fits = |pattern: &str, kind| KindPattern::parse(pattern).unwrap().fits(kind);
+        assert!(fits("run.*", "run.ended") && !fits("run.*", "runs"));
+        assert!(fits("run.ended", "run.ended") && !fits("run.end", "run.ended"));
+        assert!(fits("*", "sub_agent.call_start"));
+        for bad in ["", "r*n", "**", "Run.*", "run ended", "run.?"] {
+            assert_eq!(KindPattern::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn g9_6_another_tenants_events_are_never_let_through() {
+        let place = |org| Place {
+            org,
+            session: Some("agent:build:main"),
+            run: Some(run(2)),
+            root: Some(run(1)),
+        };
+        let session = SessionKey::parse("agent:build:main").unwrap();
+        for filter in [
+            EventFilter::default(),
+            EventFilter {
+                session: Some(session),
+                ..EventFilter::default()
+            },
+            EventFilter {
+                run: Some(run(2)),
+                ..EventFilter::default()
+            },
+            EventFilter {
+                tree: Some(run(1)),
+                ..EventFilter::default()
+            },
+        ] {
+            assert!(filter.covers("a", &place("a")), "{filter:?}");
+            assert!(!filter.covers("b", &place("a")), "{filter:?}");
+        }
+        let all = EventFilter::default();
+        assert!(all.covers("b", &place("")), "the daemon's own are for all");
+    }
+
+    #[test]
+    fn conditions_hold_together() {
+        let place = Place {
+            org: "a",
+            session: Some("s"),
+            run: Some(run(2)),
+            root: Some(run(1)),
+        };
+        let filter = EventFilter {
+            session: Some(SessionKey::parse("s").unwrap()),
+            run: Some(run(3)),
+            ..EventFilter::default()
+        };
+        assert!(!filter.covers("a", &place));
+        let of_the_child = EventFilter {
+            tree: Some(run(2)),
+            ..EventFilter::default()
+        };
+        assert!(of_the_child.covers("a", &place));
+    }
+}

@@ -1,0 +1,293 @@
+//! Answers while they come. Nothing of this is stored: the text of each running model call is
+//! kept once, and whoever listens remembers how far they have heard it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use super::filter::{EventFilter, Place};
+use crate::contract::runner::TextSink;
+use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::run::Run;
+use crate::kernel::step::Step;
+use crate::kernel::text;
+
+/// So much of one answer is passed on while it comes; the rest comes with the stored message.
+const MOST_TEXT: usize = 256 * 1024;
+/// So many answers wait for one listener that does not listen; older ones are forgotten.
+const MOST_WAITING: usize = 32;
+
+/// All answers that are coming, and who listens.
+#[derive(Default)]
+pub struct Partials {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    coming: Vec<Arc<Partial>>,
+    listeners: Vec<Weak<Listener>>,
+}
+
+/// An answer that is coming.
+pub(in crate::registry) struct Partial {
+    run: RunId,
+    message: MessageId,
+    org: String,
+    session: String,
+    root: RunId,
+    trace: String,
+    /// An earlier try had begun to speak: whoever heard it must forget it.
+    again: bool,
+    spoken: Mutex<Spoken>,
+    heard_by: Mutex<Vec<Weak<Listener>>>,
+}
+
+#[derive(Default)]
+struct Spoken {
+    text: String,
+    is_full: bool,
+    is_over: bool,
+}
+
+/// Somebody who wants to hear answers come.
+struct Listener {
+    org: String,
+    filter: EventFilter,
+    waiting: Mutex<Vec<Hearing>>,
+    wake: Notify,
+}
+
+/// How far a listener has heard an answer.
+struct Hearing {
+    partial: Arc<Partial>,
+    begin: Begin,
+    heard: usize,
+}
+
+/// What a listener is told before the first piece.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Nothing: the answer begins now.
+    Fresh,
+    /// What it heard of an earlier try does not count.
+    Again,
+    /// What was said before it came.
+    Midway,
+    /// It was told.
+    Told,
+}
+
+/// Something about an answer that is coming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextEvent {
+    /// Which run speaks.
+    pub run: RunId,
+    /// The id that the message will have once it is stored.
+    pub message: MessageId,
+    /// The tenant.
+    pub org: String,
+    /// In which session.
+    pub session: String,
+    /// The trace that the run belongs to.
+    pub trace: String,
+    /// What is said of it.
+    pub what: Said,
+}
+
+/// What is said of an answer that is coming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// All of it so far; it takes the place of whatever was heard before.
+    Partial(String),
+    /// More of it, after so many bytes.
+    Delta(usize, String),
+    /// What was heard of it does not count: it begins anew.
+    Reset,
+}
+
+impl Partials {
+    /// The answer of this step begins to come; it is over when what is returned is dropped.
+    pub(in crate::registry) fn begin(self: &Arc<Self>, run: &Run, step: &Step) -> Coming {
+        let partial = Arc::new(Partial {
+            run: run.id,
+            message: MessageId::answer_of(step.id),
+            org: run.org.clone(),
+            session: run.session_key.to_string(),
+            root: run.root_run,
+            trace: run.trace_id.clone(),
+            again: step.attempts > 1,
+            spoken: Mutex::default(),
+            heard_by: Mutex::default(),
+        });
+        let begin = match partial.again {
+            true => Begin::Again,
+            false => Begin::Fresh,
+        };
+        let mut state = lock(&self.state);
+        state
+            .listeners
+            .retain(|listener| listener.strong_count() > 0);
+        for listener in state.listeners.iter().filter_map(Weak::upgrade) {
+            listener.hears(&partial, begin);
+        }
+        state.coming.push(Arc::clone(&partial));
+        Coming {
+            all: Arc::clone(self),
+            partial,
+        }
+    }
+
+    /// Somebody listens from now on; what is coming already is told from its beginning.
+    pub(super) fn listen(&self, org: &str, filter: &EventFilter) -> Ear {
+        let listener = Arc::new(Listener {
+            org: org.to_owned(),
+            filter: filter.clone(),
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+        });
+        let mut state = lock(&self.state);
+        for partial in &state.coming {
+            listener.hears(partial, Begin::Midway);
+        }
+        state.listeners.push(Arc::downgrade(&listener));
+        Ear {
+            listener,
+            hearing: Vec::new(),
+        }
+    }
+}
+
+/// Keeps an answer among those that are coming.
+pub(in crate::registry) struct Coming {
+    all: Arc<Partials>,
+    partial: Arc<Partial>,
+}
+
+impl Coming {
+    /// Where its text goes.
+    pub(in crate::registry) fn sink(&self) -> Arc<dyn TextSink> {
+        Arc::clone(&self.partial) as Arc<dyn TextSink>
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut state = lock(&self.all.state);
+        state
+            .coming
+            .retain(|other| !Arc::ptr_eq(other, &self.partial));
+        drop(state);
+        lock(&self.partial.spoken).is_over = true;
+        self.partial.wake();
+    }
+}
+
+impl Partial {
+    fn wake(&self) {
+        for listener in lock(&self.heard_by).iter().filter_map(Weak::upgrade) {
+            listener.wake.notify_one();
+        }
+    }
+
+    fn event(&self, what: Said) -> TextEvent {
+        TextEvent {
+            run: self.run,
+            message: self.message,
+            org: self.org.clone(),
+            session: self.session.clone(),
+            trace: self.trace.clone(),
+            what,
+        }
+    }
+}
+
+impl TextSink for Partial {
+    fn text(&self, piece: &str) {
+        let piece = text::storable(piece);
+        let mut spoken = lock(&self.spoken);
+        // Once a piece was left out, those after it have no place either.
+        spoken.is_full |= spoken.text.len() + piece.len() > MOST_TEXT;
+        if spoken.is_full {
+            return;
+        }
+        spoken.text.push_str(&piece);
+        drop(spoken);
+        self.wake();
+    }
+}
+
+impl Listener {
+    fn hears(self: &Arc<Self>, partial: &Arc<Partial>, begin: Begin) {
+        let place = Place {
+            org: &partial.org,
+            session: Some(&partial.session),
+            run: Some(partial.run),
+            root: Some(partial.root),
+        };
+        if !self.filter.covers(&self.org, &place) {
+            return;
+        }
+        lock(&partial.heard_by).push(Arc::downgrade(self));
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() == MOST_WAITING {
+            waiting.remove(0);
+        }
+        waiting.push(Hearing {
+            partial: Arc::clone(partial),
+            begin,
+            heard: 0,
+        });
+        drop(waiting);
+        self.wake.notify_one();
+    }
+}
+
+/// The listening side of a subscription.
+pub(super) struct Ear {
+    listener: Arc<Listener>,
+    hearing: Vec<Hearing>,
+}
+
+impl Ear {
+    /// Returns when there may be something to hear.
+    pub(super) async fn woken(&self) {
+        self.listener.wake.notified().await;
+    }
+
+    /// What was said since the last time.
+    pub(super) fn take(&mut self) -> Vec<TextEvent> {
+        self.hearing.append(&mut lock(&self.listener.waiting));
+        let mut told = Vec::new();
+        self.hearing.retain_mut(|hearing| hearing.tell(&mut told));
+        told
+    }
+}
+
+impl Hearing {
+    /// Adds what is new; `false`: all of it was told.
+    fn tell(&mut self, told: &mut Vec<TextEvent>) -> bool {
+        let spoken = lock(&self.partial.spoken);
+        match std::mem::replace(&mut self.begin, Begin::Told) {
+            Begin::Midway => {
+                self.heard = spoken.text.len();
+                told.push(self.partial.event(Said::Partial(spoken.text.clone())));
+            }
+            Begin::Again => told.push(self.partial.event(Said::Reset)),
+            Begin::Fresh | Begin::Told => {}
+        }
+        // Pieces are whole characters, so this is a place between two.
+        let news = &spoken.text[self.heard..];
+        if !news.is_empty() {
+            let delta = Said::Delta(self.heard, news.to_owned());
+            told.push(self.partial.event(delta));
+            self.heard = spoken.text.len();
+        }
+        !spoken.is_over
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each of these is whole at every moment, also where somebody panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

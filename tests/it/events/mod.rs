@@ -1,0 +1,67 @@
+//! Areas 9 and 14, events: whoever follows the log gets each event once and in order, whatever
+//! happens to the daemon, and a reader that does not read costs nobody anything.
+
+mod follow;
+mod slow;
+mod streams;
+mod text;
+
+use abide::client::Events;
+use abide::wire::events::Event;
+use serde_json::{Value, json};
+
+use crate::harness::{Book, Link};
+
+/// The next item of a subscription.
+async fn next(events: &mut Events) -> Event {
+    let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
+    next.await.unwrap().unwrap().unwrap()
+}
+
+/// Everything up to and with the first item that `is_last` knows.
+async fn until(events: &mut Events, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut seen = Vec::new();
+    loop {
+        let event = next(events).await;
+        let last = is_last(&event);
+        seen.push(event);
+        if last {
+            return seen;
+        }
+    }
+}
+
+/// Makes a session and gives its key: an event that can be waited for.
+async fn mark(client: &Link, key: &str) -> String {
+    let params = json!({ "owner": "client", "key": key });
+    let made = client.call("sessions.create", params).await;
+    made["session"]["key"].as_str().unwrap().to_owned()
+}
+
+/// Is it the event of that session's making?
+fn is_mark(event: &Event, key: &str) -> bool {
+    event.kind == "session.created" && event.session_key.as_deref() == Some(key)
+}
+
+/// What tells one event from every other.
+fn told(events: &[Event]) -> Vec<(i64, String)> {
+    let stored = events.iter().filter_map(|event| {
+        let cursor = event.cursor?;
+        Some((cursor, event.kind.clone()))
+    });
+    stored.collect()
+}
+
+/// The log above one cursor and up to another.
+fn logged(book: &Book, above: i64, up_to: i64) -> Vec<(i64, String)> {
+    let events = book.events.range(above + 1..=up_to);
+    events
+        .map(|(cursor, event)| (*cursor, event.kind.clone()))
+        .collect()
+}
+
+/// The details of a snapshot.
+fn snapshot(event: &Event) -> &Value {
+    assert_eq!(event.kind, "snapshot");
+    &event.data
+}
