@@ -9,8 +9,9 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, answer, attach, cancel, chat, demo, events, history, inbox, logs, print, ps, retry,
-    rpc, run, send, serve, sessions, spawn, status, steer, stop, trust, wait,
+    agents, answer, attach, audit, cancel, chat, completions, config, demo, events, history, inbox,
+    logs, print, ps, retry, rpc, run, send, serve, sessions, spawn, status, steer, stop, trust,
+    wait,
 };
 use crate::daemon;
 
@@ -80,6 +81,9 @@ enum Command {
     Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
+    Audit(audit::Audit),
+    Config(config::Config),
+    Completions(completions::Completions),
     Events(events::Events),
     Agents(agents::Agents),
     Trust(trust::Trust),
@@ -130,6 +134,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Audit(command) => command.run(common).await,
+            Command::Config(command) => command.run(common).await,
+            Command::Completions(command) => command.run(),
             Command::Events(command) => command.run(common).await,
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,

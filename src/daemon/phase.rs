@@ -3,23 +3,27 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::settings::InForce;
 use super::supervisor::Supervisor;
-use crate::contract::control::{Control, Drain, Phase, Then};
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
 /// The process as its doors see it.
 pub struct Process {
     registry: Registry,
+    in_force: InForce,
     supervisor: Supervisor,
     ready: AtomicBool,
 }
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry, supervisor: Supervisor) -> Self {
+    pub fn new(registry: Registry, supervisor: Supervisor, in_force: InForce) -> Self {
         Process {
             registry,
+            in_force,
             supervisor,
             ready: AtomicBool::new(false),
         }
@@ -68,5 +72,13 @@ impl Control for Process {
             }
         });
         Ok(timeout)
+    }
+
+    fn settings(&self) -> Settings {
+        self.in_force.show()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {
+        Box::pin(self.in_force.reload())
     }
 }

@@ -66,6 +66,11 @@ impl Lanes {
         }
     }
 
+    /// From now on so many hold a slot at once. Nobody who holds one loses it.
+    pub fn configure(&mut self, caps: LaneCaps) {
+        self.caps = caps;
+    }
+
     /// The run waits for a slot. A run that waits already keeps its place.
     pub fn enqueue(&mut self, ticket: Ticket, now: Moment) {
         if self.known.contains_key(&ticket.run) {

@@ -7,10 +7,12 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod audit;
 pub mod blobs;
 pub mod command;
 pub mod events;
 pub mod expired;
+pub mod gauges;
 pub mod messages;
 pub mod outbox;
 pub mod purges;

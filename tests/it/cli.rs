@@ -10,7 +10,20 @@ use serde_json::{Value, json};
 use crate::home::{Home, said};
 
 const COMMANDS: &[&str] = &[
-    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox", "demo",
+    "serve",
+    "status",
+    "stop",
+    "run",
+    "spawn",
+    "wait",
+    "ps",
+    "sessions",
+    "history",
+    "inbox",
+    "audit",
+    "config",
+    "completions",
+    "demo",
 ];
 
 /// A state folder whose daemon has this pid and address.
