@@ -11,7 +11,7 @@ use crate::kernel::action::EventKind;
 use crate::kernel::ids::{
     AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
-use crate::kernel::run::{RunError, Usage};
+use crate::kernel::run::{CancelRequest, RunError, Usage};
 use crate::kernel::time::Timestamp;
 
 /// Gives the schema of one shape.
@@ -150,6 +150,8 @@ pub struct RunEnded {
     pub state: Word,
     /// Why it did not end `ok`.
     pub error: Option<RunError>,
+    /// The cancel that was asked for.
+    pub cancel: Option<CancelRequest>,
     /// Tool calls that had an outcome.
     pub tool_calls: u32,
     /// Model calls that had an outcome.
@@ -158,6 +160,8 @@ pub struct RunEnded {
     pub usage: Usage,
     /// What the client gave to get back.
     pub meta: Option<Value>,
+    /// Texts said to it too late for any of its model calls.
+    pub steers_dropped: u64,
 }
 
 /// A step has its intent or its outcome; one of a tool has the tool's name.
