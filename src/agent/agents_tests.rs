@@ -151,7 +151,7 @@ fn a_run_pins_definition_and_tools_by_hash() {
         .iter()
         .filter_map(|tool| tool["name"].as_str())
         .collect();
-    assert_eq!(names, ["grep", "glob", "list", "read"]);
+    assert_eq!(names, ["read", "list", "glob", "grep"]);
     assert_eq!(fixture.resolve(None, "explore").unwrap(), resolved);
 }
 

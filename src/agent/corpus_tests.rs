@@ -115,7 +115,7 @@ fn odd_files_that_are_refused() {
         ("---\ndescription: \"  \"\n---\nx", Some(2), "it is empty"),
         (
             "---\ndescription: d\n\tmode: all\n---\nx",
-            Some(3),
+            Some(2),
             "not YAML",
         ),
         (
@@ -124,7 +124,7 @@ fn odd_files_that_are_refused() {
             "not YAML",
         ),
         ("---\ndescription: [a\n---\nx", Some(2), "not YAML"),
-        ("---\n- a\n- b\n---\nx", None, "not YAML"),
+        ("---\n- a\n- b\n---\nx", Some(2), "not YAML"),
         (
             "---\ndescription: d\n<<<<<<< ours\nmode: all\n---\nx",
             Some(3),

@@ -27,12 +27,26 @@ as file:line with what stands there.";
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
+    let dealing = [
+        "agents_list",
+        "sessions_spawn",
+        "sessions_wait",
+        "sessions_send",
+        "sessions_list",
+        "sessions_history",
+        "session_status",
+        "ask",
+    ];
     let build = "The main agent: answers questions and does work in a workspace.";
     let explore = "Searches a source tree without changing it and reports places as file:line.";
     vec![
         AgentDefinition {
             mode: AgentMode::Primary,
-            tools: tools.clone(),
+            tools: tools
+                .iter()
+                .cloned()
+                .chain(dealing.map(str::to_owned))
+                .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
             ..AgentDefinition::named("build", build, BUILD_PROMPT)
         },

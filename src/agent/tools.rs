@@ -14,14 +14,24 @@ pub(super) struct ToolChoice {
 }
 
 impl ToolChoice {
-    /// Those of `all` that the agent has, in their order, and the asked-for names that no tool
-    /// has.
+    /// Those of `all` that the agent has, and the asked-for names that no tool has.
     pub(super) fn pick(&self, all: &[String]) -> (Vec<String>, Vec<String>) {
-        let chosen = all
+        let mut chosen: Vec<String> = Vec::new();
+        // A list keeps its order; without one it is that of the tools.
+        let every = ["*".to_owned()];
+        let listed = self.allow.as_deref().unwrap_or(&every);
+        let on = self
+            .switches
             .iter()
-            .filter(|tool| self.takes(tool))
-            .cloned()
-            .collect();
+            .filter(|(_, on)| *on)
+            .map(|(name, _)| name);
+        for name in listed.iter().chain(on) {
+            for tool in all.iter().filter(|tool| fits(name, tool)) {
+                if self.takes(tool) && !chosen.contains(tool) {
+                    chosen.push(tool.clone());
+                }
+            }
+        }
         let asked = self.allow.iter().flatten();
         let asked = asked.chain(
             self.switches
@@ -57,7 +67,9 @@ impl ToolChoice {
 
 /// Is `tool` what `name` stands for? A pattern that makes no sense stands for itself.
 fn fits(name: &str, tool: &str) -> bool {
-    name == tool || Glob::new(name).is_ok_and(|pattern| pattern.compile_matcher().is_match(tool))
+    let is_pattern = name.contains(['*', '?', '[', '{']);
+    let matches = || Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(tool));
+    name == tool || (is_pattern && matches())
 }
 
 #[cfg(test)]

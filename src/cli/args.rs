@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, attach, demo, events, history, inbox, logs, print, ps, rpc, run, serve, sessions,
-    spawn, status, stop, trust, wait,
+    agents, answer, attach, cancel, chat, demo, events, history, inbox, logs, print, ps, retry,
+    rpc, run, send, serve, sessions, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -68,7 +68,13 @@ enum Command {
     Run(run::Run),
     Spawn(spawn::Spawn),
     Wait(wait::Wait),
+    Steer(steer::Steer),
+    Cancel(cancel::Cancel),
+    Retry(retry::Retry),
     Attach(attach::Attach),
+    Send(send::Send),
+    Chat(chat::Chat),
+    Answer(answer::Answer),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
     Logs(logs::Logs),
@@ -112,7 +118,13 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Run(command) => command.run(common).await,
             Command::Spawn(command) => command.run(common).await,
             Command::Wait(command) => command.run(common).await,
+            Command::Steer(command) => command.run(common).await,
+            Command::Cancel(command) => command.run(common).await,
+            Command::Retry(command) => command.run(common).await,
             Command::Attach(command) => command.run(common).await,
+            Command::Send(command) => command.run(common).await,
+            Command::Chat(command) => command.run(common).await,
+            Command::Answer(command) => command.run(common).await,
             Command::Ps(command) => command.run(common).await,
             Command::Sessions(command) => command.run(common).await,
             Command::Logs(command) => command.run(common).await,

@@ -6,7 +6,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::text::{COLUMNS, age, clean, line, short, span};
-use super::{ids, print};
+use super::{ids, print, untold};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::time::Timestamp;
@@ -20,8 +20,8 @@ use crate::wire::shapes::Announce;
 #[derive(Debug, Args)]
 pub(crate) struct Inbox {
     /// A session key or label
-    #[arg(value_name = "SESSION")]
-    session: String,
+    #[arg(value_name = "SESSION", required_unless_present_any = ["undelivered", "retry", "dismiss"])]
+    session: Option<String>,
 
     /// Acknowledge what is shown, so that it is not shown again
     #[arg(long, conflicts_with = "acked")]
@@ -30,12 +30,33 @@ pub(crate) struct Inbox {
     /// Those that were acknowledged, in place of those that wait
     #[arg(long)]
     acked: bool,
+
+    /// List the runs of all sessions whose end nobody has taken note of
+    #[arg(long, conflicts_with = "session")]
+    undelivered: bool,
+
+    /// Tell the end of this run again
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["session", "undelivered", "dismiss"])]
+    retry: Vec<String>,
+
+    /// Tell the end of this run to nobody any more; its result stays
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["session", "undelivered"])]
+    dismiss: Vec<String>,
 }
 
 impl Inbox {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
-        let key = ids::session(&link, &self.session).await?;
+        let Some(session) = &self.session else {
+            return match (self.retry.as_slice(), self.dismiss.as_slice()) {
+                ([], []) => untold::list(&link, common).await,
+                ([], dismiss) => {
+                    untold::decide(&link, common, "runs.dismiss_announce", dismiss).await
+                }
+                (retry, _) => untold::decide(&link, common, "runs.retry_announce", retry).await,
+            };
+        };
+        let key = ids::session(&link, session).await?;
         let mut request = GetInbox {
             session_key: key.clone(),
             acked: self.acked,

@@ -2,8 +2,12 @@
 //! client; `main.rs` parses and calls [`execute`].
 
 mod agents;
+mod answer;
 mod args;
 mod attach;
+mod cancel;
+mod change;
+mod chat;
 mod demo;
 mod discover;
 mod events;
@@ -16,18 +20,22 @@ mod link;
 mod logs;
 mod print;
 mod ps;
+mod retry;
 mod rpc;
 mod run;
 mod screen;
+mod send;
 mod serve;
 mod sessions;
 mod spawn;
 mod start;
 mod status;
+mod steer;
 mod stop;
 mod text;
 mod tree;
 mod trust;
+mod untold;
 mod view;
 mod wait;
 mod watch;

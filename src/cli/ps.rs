@@ -10,7 +10,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::text::{Table, age, short};
-use super::{ids, print, tree};
+use super::{answer, ids, print, tree};
 use crate::clock::Clock;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -78,6 +78,15 @@ impl Ps {
         if common.json {
             print::object(&json!({ "runs": runs }))?;
             return Ok(0);
+        }
+        // What waits for a person comes first, whatever else goes on.
+        let (_, questions) = answer::waiting(&link, None).await?;
+        let now = Clock::system().now();
+        for question in &questions {
+            print::answer(&answer::in_short(question, now))?;
+        }
+        if !questions.is_empty() {
+            print::note("answer one: abide answer ID \"text\"; all of them: abide answer");
         }
         let runs: Vec<Run> = runs.iter().map(link::read).collect::<Result<_, _>>()?;
         show(&runs)?;
@@ -155,6 +164,7 @@ fn show(runs: &[Run]) -> Result<(), Failure> {
 fn what(run: &Run, now: Timestamp) -> String {
     let name = run.label.as_deref().unwrap_or(&run.title);
     let news = match (&*run.state, &run.step) {
+        ("queued", _) if run.held_up.is_some() => run.held_up.clone().unwrap_or_default(),
         ("paused", _) => run.pause_reason.clone().unwrap_or_default().into_owned(),
         (state, Some(step)) if !tree::is_ended(state) => {
             let quiet = age(run.last_activity_at, now);

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::args::Common;
+use super::change::Change;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::print;
@@ -13,9 +14,13 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::sessions::{ListSessions, SessionKind, Sessions as Page};
 use crate::wire::shapes::Session;
 
-/// List sessions
+/// List sessions, or change one
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Sessions {
+    #[command(subcommand)]
+    change: Option<Change>,
+
     /// Those that were spawned from others
     #[arg(long, conflicts_with = "all")]
     children: bool,
@@ -27,10 +32,17 @@ pub(crate) struct Sessions {
     /// Only those whose key, label or title contains this
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
+
+    /// The archived ones, too
+    #[arg(long)]
+    archived: bool,
 }
 
 impl Sessions {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        if let Some(change) = self.change {
+            return change.run(common).await;
+        }
         let link = Link::open(&common.place).await?;
         let kind = match (self.children, self.all) {
             (true, _) => SessionKind::Child,
@@ -40,6 +52,7 @@ impl Sessions {
         let mut filter = ListSessions {
             kind: Some(kind),
             search: self.search,
+            archived: self.archived,
             limit: PageSize(PAGE_LIMIT),
             ..ListSessions::default()
         };

@@ -14,7 +14,7 @@ use super::{ids, print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::input::RunTimeout;
-use crate::wire::sessions::{AnnouncePolicy, Spawn as Request, Spawned};
+use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Request, Spawned};
 
 /// Hand work to the daemon and return at once
 ///
@@ -29,8 +29,20 @@ pub(crate) struct Spawn {
     parent: Option<String>,
 
     /// How the parent is told
-    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["wake", "inbox", "none"]))]
+    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["wake", "inbox", "steer", "none"]))]
     announce: Option<String>,
+
+    /// Delete its session once all is told
+    #[arg(long)]
+    cleanup: bool,
+
+    /// Begin with the parent's conversation as it is now
+    #[arg(long, requires = "parent")]
+    fork: bool,
+
+    /// Keep its session open for further turns
+    #[arg(long, conflicts_with = "cleanup")]
+    keep_open: bool,
 
     /// Repeat the call with the same key and nothing is done twice
     #[arg(long, value_name = "KEY")]
@@ -76,6 +88,9 @@ impl Spawn {
             request.parent = Some(ids::session(&link, parent).await?);
         }
         request.announce = self.announce.as_deref().and_then(policy);
+        request.cleanup = self.cleanup.then_some(Cleanup::Delete);
+        request.context = self.fork.then_some(Context::Fork);
+        request.mode = self.keep_open.then_some(Mode::Session);
         request.meta = self.meta;
         if let Some(key) = self.idempotency_key {
             // The key stands for the first call's run, so this one must not name another.
@@ -155,7 +170,7 @@ pub(crate) fn warn(spawned: &Spawned) {
     }
 }
 
-fn task(given: String) -> Result<String, Failure> {
+pub(crate) fn task(given: String) -> Result<String, Failure> {
     if given != "-" {
         return Ok(given);
     }
@@ -173,6 +188,7 @@ fn policy(word: &str) -> Option<AnnouncePolicy> {
     [
         AnnouncePolicy::Wake,
         AnnouncePolicy::Inbox,
+        AnnouncePolicy::Steer,
         AnnouncePolicy::None,
     ]
     .into_iter()

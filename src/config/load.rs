@@ -179,7 +179,7 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!(loaded.config.lanes, [5, 3, 16]);
+        assert_eq!(loaded.config.lanes, [5, 3, 8, 16]);
         assert_eq!(loaded.config.run_timeout, Some(Duration::from_secs(90)));
         assert_eq!(loaded.warnings, [] as [String; 0]);
     }
@@ -231,6 +231,7 @@ mod tests {
                 Value::String("/a:1".to_owned()),
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),
+                Value::String("tree".to_owned()),
             ]
             .iter()
             .any(|value| Config::default().set(key, value).is_ok());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use toml::Value;
 
+use crate::kernel::policy::Visibility;
 /// How changes of files are noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileWatch {
@@ -46,8 +47,20 @@ pub struct Config {
     pub max_client_children: u32,
     /// `defaults.max_queued_turns`: turns that may wait in one session.
     pub max_queued_turns: u32,
-    /// `lanes.main`, `lanes.subagent`, `lanes.global`: runs at once; 0 = closed.
-    pub lanes: [usize; 3],
+    /// `defaults.max_children`: open runs that the runs of one session may have asked for.
+    pub max_children: u32,
+    /// `defaults.max_total_children`: runs spawned and messages sent below one root run.
+    pub max_total_children: u32,
+    /// `lanes.main`, `lanes.subagent`, `lanes.nested`, `lanes.global`: runs at once; 0 = closed.
+    pub lanes: [usize; 4],
+    /// `sessions.visibility`: how far an agent's session sees.
+    pub visibility: Visibility,
+    /// `sessions.rights.send`, `.list`, `.history`, `.control`: in place of that for one right.
+    pub rights: [Option<Visibility>; 4],
+    /// `sessions.agent_to_agent.allow`: patterns of agents that may deal with each other.
+    pub agent_to_agent: Vec<String>,
+    /// `sessions.max_ping_pong`: turns of an exchange after the first answer; 0 = none.
+    pub max_ping_pong: u32,
     /// `recovery.max_age`: open runs without activity for longer are closed at start.
     pub max_age: Duration,
     /// `recovery.max_attempts`: kills in the middle of the same step that a run survives.
@@ -102,7 +115,13 @@ impl Default for Config {
             max_spawn_depth: 1,
             max_client_children: 200,
             max_queued_turns: 20,
-            lanes: [8, 8, 16],
+            max_children: 5,
+            max_total_children: 100,
+            lanes: [8, 8, 8, 16],
+            visibility: Visibility::Tree,
+            rights: [None; 4],
+            agent_to_agent: Vec::new(),
+            max_ping_pong: 5,
             max_age: Duration::from_secs(24 * 3600),
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
@@ -137,10 +156,20 @@ pub const KEYS: &[&str] = &[
     "defaults.run_timeout",
     "defaults.max_spawn_depth",
     "defaults.max_client_children",
+    "defaults.max_children",
+    "defaults.max_total_children",
     "defaults.max_queued_turns",
     "lanes.main",
     "lanes.subagent",
+    "lanes.nested",
     "lanes.global",
+    "sessions.visibility",
+    "sessions.rights.send",
+    "sessions.rights.list",
+    "sessions.rights.history",
+    "sessions.rights.control",
+    "sessions.agent_to_agent.allow",
+    "sessions.max_ping_pong",
     "recovery.max_age",
     "recovery.max_attempts",
     "recovery.compare_each",
@@ -186,10 +215,22 @@ impl Config {
             "defaults.max_client_children" => {
                 self.max_client_children = count(value, 1, 10_000)?;
             }
+            "defaults.max_children" => self.max_children = count(value, 1, 20)?,
+            "defaults.max_total_children" => {
+                self.max_total_children = count(value, 1, 10_000)?;
+            }
             "defaults.max_queued_turns" => self.max_queued_turns = count(value, 1, 1000)?,
             "lanes.main" => self.lanes[0] = slots(value)?,
             "lanes.subagent" => self.lanes[1] = slots(value)?,
-            "lanes.global" => self.lanes[2] = slots(value)?,
+            "lanes.nested" => self.lanes[2] = slots(value)?,
+            "lanes.global" => self.lanes[3] = slots(value)?,
+            "sessions.visibility" => self.visibility = visibility(value)?,
+            "sessions.rights.send" => self.rights[0] = Some(visibility(value)?),
+            "sessions.rights.list" => self.rights[1] = Some(visibility(value)?),
+            "sessions.rights.history" => self.rights[2] = Some(visibility(value)?),
+            "sessions.rights.control" => self.rights[3] = Some(visibility(value)?),
+            "sessions.agent_to_agent.allow" => self.agent_to_agent = texts(value)?,
+            "sessions.max_ping_pong" => self.max_ping_pong = count(value, 0, 5)?,
             "recovery.max_age" => self.max_age = duration(value)?,
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
@@ -285,6 +326,14 @@ fn count(value: &Value, least: u32, most: u32) -> Result<u32, String> {
         .and_then(|number| u32::try_from(number).ok())
         .filter(|number| (least..=most).contains(number));
     found.ok_or_else(|| format!("a whole number from {least} to {most} is expected"))
+}
+
+fn visibility(value: &Value) -> Result<Visibility, String> {
+    let found = value.as_str().and_then(Visibility::parse);
+    found.ok_or_else(|| {
+        let words: Vec<&str> = Visibility::ALL.iter().map(|one| one.as_str()).collect();
+        format!("one of {} is expected", words.join(", "))
+    })
 }
 
 fn slots(value: &Value) -> Result<usize, String> {

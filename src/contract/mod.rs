@@ -6,6 +6,7 @@ use std::pin::Pin;
 pub mod allow;
 pub mod catalog;
 pub mod control;
+pub mod delegate;
 pub mod journal;
 pub mod rows;
 pub mod runner;

@@ -37,6 +37,8 @@ pub enum StepOutcome {
         /// It says that it failed.
         is_error: bool,
     },
+    /// None yet: the step waits for something, and gets its outcome from elsewhere.
+    Waits,
     /// The run cannot go on; it ends with this error.
     Failed(RunError),
 }

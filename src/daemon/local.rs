@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_long_path_has_its_socket_in_the_runtime_folder() {
-        let short = Path::new("/home/a/.local/state/abide");
+        let short = Path::new("/srv/a/state/abide");
         let runtime = Path::new("/run/user/1000");
         let at = |folder: &Path, runtime| place(folder, None, runtime).unwrap();
         assert_eq!(at(short, Some(runtime)), Some(short.join(FILE)));

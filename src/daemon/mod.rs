@@ -27,9 +27,10 @@ pub use failure::Failure;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::control::{Control, Then};
+use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::ids::BootId;
-use crate::registry::{Principal, Registry, ReloadReason};
+use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use phase::Process;
 use signals::Signals;
@@ -129,8 +130,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
     let threads = opened.threads;
     let rows = Arc::new(opened.store.clone());
-    let workers = parts::workers(&folder, &clock, &config, rows)?;
-    let mut agent_files = parts::watcher(&clock, &config);
+    let delegate = DelegateSlot::default();
+    let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
+    let agent_files = parts::watcher(&clock, &config);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
@@ -140,6 +142,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         options: parts::registry_options(&config, supervisor.drain_timeout(config.drain_timeout)),
         boot,
     });
+
+    // Runs start later than this, so no tool finds the place empty.
+    delegate.get_or_init(|| Arc::new(registry.clone()));
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.
@@ -218,19 +223,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         resumed: restored.resumed,
     });
     let mut working = tokio::spawn(service.run(restored.effects));
-    let watching = tokio::spawn({
-        let registry = registry.clone();
-        async move {
-            let mut reason = ReloadReason::Start;
-            loop {
-                if let Err(fault) = registry.reload_agents(reason).await {
-                    tracing::error!(%fault, "the agents could not be read again; the last ones count");
-                }
-                reason = ReloadReason::Watch;
-                agent_files.changed().await;
-            }
-        }
-    });
+    let stop_watching = CancellationToken::new();
+    let watching = tokio::spawn(parts::keep_agents(
+        registry.clone(),
+        agent_files,
+        stop_watching.clone(),
+    ));
 
     supervisor.ready(restored.open);
     let life = tokio::spawn({
@@ -246,8 +244,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         served = &mut doors => return Err(Failure::doors_ended(served)),
         _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     };
+    // A reading under way is told of before the store closes.
+    stop_watching.cancel();
+    if watching.await.is_err() {
+        tracing::error!("the agent files were not watched any more; the next start reads them");
+    }
     life.abort();
-    watching.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

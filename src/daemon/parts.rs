@@ -4,18 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents};
 use crate::clock::Clock;
 use crate::config::{Config, FileWatch};
 use crate::contract::catalog::{Catalog, Place};
+use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::kernel::limits::SpawnLimits;
+use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::provider::{self, Providers};
-use crate::registry::{self, LaneCaps};
+use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue};
@@ -48,6 +52,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
             limits: SpawnLimits {
                 max_depth: config.max_spawn_depth,
                 max_children: config.max_client_children,
+                max_run_children: config.max_children,
+                max_total: config.max_total_children,
                 max_unacked: MAX_UNACKED,
                 max_untold: MAX_UNTOLD,
                 max_queued_turns: config.max_queued_turns,
@@ -56,6 +62,8 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
                 max_age_ms: millis(config.max_age),
                 max_attempts: config.max_attempts,
             },
+            policy: policy(config),
+            max_ping_pong: config.max_ping_pong,
         },
         on_fatal: Box::new(|why| end_now(&why)),
     }
@@ -74,13 +82,15 @@ fn end_now(why: &str) {
 
 /// The registry's settings.
 pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
-    let [main, subagent, global] = config.lanes;
+    let [main, subagent, nested, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
             main,
             subagent,
+            nested,
             global,
         },
+        policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
         drain_timeout,
         compare_each: config.compare_each,
@@ -97,12 +107,23 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
     }
 }
 
-/// Agents, providers and tools.
+/// What sessions may do with each other.
+fn policy(config: &Config) -> Policy {
+    let [send, list, history, control] = config.rights;
+    let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
+    Policy {
+        reach: [send, list, history, control].map(reach),
+        agent_to_agent: config.agent_to_agent.clone(),
+    }
+}
+
+/// Agents, providers and tools; `delegate` is where tools find the registry once it is there.
 pub fn workers(
     folder: &Path,
     clock: &Clock,
     config: &Config,
     rows: Arc<dyn AgentRows>,
+    delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
     let providers = Providers::new(&provider::Options {
@@ -111,6 +132,7 @@ pub fn workers(
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
+        delegate,
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
@@ -141,6 +163,7 @@ pub fn workers(
             model_timeout: config.model_timeout,
             tool_timeout: config.tool_timeout,
             workspace,
+            max_spawn_depth: config.max_spawn_depth,
         },
         Arc::new(providers),
         Arc::new(tools),
@@ -195,6 +218,22 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
         longest: LONGEST_BURST.max(config.agents_debounce),
     };
     Watcher::new(folders, options, clock.clone())
+}
+
+/// Reads the agents again at the start and whenever their files have changed, until it is told
+/// to stop; what it has begun then is finished.
+pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: CancellationToken) {
+    let mut reason = ReloadReason::Start;
+    loop {
+        if let Err(fault) = registry.reload_agents(reason).await {
+            tracing::error!(%fault, "the agents could not be read again; the last ones count");
+        }
+        reason = ReloadReason::Watch;
+        tokio::select! {
+            () = files.changed() => {}
+            () = stop.cancelled() => return,
+        }
+    }
 }
 
 /// Changes that keep coming are taken after this long.

@@ -7,13 +7,14 @@ use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
-use crate::registry::{InboxEntry, RunDetail, SessionView, Waited};
+use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
 use crate::wire::input::ThinkingLevel;
-use crate::wire::{agents, runs, shapes};
+use crate::wire::{agents, questions, runs, shapes};
 
 /// The most bytes of a result in a list.
 pub(super) const RESULT_PREVIEW: usize = 1024;
@@ -28,6 +29,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         run,
         step,
         announce,
+        held_up,
+        questions,
         held,
         elapsed_ms,
         deadline_at,
@@ -74,12 +77,51 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         meta: run.meta,
         pins: run.pins,
         needs_review: pause == Some(PauseReason::Review),
+        held_up,
+        questions: questions.into_iter().map(open_question).collect(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
             state: announce.as_str().into(),
             held,
         },
+    }
+}
+
+fn open_question(question: Question) -> shapes::OpenQuestion {
+    shapes::OpenQuestion {
+        id: question.id,
+        text: question.text,
+        choices: question.choices,
+        asked_at: question.asked_at,
+        expires_at: question.expires_at,
+    }
+}
+
+/// A question with where it comes from.
+pub(super) fn question(view: QuestionView) -> questions::Question {
+    let QuestionView {
+        question,
+        origin,
+        root,
+    } = view;
+    questions::Question {
+        id: question.id,
+        run_id: question.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        text: question.text,
+        choices: question.choices,
+        asked_at: question.asked_at,
+        expires_at: question.expires_at,
+        state: question.state.as_str().into(),
+        answer: question.answer,
+        answered_by: question.answered_by,
+        ended_at: question.ended_at,
     }
 }
 
@@ -236,6 +278,8 @@ pub(super) fn step(step: Step) -> shapes::Step {
         result_summary: step.result_summary,
         started_at: step.started_at,
         ended_at: step.ended_at,
+        waits_for: step.waits.map(|wait| wait.kind.as_str().into()),
+        waits_until: step.waits.map(|wait| wait.until),
         attempts: step.attempts,
         error: step.error,
     }

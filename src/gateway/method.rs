@@ -9,7 +9,7 @@ use jsonrpsee::{Methods, RpcModule};
 use serde::Serialize;
 
 use super::rpc::{Connection, error_object, logged};
-use super::{Context, Shared, agents, events, lifecycle, runs, sessions, status, trust};
+use super::{Context, Shared, agents, events, lifecycle, questions, runs, sessions, status, trust};
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
@@ -20,6 +20,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
     let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
     agents::register(&mut table)?;
     events::register(&mut table)?;
+    questions::register(&mut table)?;
     lifecycle::register(&mut table)?;
     runs::register(&mut table)?;
     sessions::register(&mut table)?;

@@ -11,6 +11,7 @@ mod lifecycle;
 mod method;
 mod page;
 mod peer;
+mod questions;
 mod rpc;
 mod runs;
 mod server;

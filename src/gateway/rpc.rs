@@ -27,16 +27,17 @@ use crate::kernel::text;
 use crate::registry::Principal;
 use crate::wire::error::WireError;
 
-/// The method that waits, which has a limit of its own.
-const WAIT: &str = "agent.wait";
+/// The methods that wait, which have a limit of their own.
+const WAITS: [&str; 2] = ["agent.wait", "sessions.send"];
 /// Methods that belong to the connection that calls them, and to a message of their own.
 const OF_CONNECTION: [&str; 2] = ["events.subscribe", "events.unsubscribe"];
 /// Methods that make work; refused while the daemon drains.
-const MAKES_WORK: [&str; 5] = [
+const MAKES_WORK: [&str; 6] = [
     "agent.run",
     "runs.retry",
     "runs.retry_announce",
     "sessions.create",
+    "sessions.send",
     "sessions.spawn",
 ];
 /// Methods that answer also while the daemon starts.
@@ -215,11 +216,11 @@ impl Dispatcher {
             return Err(self.unknown(&message.method));
         };
         self.check_phase(name)?;
-        let waits = name == WAIT;
+        let waits = WAITS.contains(&name);
         if waits && matches!(place, Place::Batch) {
             return Err(Fault::new(
                 Kind::InvalidRequest,
-                "agent.wait cannot stand in a batch: a batch answers when all of it is done",
+                format!("{name} cannot stand in a batch: a batch answers when all of it is done"),
             )
             .hint("send it as a message of its own"));
         }

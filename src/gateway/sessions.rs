@@ -6,15 +6,21 @@ use jsonrpsee::core::RegisterMethodError;
 
 use super::method::{Table, idempotency};
 use super::{Context, convert, page};
+use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
-use crate::registry::{CreateRequest, IfExists, SessionFilter, SessionKind, SpawnRequest};
+use crate::kernel::text::prefix;
+use crate::registry::{
+    CreateRequest, Idempotency, IfExists, SendRequest, SessionFilter, SessionKind, SpawnRequest,
+};
+use crate::wire::input::WaitTimeout;
 use crate::wire::sessions as wire;
 use crate::wire::shapes::Session;
 
 pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
     table.method("sessions.spawn", spawn)?;
+    table.method("sessions.send", send)?;
     table.method("sessions.create", create)?;
     table.method("sessions.get", get)?;
     table.method("sessions.list", list)?;
@@ -62,6 +68,42 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         depth: accepted.depth,
         warnings: accepted.warnings,
     })
+}
+
+async fn send(context: Arc<Context>, params: wire::Send) -> Result<wire::Sent, Fault> {
+    let request = SendRequest {
+        idempotency: send_idempotency(&params)?,
+        key: params.session_key,
+        label: params.label,
+        message: params.message,
+        from: params.from,
+        window: params.wait_timeout.0,
+        run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        meta: params.meta,
+    };
+    let sent = context.registry.send(&context.principal, request).await?;
+    let mut reply = sent.reply;
+    if let Some(text) = &mut reply {
+        text.truncate(prefix(text, RESULT_LIMIT).len());
+    }
+    Ok(wire::Sent {
+        run_id: sent.run,
+        session_key: sent.session,
+        delivered: sent.delivered,
+        replied: reply.is_some(),
+        reply,
+        status: sent.status.to_owned(),
+        error: sent.error,
+    })
+}
+
+/// How long a call waits is no part of what it asks for: a repeat may wait longer.
+fn send_idempotency(params: &wire::Send) -> Result<Option<Idempotency>, Fault> {
+    let asked = wire::Send {
+        wait_timeout: WaitTimeout::default(),
+        ..params.clone()
+    };
+    idempotency(params.idempotency_key.as_deref(), &asked)
 }
 
 async fn create(context: Arc<Context>, params: wire::Create) -> Result<wire::Created, Fault> {

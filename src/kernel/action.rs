@@ -62,6 +62,10 @@ super::text_enum::text_enum! {
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// A run asks a person something.
+        QuestionAsked = "question.asked",
+        /// A question is over: answered, run out, or closed with its run.
+        QuestionAnswered = "question.answered",
         /// Other agents count than before.
         AgentsChanged = "agents.changed",
         /// Something that a person should look at.

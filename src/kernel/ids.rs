@@ -89,6 +89,12 @@ uuid_id!(
     AnnounceId, "announce id"
 );
 
+uuid_id!(
+    /// A question of a run to a person. The step that asks it has the same digits, so that a
+    /// repeated step asks once.
+    QuestionId, "question id"
+);
+
 impl AnnounceId {
     /// The announce of `run`. A run has at most one, so the two share their digits.
     pub fn of(run: RunId) -> AnnounceId {

@@ -8,8 +8,12 @@ use super::fault::{Fault, Kind};
 pub struct SpawnLimits {
     /// Levels below a root session.
     pub max_depth: u32,
-    /// Runs of one requesting session that have not ended.
+    /// Runs of one requesting session that have not ended, asked for by clients.
     pub max_children: u32,
+    /// The same for a session whose runs ask for them.
+    pub max_run_children: u32,
+    /// Runs below one root run, ended ones too.
+    pub max_total: u32,
     /// Announces that one client-owned session may leave unacknowledged.
     pub max_unacked: u32,
     /// Announces that may wait to be told to one agent-owned session; half of them bring a
@@ -26,6 +30,8 @@ pub struct SpawnCounts {
     pub depth: u32,
     /// Runs of the requesting session that have not ended.
     pub children: u32,
+    /// A run asks, and so many runs were made below its root run.
+    pub total: Option<u32>,
     /// Announces of the requesting session that wait: to be acknowledged, or to be told.
     pub backlog: u32,
     /// The requesting session belongs to a client.
@@ -35,15 +41,18 @@ pub struct SpawnCounts {
 /// Refuses a spawn that would pass a limit; the fault names limit, value, what counts and how
 /// to free room.
 pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<String>, Fault> {
-    if counts.depth > limits.max_depth {
-        return Err(refusal(
-            "max_spawn_depth",
-            limits.max_depth,
-            "levels below the root session",
-            "spawn from a session higher up, or raise defaults.max_spawn_depth",
-        ));
-    }
-    if counts.children >= limits.max_children {
+    check_depth(limits, counts.depth)?;
+    if let Some(total) = counts.total {
+        if counts.children >= limits.max_run_children {
+            return Err(refusal(
+                "max_children",
+                limits.max_run_children,
+                "runs asked for by this session that have not ended",
+                "wait for one of them (sessions_wait), or raise defaults.max_children",
+            ));
+        }
+        check_total(limits, total)?;
+    } else if counts.children >= limits.max_children {
         return Err(refusal(
             "max_client_children",
             limits.max_children,
@@ -74,6 +83,32 @@ pub fn check_spawn(limits: &SpawnLimits, counts: &SpawnCounts) -> Result<Option<
         )));
     }
     Ok(None)
+}
+
+/// Refuses a session that would lie too deep.
+pub fn check_depth(limits: &SpawnLimits, depth: u32) -> Result<(), Fault> {
+    if depth > limits.max_depth {
+        return Err(refusal(
+            "max_spawn_depth",
+            limits.max_depth,
+            "levels below the root session",
+            "spawn from a session higher up, or raise defaults.max_spawn_depth",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses one run too many below one root run, so that work that makes work has an end.
+pub fn check_total(limits: &SpawnLimits, total: u32) -> Result<(), Fault> {
+    if total >= limits.max_total {
+        return Err(refusal(
+            "max_total_children",
+            limits.max_total,
+            "runs spawned and messages sent below this root run, ended ones too",
+            "begin a new turn of the root session, or raise defaults.max_total_children",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a turn where too many wait already.
@@ -109,6 +144,8 @@ mod tests {
         SpawnLimits {
             max_depth,
             max_children: 2,
+            max_run_children: 1,
+            max_total: 3,
             max_unacked: 3,
             max_untold: 4,
             max_queued_turns: 1,
@@ -131,6 +168,27 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn g4_6_runs_are_bounded_apart_from_clients_and_in_all() {
+        let counts = |children, total| SpawnCounts {
+            depth: 1,
+            children,
+            total,
+            ..SpawnCounts::default()
+        };
+        let limit = |counts| {
+            let fault = check_spawn(&limits(1), &counts).err()?;
+            Some(fault.data["limit"].as_str().unwrap_or_default().to_owned())
+        };
+        assert_eq!(limit(counts(1, None)), None);
+        assert_eq!(limit(counts(1, Some(0))).as_deref(), Some("max_children"));
+        assert_eq!(limit(counts(0, Some(2))), None);
+        assert_eq!(
+            limit(counts(0, Some(3))).as_deref(),
+            Some("max_total_children")
+        );
     }
 
     #[test]

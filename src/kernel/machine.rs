@@ -57,8 +57,9 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         (Running, RunEvent::StepsIntended { count }) if !cancelling => {
             next.run.steps += count;
         }
-        (Running, RunEvent::StepEnded { model, usage }) => {
-            // Taken even while cancelling: what has happened is written down.
+        (Running | Paused(_) | Queued, RunEvent::StepEnded { model, usage }) => {
+            // Taken even while cancelling: what has happened is written down. A step that
+            // waits gets its outcome from elsewhere, whether its run holds a slot or not.
             if model {
                 next.run.loops += 1;
             } else {
@@ -89,6 +90,10 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             next.emit(EventKind::RunPaused);
         }
 
+        (Paused(before), RunEvent::Paused(reason)) if !cancelling && before != reason => {
+            next.enter(Paused(reason));
+            next.emit(EventKind::RunPaused);
+        }
         (Paused(_), RunEvent::Resumed) if !cancelling => {
             next.enter(Queued);
             next.actions.push(Action::Enqueue);

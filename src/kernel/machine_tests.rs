@@ -119,7 +119,8 @@ fn is_edge(from: RunState, to: RunState) -> bool {
         (Ended(_), _) => false,
         (Queued, Queued | Running | Ended(_)) => true,
         (Running, Running | Queued | Paused(_) | Settling | Ended(_)) => true,
-        (Paused(a), Paused(b)) => a == b,
+        // What it waits for may come in parts.
+        (Paused(_), Paused(_)) => true,
         (Paused(_), Queued | Ended(_)) => true,
         (Settling, Settling | Queued | Ended(_)) => true,
         _ => false,

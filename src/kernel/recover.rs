@@ -47,6 +47,8 @@ pub enum StepFate {
     Repeat,
     /// Its effect may have happened and must not be repeated: the model is told so.
     Uncertain,
+    /// Nobody carries it out: it goes on waiting for what it names.
+    Attach,
 }
 
 /// What happens to one open run.
@@ -85,7 +87,9 @@ pub fn recover(
     // A kill says nothing about a run that was not at work; a task that fails by itself does,
     // also before its first step: without a count it would fail again for ever.
     let counts = match loss {
-        Loss::Killed => run.state == RunState::Running && !open.is_empty(),
+        Loss::Killed => {
+            run.state == RunState::Running && open.iter().any(|step| step.waits.is_none())
+        }
         Loss::Executor => matches!(run.state, RunState::Running | RunState::Queued),
         Loss::Drained | Loss::CutOff => false,
     };
@@ -121,6 +125,9 @@ pub fn recover(
 
 /// What happens to one open step.
 pub fn fate(step: &Step) -> StepFate {
+    if step.waits.is_some() {
+        return StepFate::Attach;
+    }
     match (step.kind, step.effect, step.state) {
         (StepKind::Tool, Effect::Once, StepState::Started) => StepFate::Uncertain,
         (StepKind::Tool, Effect::Once, _) => StepFate::Perform,
@@ -179,6 +186,7 @@ mod tests {
             attempts: 1,
             started_at: NOW,
             ended_at: None,
+            waits: None,
         }
     }
 
@@ -212,6 +220,23 @@ mod tests {
                 "{kind} {effect} {state}"
             );
         }
+    }
+
+    #[test]
+    fn a_step_that_waits_is_attached_to_again_and_counts_for_nothing() {
+        let mut waiting = step(StepKind::Tool, Effect::Idempotent, StepState::Intended);
+        waiting.waits = Some(crate::kernel::step::Wait {
+            kind: crate::kernel::step::WaitKind::Reply,
+            until: NOW,
+        });
+        assert_eq!(fate(&waiting), StepFate::Attach);
+        let policy = RecoveryPolicy::default();
+        let run = run_in(RunState::Running, 0);
+        let plan = recover(&run, &[waiting], Loss::Killed, policy, NOW);
+        assert!(matches!(
+            plan.event,
+            RunEvent::Recovered { counts: false, .. }
+        ));
     }
 
     #[test]

@@ -104,6 +104,8 @@ text_enum! {
         Turn = "turn",
         /// The daemon: announces arrived in an idle session.
         Wake = "wake",
+        /// `sessions.send`: another session (or a client) has said something.
+        Send = "send",
     }
 }
 
@@ -114,6 +116,8 @@ text_enum! {
         Main = "main",
         /// Spawned work.
         Subagent = "subagent",
+        /// Answers to other sessions.
+        Nested = "nested",
     }
 }
 

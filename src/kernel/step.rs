@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::ids::{RunId, StepId};
+use super::run::PauseReason;
 use super::text_enum::text_enum;
 use super::time::Timestamp;
 
@@ -52,6 +53,40 @@ impl StepState {
     }
 }
 
+text_enum! {
+    /// What a step waits for whose outcome comes from elsewhere.
+    WaitKind {
+        /// The end of the turn that answers a message to another session.
+        Reply = "reply",
+        /// The ends of all these runs.
+        Child = "child",
+        /// The end of one of these runs.
+        AnyChild = "any_child",
+        /// A person's answer.
+        Answer = "answer",
+    }
+}
+
+impl WaitKind {
+    /// Why a run holds still that has nothing else to do.
+    pub fn pause(self) -> PauseReason {
+        match self {
+            WaitKind::Reply => PauseReason::Reply,
+            WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
+            WaitKind::Answer => PauseReason::Input,
+        }
+    }
+}
+
+/// A step's outcome comes from elsewhere, or the window runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What it waits for.
+    pub kind: WaitKind,
+    /// When the window is over.
+    pub until: Timestamp,
+}
+
 /// One journaled action of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -91,6 +126,8 @@ pub struct Step {
     pub started_at: Timestamp,
     /// When its outcome was committed.
     pub ended_at: Option<Timestamp>,
+    /// Its outcome comes from elsewhere: nobody carries it out any more.
+    pub waits: Option<Wait>,
 }
 
 /// A step that a runner wants to take; the store gives it its place.

@@ -255,7 +255,7 @@ impl Inner {
     }
 
     /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
-    async fn in_catalog<T: Send + 'static>(
+    pub(super) async fn in_catalog<T: Send + 'static>(
         self: &Arc<Self>,
         org: &str,
         folder: Option<String>,

@@ -8,12 +8,13 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
-use crate::contract::catalog::Overrides;
-use crate::kernel::fault::Fault;
+use crate::contract::allow::AllowList;
+use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
-use crate::store::{Command, sessions};
+use crate::store::{Command, blobs, runs, sessions};
 
 /// A delivery that failed is tried again after this long; the outbox row stays until then.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -102,7 +103,14 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
     let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
     let agent = inner
         .resolve(&target.org, folder, Some(named), overrides)
-        .await?;
+        .await;
+    let agent = match agent {
+        // Gone since, or not to be used any more: whoever asked is still told.
+        Err(fault) if matches!(fault.kind, Kind::NotFound | Kind::Forbidden) => {
+            as_pinned_before(inner, target.id)?.ok_or(fault)?
+        }
+        agent => agent?,
+    };
     Ok(NewRun {
         id: RunId(inner.clock.new_id()),
         // The user of the run that is told about takes its place.
@@ -115,5 +123,41 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         trace_id: inner.clock.new_id().simple().to_string(),
         key: None,
         retry_of: None,
+    })
+}
+
+/// The session's agent as its last run has pinned it; `None`: it had no run.
+fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved>, Fault> {
+    inner.store.read_now(|tx| {
+        let Some(run) = runs::last_in(tx, session)? else {
+            return Ok(None);
+        };
+        let mut pinned = |hash: &str| {
+            let body = blobs::get(tx, hash)?;
+            Ok(body.map(|body| Pinned {
+                hash: hash.to_owned(),
+                body: body.into(),
+            }))
+        };
+        let (definition, tools) = (pinned(&run.pins.agent)?, pinned(&run.pins.tools)?);
+        let (Some(definition), Some(tools)) = (definition, tools) else {
+            return Ok(None);
+        };
+        Ok(Some(Resolved {
+            warnings: vec![format!(
+                "agent {} cannot be had as it is now; this turn has what the one before it had",
+                run.agent
+            )],
+            id: run.agent,
+            mode: AgentMode::All,
+            model: run.model,
+            thinking: run.thinking,
+            run_timeout_ms: None,
+            allow: AllowList::Unset,
+            linked: Vec::new(),
+            max_spawn_depth: None,
+            definition,
+            tools,
+        }))
     })
 }

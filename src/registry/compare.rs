@@ -1,7 +1,7 @@
 //! Compares open rows with live tasks. They never differ unless something here is wrong;
 //! then nobody must wait for ever because of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::service::Signal;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{Run, RunState};
-use crate::store::{Ticket, outbox, runs};
+use crate::kernel::time::Timestamp;
+use crate::store::{Ticket, Window, outbox, read, runs, sends, steps};
 
 /// A run on its way between two states looks like a difference for a moment: only what is
 /// the same at a second look counts.
@@ -27,6 +28,12 @@ pub(super) struct Suspects {
     pub running: Vec<RunId>,
     /// Settling runs with what is left of their limits.
     pub settling: Vec<(RunId, Option<u64>)>,
+    /// Runs that hold still, with their sessions.
+    pub paused: Vec<(RunId, SessionId)>,
+    /// Windows in which something is waited for, with their ends.
+    pub windows: Vec<(Window, Timestamp)>,
+    /// Turns that answered another session, and whose consequence is still to be done.
+    pub due: Vec<RunId>,
     /// Sessions that something waits to be told to.
     pub untold: Vec<SessionId>,
 }
@@ -53,34 +60,59 @@ pub(super) fn look(inner: Arc<Inner>, tasks: &TaskTracker) {
     });
 }
 
-type Rows = (Vec<Run>, Vec<SessionId>);
+/// Open rows at one moment.
+struct Rows {
+    live: Vec<Run>,
+    in_turn: HashSet<RunId>,
+    windows: Vec<(Window, Timestamp)>,
+    due: Vec<RunId>,
+    untold: Vec<SessionId>,
+}
 
 async fn rows(inner: &Arc<Inner>) -> Result<Rows, Fault> {
     inner
         .store
-        .read(|tx| Ok((runs::live(tx)?, outbox::pending_targets(tx)?)))
+        .read(|tx| {
+            Ok(Rows {
+                live: runs::live(tx)?,
+                in_turn: steps::in_turn(tx)?.into_iter().collect(),
+                windows: read::windows(tx)?,
+                due: sends::due(tx)?,
+                untold: outbox::pending_targets(tx)?,
+            })
+        })
         .await
 }
 
 fn still(inner: &Inner, first: &Rows, second: Rows) -> Suspects {
     let mut suspects = Suspects::default();
     let steady = inner.clock.moment().steady;
-    let before: HashMap<RunId, i64> = first.0.iter().map(|run| (run.id, run.ver)).collect();
-    for run in &second.0 {
+    let before: HashMap<RunId, i64> = first.live.iter().map(|run| (run.id, run.ver)).collect();
+    for run in &second.live {
         if before.get(&run.id) != Some(&run.ver) {
             continue;
         }
         match run.state {
-            RunState::Queued => suspects.queued.push((run.id, Ticket::of(run))),
+            RunState::Queued => {
+                let in_turn = second.in_turn.contains(&run.id);
+                suspects.queued.push((run.id, Ticket::of(run, in_turn)));
+            }
             RunState::Running => suspects.running.push(run.id),
             RunState::Settling => suspects.settling.push((run.id, run.left_at(steady))),
-            RunState::Paused(_) | RunState::Ended(_) => {}
+            RunState::Paused(_) => {
+                suspects.paused.push((run.id, run.session));
+                if run.counting_since.is_some() {
+                    suspects.settling.push((run.id, run.left_at(steady)));
+                }
+            }
+            RunState::Ended(_) => {}
         }
     }
-    suspects.untold = second
-        .1
-        .into_iter()
-        .filter(|session| first.1.contains(session))
-        .collect();
+    let stood = |window: &(Window, Timestamp)| first.windows.contains(window);
+    suspects.windows = second.windows.into_iter().filter(stood).collect();
+    let stood = |run: &RunId| first.due.contains(run);
+    suspects.due = second.due.into_iter().filter(stood).collect();
+    let stood = |session: &SessionId| first.untold.contains(session);
+    suspects.untold = second.untold.into_iter().filter(stood).collect();
     suspects
 }

@@ -18,7 +18,7 @@ use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
-use crate::store::{Command, Reply, read};
+use crate::store::{Command, Reply, read, runs};
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -153,6 +153,7 @@ impl Drive<'_> {
                 }
                 Some((step, outcome)) = performing.next() => {
                     let after = match outcome {
+                        Ok(StepOutcome::Waits) => self.look_again(&step).await,
                         Ok(outcome) => self.record(&step, outcome).await,
                         Err(fault) => Err(fault),
                     };
@@ -191,7 +192,8 @@ impl Drive<'_> {
 
     fn perform(&self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
         for step in steps {
-            if !step.state.is_open() {
+            // A step that waits gets its outcome from elsewhere.
+            if !step.state.is_open() || step.waits.is_some() {
                 continue;
             }
             let inner = Arc::clone(self.inner);
@@ -226,6 +228,9 @@ impl Drive<'_> {
             StepOutcome::Answer { blocks, usage } => Recorded::Answer { blocks, usage },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Failed(error) => Recorded::Failed(error),
+            StepOutcome::Waits => {
+                return Err(Fault::internal("a step that waits has no outcome yet"));
+            }
         };
         let then = self.what_follows(step, &recorded);
         reach("drive.recording");
@@ -237,6 +242,22 @@ impl Drive<'_> {
             then,
         })
         .await
+    }
+
+    /// A step has begun to wait, and its run may hold still for that: what the rows say now.
+    async fn look_again(&self, step: &Step) -> Result<RunAfter, Fault> {
+        let id = step.run;
+        let read = self
+            .inner
+            .store
+            .read_first(move |tx| runs::get(tx, id))
+            .await?;
+        let run = read.ok_or_else(|| Fault::not_found("run", id))?;
+        Ok(RunAfter {
+            run,
+            messages: Vec::new(),
+            steps: Vec::new(),
+        })
     }
 
     /// Asks the runner, on the view as the outcome will make it.

@@ -1,7 +1,8 @@
 //! Who may run now. A session's turn, a lane's slot and a global slot are taken together or
-//! not at all, fairly by root session. Rebuilt from rows at start; nothing here is durable.
+//! not at all, fairly by root session, then by who asks. Rebuilt from rows at start; nothing
+//! here is durable.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::options::LaneCaps;
 use crate::kernel::ids::{RunId, SessionId};
@@ -13,18 +14,37 @@ use crate::store::Ticket;
 pub struct Lanes {
     caps: LaneCaps,
     waiting: HashMap<Lane, Waiting>,
+    /// The lane that is looked at first: each in turn, so that none starves another.
+    next_lane: usize,
     /// Waiting runs, and those that must not start before a point in time.
-    known: HashSet<RunId>,
+    known: HashMap<RunId, (SessionId, Place)>,
     /// Each with the steady reading at which it may start: a wall clock that is set back
     /// holds nobody up.
     delayed: Vec<(Timestamp, Ticket)>,
     holders: HashMap<RunId, (Lane, SessionId)>,
-    busy_sessions: HashSet<SessionId>,
+    /// Whose turn it is in a session, be it that the run has no slot now.
+    turns: HashMap<SessionId, RunId>,
+    /// Runs without a slot that keep their session's turn: they hold still, or want to go on.
+    kept: HashSet<RunId>,
+    /// The runs that wait for each session's turn, in order.
+    queues: HashMap<SessionId, BTreeMap<Place, RunId>>,
+    arrivals: u64,
 }
 
-/// One lane's queue: root sessions take turns, each with its own tickets in order.
+/// A place in the queue of a session: those that come back before new ones, then by arrival.
+type Place = (bool, u64);
+
+/// One lane's queue: root sessions take turns.
 #[derive(Default)]
 struct Waiting {
+    ring: VecDeque<SessionId>,
+    roots: HashMap<SessionId, Root>,
+}
+
+/// The tickets of one root session: those that come back first, then whoever asks in turn.
+#[derive(Default)]
+struct Root {
+    back: VecDeque<Ticket>,
     ring: VecDeque<SessionId>,
     tickets: HashMap<SessionId, VecDeque<Ticket>>,
 }
@@ -35,38 +55,58 @@ impl Lanes {
         Lanes {
             caps,
             waiting: HashMap::new(),
-            known: HashSet::new(),
+            next_lane: 0,
+            known: HashMap::new(),
             delayed: Vec::new(),
             holders: HashMap::new(),
-            busy_sessions: HashSet::new(),
+            turns: HashMap::new(),
+            kept: HashSet::new(),
+            queues: HashMap::new(),
+            arrivals: 0,
         }
     }
 
     /// The run waits for a slot. A run that waits already keeps its place.
     pub fn enqueue(&mut self, ticket: Ticket, now: Moment) {
-        if !self.known.insert(ticket.run) {
+        if self.known.contains_key(&ticket.run) {
             return;
         }
-        match ticket.not_before.map_or(0, |at| at.since(now.wall)) {
+        self.arrivals += 1;
+        let place = (!ticket.first, self.arrivals);
+        self.known.insert(ticket.run, (ticket.session, place));
+        let delay = ticket.not_before.map_or(0, |at| at.since(now.wall));
+        // A run that must wait a while is in the middle of its session's turn.
+        if ticket.in_turn || delay > 0 {
+            self.keep(ticket.run, ticket.session);
+        }
+        if self.caps.of(ticket.lane) > 0 {
+            let queue = self.queues.entry(ticket.session).or_default();
+            queue.insert(place, ticket.run);
+        }
+        match delay {
             0 => self.wait(ticket),
             delay => self.delayed.push((now.steady.plus_ms(delay), ticket)),
         }
     }
 
+    /// The run has its session's turn, and keeps it without a slot.
+    pub fn keep(&mut self, run: RunId, session: SessionId) {
+        self.kept.insert(run);
+        self.turns.entry(session).or_insert(run);
+    }
+
+    /// Does the run keep its session's turn without a slot?
+    pub fn keeps(&self, run: RunId) -> bool {
+        self.kept.contains(&run)
+    }
+
     fn wait(&mut self, ticket: Ticket) {
         let lane = self.waiting.entry(ticket.lane).or_default();
-        let root = ticket.root_session;
-        let tickets = lane.tickets.entry(root).or_default();
-        if tickets.is_empty() {
-            lane.ring.push_back(root);
+        let root = lane.roots.entry(ticket.root_session).or_default();
+        if root.is_empty() {
+            lane.ring.push_back(ticket.root_session);
         }
-        if ticket.first {
-            // Before new work, behind others that came back earlier.
-            let at = tickets.iter().take_while(|other| other.first).count();
-            tickets.insert(at, ticket);
-        } else {
-            tickets.push_back(ticket);
-        }
+        root.wait(ticket);
     }
 
     /// Puts delayed runs whose time has come among the waiting.
@@ -85,16 +125,19 @@ impl Lanes {
         if self.holders.len() >= self.caps.global {
             return None;
         }
-        for lane in [Lane::Main, Lane::Subagent] {
-            if self.held_in(lane) >= self.cap(lane) {
+        for offset in 0..Lane::ALL.len() {
+            let at = (self.next_lane + offset) % Lane::ALL.len();
+            let lane = Lane::ALL[at];
+            if self.held_in(lane) >= self.caps.of(lane) {
                 continue;
             }
-            let busy = &self.busy_sessions;
-            // A run that must wait a while is in the middle of its session's turn.
-            let delayed = &self.delayed;
-            let free = |session: &SessionId| {
-                !busy.contains(session)
-                    && delayed.iter().all(|(_, ticket)| ticket.session != *session)
+            let (turns, queues, holders) = (&self.turns, &self.queues, &self.holders);
+            let free = |ticket: &Ticket| match turns.get(&ticket.session) {
+                Some(owner) => *owner == ticket.run && !holders.contains_key(owner),
+                None => queues
+                    .get(&ticket.session)
+                    .and_then(|queue| queue.values().next())
+                    .is_some_and(|first| *first == ticket.run),
             };
             let Some(ticket) = self
                 .waiting
@@ -103,62 +146,73 @@ impl Lanes {
             else {
                 continue;
             };
-            self.known.remove(&ticket.run);
+            self.next_lane = (at + 1) % Lane::ALL.len();
+            self.leave_queue(ticket.run);
+            self.kept.remove(&ticket.run);
             self.holders.insert(ticket.run, (lane, ticket.session));
-            self.busy_sessions.insert(ticket.session);
+            self.turns.insert(ticket.session, ticket.run);
             return Some(ticket);
         }
         None
     }
 
-    /// The run's slot and its session's turn are free.
+    /// The run's slot is free, and its session's turn unless it keeps that.
     pub fn release(&mut self, run: RunId) {
-        if let Some((_, session)) = self.holders.remove(&run) {
-            self.busy_sessions.remove(&session);
+        if let Some((_, session)) = self.holders.remove(&run)
+            && !self.kept.contains(&run)
+        {
+            self.turns.remove(&session);
         }
     }
 
-    /// The run has ended before it got a slot.
+    /// The run has ended: it waits for nothing, and keeps nothing.
     pub fn forget(&mut self, run: RunId) {
-        if !self.known.remove(&run) {
+        if self.kept.remove(&run) && !self.holders.contains_key(&run) {
+            self.turns.retain(|_, owner| *owner != run);
+        }
+        if !self.known.contains_key(&run) {
             return;
         }
+        self.leave_queue(run);
         self.delayed.retain(|(_, ticket)| ticket.run != run);
         for waiting in self.waiting.values_mut() {
             waiting.forget(run);
         }
     }
 
+    fn leave_queue(&mut self, run: RunId) {
+        let Some((session, place)) = self.known.remove(&run) else {
+            return;
+        };
+        if let Some(queue) = self.queues.get_mut(&session) {
+            queue.remove(&place);
+            if queue.is_empty() {
+                self.queues.remove(&session);
+            }
+        }
+    }
+
     /// Does the run wait or hold?
     pub fn knows(&self, run: RunId) -> bool {
-        self.known.contains(&run) || self.holders.contains_key(&run)
+        self.known.contains_key(&run) || self.holders.contains_key(&run)
     }
 
     fn held_in(&self, lane: Lane) -> usize {
         self.holders.values().filter(|held| held.0 == lane).count()
     }
-
-    fn cap(&self, lane: Lane) -> usize {
-        match lane {
-            Lane::Main => self.caps.main,
-            Lane::Subagent => self.caps.subagent,
-        }
-    }
 }
 
 impl Waiting {
-    /// Takes the first ticket whose session is free, root sessions in turn. A session's own
-    /// order is kept: of its tickets only the first can be taken.
-    fn take(&mut self, free: impl Fn(&SessionId) -> bool) -> Option<Ticket> {
+    /// Takes the first ticket that is free, root sessions in turn.
+    fn take(&mut self, free: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
         for _ in 0..self.ring.len() {
-            let root = self.ring.pop_front()?;
-            let tickets = self.tickets.get_mut(&root)?;
-            let found = tickets.iter().position(|ticket| free(&ticket.session));
-            let ticket = found.and_then(|at| tickets.remove(at));
-            if tickets.is_empty() {
-                self.tickets.remove(&root);
+            let id = self.ring.pop_front()?;
+            let root = self.roots.get_mut(&id)?;
+            let ticket = root.take(&free);
+            if root.is_empty() {
+                self.roots.remove(&id);
             } else {
-                self.ring.push_back(root);
+                self.ring.push_back(id);
             }
             if ticket.is_some() {
                 return ticket;
@@ -168,156 +222,64 @@ impl Waiting {
     }
 
     fn forget(&mut self, run: RunId) {
+        self.roots.retain(|_, root| {
+            root.forget(run);
+            !root.is_empty()
+        });
+        let roots = &self.roots;
+        self.ring.retain(|root| roots.contains_key(root));
+    }
+}
+
+impl Root {
+    fn is_empty(&self) -> bool {
+        self.back.is_empty() && self.tickets.is_empty()
+    }
+
+    fn wait(&mut self, ticket: Ticket) {
+        if ticket.first {
+            self.back.push_back(ticket);
+            return;
+        }
+        let tickets = self.tickets.entry(ticket.requester).or_default();
+        if tickets.is_empty() {
+            self.ring.push_back(ticket.requester);
+        }
+        tickets.push_back(ticket);
+    }
+
+    fn take(&mut self, free: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        if let Some(at) = self.back.iter().position(&free) {
+            return self.back.remove(at);
+        }
+        for _ in 0..self.ring.len() {
+            let id = self.ring.pop_front()?;
+            let tickets = self.tickets.get_mut(&id)?;
+            let found = tickets.iter().position(&free);
+            let ticket = found.and_then(|at| tickets.remove(at));
+            if tickets.is_empty() {
+                self.tickets.remove(&id);
+            } else {
+                self.ring.push_back(id);
+            }
+            if ticket.is_some() {
+                return ticket;
+            }
+        }
+        None
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.back.retain(|ticket| ticket.run != run);
         self.tickets.retain(|_, tickets| {
             tickets.retain(|ticket| ticket.run != run);
             !tickets.is_empty()
         });
         let tickets = &self.tickets;
-        self.ring.retain(|root| tickets.contains_key(root));
+        self.ring.retain(|id| tickets.contains_key(id));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use uuid::Uuid;
-
-    const NOW: Moment = Moment {
-        wall: Timestamp(1000),
-        steady: Timestamp(70),
-    };
-
-    /// So many milliseconds later, while the wall clock was set back an hour.
-    fn later(ms: u64) -> Moment {
-        Moment {
-            wall: Timestamp(1000 - 3_600_000),
-            steady: NOW.steady.plus_ms(ms),
-        }
-    }
-
-    fn ticket(run: u128, session: u128, root: u128) -> Ticket {
-        Ticket {
-            run: RunId(Uuid::from_u128(run)),
-            session: SessionId(Uuid::from_u128(session)),
-            root_session: SessionId(Uuid::from_u128(root)),
-            lane: Lane::Subagent,
-            first: false,
-            not_before: None,
-        }
-    }
-
-    fn lanes(subagent: usize, global: usize) -> Lanes {
-        Lanes::new(LaneCaps {
-            main: 8,
-            subagent,
-            global,
-        })
-    }
-
-    fn admitted(lanes: &mut Lanes) -> Vec<u128> {
-        std::iter::from_fn(|| lanes.admit())
-            .map(|ticket| ticket.run.0.as_u128())
-            .collect()
-    }
-
-    #[test]
-    fn a_lane_and_the_global_cap_bound_who_runs() {
-        let mut lanes = lanes(2, 3);
-        for run in 1..=4 {
-            lanes.enqueue(ticket(run, run, run), NOW);
-        }
-        assert_eq!(admitted(&mut lanes), [1, 2]);
-        lanes.release(RunId(Uuid::from_u128(1)));
-        assert_eq!(admitted(&mut lanes), [3]);
-    }
-
-    #[test]
-    fn a_closed_lane_admits_nobody() {
-        let mut lanes = lanes(0, 8);
-        lanes.enqueue(ticket(1, 1, 1), NOW);
-        assert_eq!(admitted(&mut lanes), [] as [u128; 0]);
-        assert!(lanes.knows(RunId(Uuid::from_u128(1))));
-    }
-
-    #[test]
-    fn a_session_has_one_turn_at_a_time_in_order() {
-        let mut lanes = lanes(8, 8);
-        lanes.enqueue(ticket(1, 7, 7), NOW);
-        lanes.enqueue(ticket(2, 7, 7), NOW);
-        lanes.enqueue(ticket(3, 7, 7), NOW);
-        assert_eq!(admitted(&mut lanes), [1]);
-        lanes.release(RunId(Uuid::from_u128(1)));
-        assert_eq!(admitted(&mut lanes), [2]);
-    }
-
-    #[test]
-    fn g5_2_one_root_with_much_work_does_not_starve_another() {
-        let mut lanes = lanes(2, 2);
-        for run in 1..=10 {
-            lanes.enqueue(ticket(run, run, 100), NOW);
-        }
-        lanes.enqueue(ticket(11, 11, 200), NOW);
-        assert_eq!(admitted(&mut lanes), [1, 11]);
-    }
-
-    #[test]
-    fn runs_that_come_back_go_before_new_ones() {
-        let mut lanes = lanes(8, 1);
-        lanes.enqueue(ticket(1, 1, 9), NOW);
-        let mut back = ticket(2, 2, 9);
-        back.first = true;
-        lanes.enqueue(back, NOW);
-        assert_eq!(admitted(&mut lanes), [2]);
-    }
-
-    #[test]
-    fn a_delayed_run_starts_when_its_time_has_come() {
-        let mut lanes = lanes(8, 8);
-        let mut delayed = ticket(1, 1, 1);
-        delayed.not_before = Some(NOW.wall.plus_ms(10));
-        lanes.enqueue(delayed, NOW);
-        assert!(lanes.admit().is_none());
-        lanes.wake_delayed(later(9));
-        assert!(lanes.admit().is_none());
-        lanes.wake_delayed(later(10));
-        assert_eq!(admitted(&mut lanes), [1]);
-    }
-
-    #[test]
-    fn no_other_turn_begins_while_a_delayed_run_has_its_sessions_turn() {
-        let mut lanes = lanes(8, 8);
-        let mut delayed = ticket(1, 7, 7);
-        delayed.first = true;
-        delayed.not_before = Some(NOW.wall.plus_ms(10));
-        lanes.enqueue(delayed, NOW);
-        lanes.enqueue(ticket(2, 7, 7), NOW);
-        lanes.enqueue(ticket(3, 8, 7), NOW);
-        assert_eq!(
-            admitted(&mut lanes),
-            [3],
-            "another session of the same root is free"
-        );
-        lanes.wake_delayed(later(10));
-        assert_eq!(admitted(&mut lanes), [1]);
-        lanes.release(RunId(Uuid::from_u128(1)));
-        assert_eq!(admitted(&mut lanes), [2]);
-    }
-
-    #[test]
-    fn a_forgotten_run_frees_the_place_of_the_next() {
-        let mut lanes = lanes(8, 8);
-        lanes.enqueue(ticket(1, 7, 7), NOW);
-        lanes.enqueue(ticket(2, 7, 7), NOW);
-        lanes.forget(RunId(Uuid::from_u128(1)));
-        assert!(!lanes.knows(RunId(Uuid::from_u128(1))));
-        assert_eq!(admitted(&mut lanes), [2]);
-    }
-
-    #[test]
-    fn enqueueing_twice_runs_once() {
-        let mut lanes = lanes(8, 8);
-        lanes.enqueue(ticket(1, 1, 1), NOW);
-        lanes.enqueue(ticket(1, 1, 1), NOW);
-        assert_eq!(admitted(&mut lanes), [1]);
-    }
-}
+#[path = "lanes_tests.rs"]
+mod tests;

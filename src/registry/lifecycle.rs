@@ -213,6 +213,7 @@ impl Registry {
             announce: old.requester.is_some().then_some(old.announce),
             parent: old.requester.map(|requester| requester.key),
             cwd: old.cwd,
+            by: None,
             thinking: session.as_ref().and_then(|session| session.thinking),
             mode: session
                 .as_ref()

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::sweeps::Retention;
+use crate::kernel::policy::Policy;
+use crate::kernel::run::Lane;
 
 /// How many runs may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +13,31 @@ pub struct LaneCaps {
     pub main: usize,
     /// Spawned work.
     pub subagent: usize,
+    /// Answers to other sessions.
+    pub nested: usize,
     /// All lanes together.
     pub global: usize,
+}
+
+impl LaneCaps {
+    /// How many runs of this lane may hold a slot at once.
+    pub fn of(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Main => self.main,
+            Lane::Subagent => self.subagent,
+            Lane::Nested => self.nested,
+        }
+    }
+
+    /// Why no run of this lane gets a slot: which setting closes it.
+    pub fn closed(&self, lane: Lane) -> Option<String> {
+        let name = match (self.global, self.of(lane)) {
+            (0, _) => "global",
+            (_, 0) => lane.as_str(),
+            _ => return None,
+        };
+        Some(format!("lane {name} is closed (lanes.{name} = 0)"))
+    }
 }
 
 /// The registry's settings.
@@ -20,6 +45,8 @@ pub struct LaneCaps {
 pub struct Options {
     /// Slots.
     pub lanes: LaneCaps,
+    /// What sessions may do with each other.
+    pub policy: Policy,
     /// The limit of a run that names none, milliseconds; `None` = no limit.
     pub run_timeout_ms: Option<u64>,
     /// How long steps in flight may go on while the daemon drains.

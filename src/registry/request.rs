@@ -1,10 +1,13 @@
 //! What the doors ask of the registry, and what it answers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
-use crate::kernel::run::{AnnouncePolicy, Outcome, Run, Usage};
+use crate::kernel::question::{Asker, Question, QuestionState};
+use crate::kernel::run::{AnnouncePolicy, Outcome, Run, RunError, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
 use crate::kernel::thinking::Thinking;
@@ -85,6 +88,75 @@ pub struct TurnRequest {
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.
     pub meta: Option<Value>,
+}
+
+/// `sessions.send`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendRequest {
+    /// To the session with this key.
+    pub key: Option<SessionKey>,
+    /// To the session with this label.
+    pub label: Option<String>,
+    /// What is said.
+    pub message: String,
+    /// The session that says it and gets a late reply; a client owns it.
+    pub from: Option<SessionKey>,
+    /// How long the reply is waited for; zero = not at all.
+    pub window: Duration,
+    /// How long the turn that answers may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// For a safe repeat.
+    pub idempotency: Option<Idempotency>,
+    /// Comes back unchanged, at most 4 KiB of JSON.
+    pub meta: Option<Value>,
+}
+
+/// What `sessions.send` answers: delivery and reply apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendAnswer {
+    /// The run of the turn that answers; `None` where a client owns the session.
+    pub run: Option<RunId>,
+    /// The session.
+    pub session: SessionKey,
+    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    pub status: &'static str,
+    /// The message stands in the session's transcript.
+    pub delivered: bool,
+    /// What was replied.
+    pub reply: Option<String>,
+    /// Why the turn did not end well.
+    pub error: Option<RunError>,
+}
+
+/// `questions.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuestionFilter {
+    /// Only those of this session.
+    pub session: Option<SessionKey>,
+    /// With that: those of the whole tree in which it lies.
+    pub tree: bool,
+    /// Only those in this state.
+    pub state: Option<QuestionState>,
+}
+
+/// What a person says to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionAnswer {
+    /// In their own words.
+    Text(String),
+    /// One of the proposed answers.
+    Choice(String),
+}
+
+/// A question with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionView {
+    /// Its row.
+    pub question: Question,
+    /// Who asks.
+    pub origin: Asker,
+    /// The top of the tree, where people look.
+    pub root: Option<SessionKey>,
 }
 
 /// What `sessions.create` does where the key is taken.
@@ -231,6 +303,10 @@ pub struct RunDetail {
     pub step: Option<(u32, String)>,
     /// How far the telling of its end has come.
     pub announce: AnnounceState,
+    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    pub held_up: Option<String>,
+    /// What it asks people, and nobody has answered yet.
+    pub questions: Vec<Question>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.

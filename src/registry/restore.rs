@@ -1,6 +1,7 @@
 //! At start: every open run through the kernel's recovery. Rows only; effects wait until the
 //! service runs.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use futures_util::future::join_all;
 
 use super::Registry;
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
 use crate::store::command::RunAfter;
-use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, runs};
+use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, read, runs, sends, steps};
 
 /// So many rows are restored in one group of commits.
 const AT_ONCE: usize = 256;
@@ -63,10 +65,17 @@ impl Registry {
                 inner.options.max_age_ms,
             )
         });
+        let in_turn: HashSet<RunId> = inner
+            .store
+            .read(steps::in_turn)
+            .await?
+            .into_iter()
+            .collect();
         // What somebody wanted to end ends before anything else is looked at.
         broken.sort_by_key(|run| run.cancel.is_none());
         for run in &ready {
-            restored.effects.push(Effect::Enqueue(Ticket::of(run)));
+            let ticket = Ticket::of(run, in_turn.contains(&run.id));
+            restored.effects.push(Effect::Enqueue(ticket));
         }
         inner
             .restored
@@ -83,6 +92,13 @@ impl Registry {
             inner
                 .restored
                 .fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        // What is waited for, and until when, stands in the rows of those that wait.
+        for (window, until) in inner.store.read(read::windows).await? {
+            restored.effects.push(Effect::Window(window, until));
+        }
+        for run in inner.store.read(sends::due).await? {
+            restored.effects.push(Effect::Exchange(run));
         }
         for session in inner.store.read(outbox::pending_targets).await? {
             restored.effects.push(Effect::Deliverable(session));

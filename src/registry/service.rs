@@ -19,7 +19,7 @@ use super::drain::{Order, Patience};
 use super::drive::{self, Ended};
 use super::lanes::Lanes;
 use super::sweeps::Sweeper;
-use super::timers::Settling;
+use super::timers::{Settling, Windows};
 use crate::contract::control::Then;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
@@ -56,6 +56,7 @@ pub struct Service {
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
+    windows: Windows,
     sweeper: Sweeper,
 }
 
@@ -75,6 +76,7 @@ impl Service {
             drives: HashMap::new(),
             tasks,
             settling: Settling::default(),
+            windows: Windows::default(),
             sweeper: Sweeper::new(),
         }
     }
@@ -187,6 +189,14 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
+            Effect::Paused(run, session) => self.lanes.keep(run, session),
+            Effect::Window(window, until) => {
+                let left = until.since(self.inner.clock.now());
+                self.windows
+                    .insert(window, left, self.inner.clock.monotonic());
+            }
+            Effect::WindowClosed(window) => self.windows.remove(window),
+            Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
             Effect::Ended(run) => {
                 self.lanes.forget(run);
                 self.settling.remove(run);
@@ -245,6 +255,9 @@ impl Service {
         for run in self.settling.due(self.inner.clock.monotonic()) {
             super::timers::time_out(&self.inner, &self.tasks, run);
         }
+        for window in self.windows.due(self.inner.clock.monotonic()) {
+            super::timers::window_over(&self.inner, &self.tasks, window);
+        }
     }
 
     fn touch(&self) {
@@ -286,6 +299,22 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
+        }
+        for (run, session) in suspects.paused {
+            if !self.lanes.keeps(run) {
+                tracing::error!(%run, "defect: a run that holds still did not keep its session's turn");
+                self.lanes.keep(run, session);
+            }
+        }
+        for (window, until) in suspects.windows {
+            if !self.windows.knows(window) {
+                tracing::error!(?window, "defect: nobody watched a window");
+                self.take(Effect::Window(window, until));
+            }
+        }
+        // A repeat does nothing where the first is under way.
+        for run in suspects.due {
+            self.take(Effect::Exchange(run));
         }
         for session in suspects.untold {
             self.announcer.deliver(session);

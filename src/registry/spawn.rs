@@ -13,7 +13,7 @@ use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
 /// A run's title has so many characters at most.
-const TITLE: usize = 80;
+pub(super) const TITLE: usize = 80;
 
 impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
@@ -57,6 +57,7 @@ impl Registry {
             parent: request.parent,
             announce: request.announce,
             cwd: request.cwd,
+            by: None,
             thinking: request.thinking,
             mode: request.mode,
             cleanup: request.cleanup,

@@ -31,6 +31,10 @@ pub struct Retention {
 /// One sweep makes at most so many steps of each kind; the next goes on from there.
 const STEPS: usize = 20;
 
+/// The id of a removed run is known for so long at least, milliseconds: whoever waited for it
+/// is told what became of it.
+const IDS_MS: u64 = 24 * 3600 * 1000;
+
 /// Sweeps, one at a time.
 pub(super) struct Sweeper {
     /// Taken while a sweep is under way.
@@ -114,7 +118,7 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
         }
         repeat(inner, || Sweep::Leftovers {
             before: ago(age),
-            ids_before: ago(age),
+            ids_before: ago(age.max(IDS_MS)),
         })
         .await?;
     }

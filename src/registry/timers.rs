@@ -9,8 +9,8 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use crate::kernel::ids::RunId;
-use crate::store::Command;
 use crate::store::command::Conclusion;
+use crate::store::{Command, Window};
 
 /// Settling runs and when their limits pass, on the steady clock. Rebuilt from rows at start.
 #[derive(Default)]
@@ -53,6 +53,58 @@ impl Settling {
         }
         due
     }
+}
+
+/// Windows in which an outcome is waited for, and when they are over, on the steady clock.
+/// Rebuilt from rows at start.
+#[derive(Default)]
+pub struct Windows {
+    ends: HashMap<Window, Duration>,
+}
+
+impl Windows {
+    /// The window is over in `left_ms`.
+    pub fn insert(&mut self, window: Window, left_ms: u64, now: Duration) {
+        self.ends
+            .insert(window, now + Duration::from_millis(left_ms));
+    }
+
+    /// Nobody waits for the window any more.
+    pub fn remove(&mut self, window: Window) {
+        self.ends.remove(&window);
+    }
+
+    /// Is the window watched?
+    pub fn knows(&self, window: Window) -> bool {
+        self.ends.contains_key(&window)
+    }
+
+    /// Takes out the windows that are over.
+    pub fn due(&mut self, now: Duration) -> Vec<Window> {
+        let due: Vec<Window> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| **end <= now)
+            .map(|(window, _)| *window)
+            .collect();
+        for window in &due {
+            self.ends.remove(window);
+        }
+        due
+    }
+}
+
+/// Tells whoever waits that the window is over. The command looks at the rows again: an
+/// outcome that came meanwhile stays. What cannot be written now is found again by the next
+/// comparison of rows and timers.
+pub(super) fn window_over(inner: &Arc<Inner>, tasks: &TaskTracker, window: Window) {
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        let command = Command::WindowOver { window };
+        if let Err(fault) = inner.store.submit_patiently(command).await {
+            tracing::warn!(?window, %fault, "the end of a window was not written yet");
+        }
+    });
 }
 
 /// Ends a run whose limit has passed. The command looks at the row again: a run that went on

@@ -10,7 +10,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sessions, steps};
+use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sends, sessions, steps};
 
 /// In the data of a fault: the run was there, and retention has removed it.
 pub(super) const EXPIRED: &str = "expired";
@@ -240,7 +240,8 @@ impl Registry {
             .store
             .read(|tx| {
                 let [queued, running, paused, settling] = runs::count_live(tx)?;
-                let pending = outbox::count_pending(tx)?;
+                // What follows an answer to another session is still to be told, too.
+                let pending = outbox::count_pending(tx)? + sends::count_due(tx)?;
                 Ok(Counts {
                     queued,
                     running,
@@ -257,9 +258,12 @@ impl Registry {
         let run = shown.run;
         let left = run.left_at(moment.steady);
         let waits = run.state == crate::kernel::run::RunState::Queued;
+        let closed = self.inner.options.lanes.closed(run.lane);
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),
+            held_up: closed.filter(|_| waits),
+            questions: shown.questions,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
@@ -291,10 +295,8 @@ fn view((session, busy): read::ShownSession) -> SessionView {
 }
 
 fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {
-    if !run.owes_announce() {
-        return AnnounceState::None;
-    }
     match entry {
+        None if !run.owes_announce() => AnnounceState::None,
         None => AnnounceState::Open,
         Some(entry) if entry.acked_at.is_some() => AnnounceState::Acked,
         Some(entry) => match entry.state.as_str() {
@@ -340,7 +342,7 @@ fn inbox_entry(
 }
 
 /// Reads a cursor: the place where the page before ended.
-fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
+pub(super) fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
     cursor
         .map(|text| {
             text.parse::<i64>()
@@ -350,7 +352,7 @@ fn place(cursor: Option<String>) -> Result<Option<i64>, Fault> {
 }
 
 /// Cuts a page to `limit`; the cursor of the next one if there is more.
-fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
+pub(super) fn cut<T>(found: &mut Vec<T>, limit: u32, place: impl Fn(&T) -> i64) -> Option<String> {
     if found.len() <= limit as usize {
         return None;
     }

@@ -146,6 +146,7 @@ impl Driver {
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
             StepOutcome::Failed(error) => return Err(error),
+            StepOutcome::Waits => panic!("nothing here waits"),
             StepOutcome::Answer { blocks, .. } => {
                 let calls = blocks
                     .iter()
@@ -245,6 +246,7 @@ fn step(view: &RunView, intent: Intent, seen_up_to: Option<i64>) -> Step {
         attempts: 1,
         started_at: Timestamp(0),
         ended_at: None,
+        waits: None,
     }
 }
 

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use super::prompt::{conversation, system};
 use super::turn::{TurnRunner, empty_answers, pinned_agent};
+use crate::agent::AgentDefinition;
+use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
 use crate::provider::{ModelRequest, ToolSchema};
+use crate::tool::Called;
 
 impl TurnRunner {
     pub(super) async fn perform_model(
@@ -51,11 +54,37 @@ impl TurnRunner {
         let definition = pinned_agent(view)?;
         Ok(ModelRequest {
             model: model.to_owned(),
-            system: system(&definition, view, self.workspace(view)),
+            system: system(
+                &definition,
+                view,
+                self.workspace(view),
+                self.levels_left(&definition, view),
+            ),
             messages: conversation(view, step.seen_up_to),
-            tools: pinned_tools(view)?,
+            tools: self.offered_tools(&definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
         })
+    }
+
+    /// The tools that the model is told of: those of the agent, without the ones that could
+    /// only be refused.
+    fn offered_tools(
+        &self,
+        definition: &AgentDefinition,
+        view: &RunView,
+    ) -> Result<Vec<ToolSchema>, RunError> {
+        let mut tools = pinned_tools(view)?;
+        if self.levels_left(definition, view) == 0 {
+            tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
+        }
+        Ok(tools)
+    }
+
+    /// Levels of spawning that are left below this run.
+    fn levels_left(&self, definition: &AgentDefinition, view: &RunView) -> u32 {
+        let most = definition.max_spawn_depth;
+        let most = most.unwrap_or(self.options.max_spawn_depth);
+        most.saturating_sub(view.run.depth)
     }
 
     fn workspace<'a>(&'a self, view: &'a RunView) -> &'a Path {
@@ -83,14 +112,21 @@ impl TurnRunner {
             };
         }
         let limit = self.options.tool_timeout;
+        let site = Site {
+            run: step.run,
+            id: step.id,
+            step: step.seq,
+            attempt: step.attempts,
+        };
         let call = self
             .tools
-            .call(name, self.workspace(view), step.input.clone());
+            .call(name, self.workspace(view), site, step.input.clone());
         match tokio::time::timeout(limit, call).await {
-            Ok(output) => StepOutcome::ToolResult {
+            Ok(Called::Done(output)) => StepOutcome::ToolResult {
                 text: output.text,
                 is_error: output.is_error,
             },
+            Ok(Called::Waits) => StepOutcome::Waits,
             Err(_) => StepOutcome::ToolResult {
                 text: format!("{name} was stopped after {limit:?}; narrow the call down"),
                 is_error: true,

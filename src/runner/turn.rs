@@ -37,6 +37,8 @@ pub struct Options {
     pub tool_timeout: Duration,
     /// The folder of runs that name none.
     pub workspace: PathBuf,
+    /// Levels of spawning below a root session.
+    pub max_spawn_depth: u32,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
             workspace: PathBuf::from("."),
+            max_spawn_depth: 1,
         }
     }
 }

@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{json, to_json};
+use super::columns::{json, to_json, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use super::{Store, trust};
 use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
 use crate::kernel::fault::Fault;
 use crate::kernel::time::Timestamp;
 
-const COLUMNS: &str = "org, name, format, body, revision";
+/// The columns that [`decode`] reads, in its order.
+pub const COLUMNS: &str = "org, name, format, body, revision";
 
 fn read(row: &dyn Row) -> Result<StoredAgent, DbError> {
+    whole(row, "agents", &[("org", 0), ("name", 1)], decode)
+}
+
+/// A stored agent out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<StoredAgent, DbError> {
     Ok(StoredAgent {
         org: row.text(0)?.to_owned(),
         name: row.text(1)?.to_owned(),
@@ -78,17 +84,21 @@ pub struct Noted {
 
 /// What the event log last said of a tenant's agents; `None`: nothing yet.
 pub fn noted(tx: &mut dyn Tx, org: &str) -> Result<Option<Noted>, DbError> {
-    first(
-        tx,
-        "SELECT agents, version FROM agent_sets WHERE org = ?1",
-        &[org.into()],
-        |row| {
-            Ok(Noted {
-                agents: json(row, 0)?,
-                version: row.int(1)?,
-            })
-        },
-    )
+    let sql = format!("SELECT {SET_COLUMNS} FROM agent_sets WHERE org = ?1");
+    first(tx, &sql, &[org.into()], |row| {
+        whole(row, "agent_sets", &[("org", 2)], decode_set)
+    })
+}
+
+/// The columns that [`decode_set`] reads, in its order, and the key.
+pub const SET_COLUMNS: &str = "agents, version, org";
+
+/// What was told out of [`SET_COLUMNS`].
+pub fn decode_set(row: &dyn Row) -> Result<Noted, DbError> {
+    Ok(Noted {
+        agents: json(row, 0)?,
+        version: row.int(1)?,
+    })
 }
 
 /// The row holds `noted`.

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use crate::contract::catalog::Resolved;
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{AgentId, AnnounceId, BootId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+};
 use crate::kernel::message::{Block, Message};
+use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
@@ -18,6 +21,7 @@ use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
 mod agents;
+mod ask;
 mod begin_effect;
 mod cancel;
 mod change_session;
@@ -26,12 +30,14 @@ mod conclude;
 mod context;
 mod create_session;
 mod deliver;
+mod exchange;
 mod gateway;
 mod moves;
 mod quarantine;
 mod record_outcome;
 mod recover;
 mod remove;
+mod send;
 mod spawn;
 mod start_run;
 mod steer;
@@ -39,9 +45,11 @@ mod subtree;
 mod sweep;
 mod telling;
 mod turn;
+mod waiting;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
-pub use context::{Context, Effect, Settings, Ticket};
+pub use context::{Context, Effect, Settings, Ticket, Window};
+pub(crate) use send::kinship;
 pub(crate) use spawn::first_answer;
 pub(crate) use sweep::is_due;
 
@@ -126,6 +134,8 @@ pub struct Spawn {
     pub announce: Option<AnnouncePolicy>,
     /// The folder that its tools see; the parent session's if unset.
     pub cwd: Option<String>,
+    /// A run asks for it; then its session is the parent.
+    pub by: Option<SpawnedBy>,
     /// The thinking level that was asked for, kept for later turns of its session.
     pub thinking: Option<Thinking>,
     /// How long its session stays open for messages.
@@ -146,6 +156,82 @@ pub enum Begins {
     Fork,
     /// The stretch that another fork began with.
     At(Fork),
+}
+
+/// The step of a run by which something is done. It must be open and in this try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRef {
+    /// The run.
+    pub run: RunId,
+    /// The step's place in it.
+    pub step: u32,
+    /// Its try.
+    pub attempt: u32,
+}
+
+/// A run that spawns another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnedBy {
+    /// By which step.
+    pub step: StepRef,
+    /// The agents that its agent may spawn.
+    pub allowed: Vec<AgentId>,
+    /// Levels below a root session, if its agent has a limit of its own.
+    pub max_depth: Option<u32>,
+}
+
+/// Who says something in another session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sender {
+    /// A client, for nobody else: it is told of the reply by its call alone.
+    Client,
+    /// A client for a session that it owns, which gets a late reply.
+    Session(SessionKey),
+    /// A run for its session, which gets a late reply.
+    Step(StepRef),
+}
+
+/// A message to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// The tenant.
+    pub org: String,
+    /// The run of the turn that answers.
+    pub run: NewRun,
+    /// The session.
+    pub target: SessionId,
+    /// What is said.
+    pub message: String,
+    /// Who says it.
+    pub from: Sender,
+    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    pub window_ms: u64,
+}
+
+/// A question of a run to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The step that asks.
+    pub by: StepRef,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A run waits for runs that its session has asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitFor {
+    /// The step that waits.
+    pub by: StepRef,
+    /// For these.
+    pub runs: Vec<RunId>,
+    /// One is enough.
+    pub any: bool,
+    /// Until then.
+    pub until: Timestamp,
 }
 
 /// A turn in a session.
@@ -437,6 +523,22 @@ commands! {
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
     Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    /// The message waits for its turn in the target's session, or stands in a client's; a step
+    /// that wants the reply waits for it.
+    Send((Box<SendMessage>)) = "send",
+    /// What follows the end of a turn that answers another session is there: the next turn of
+    /// their exchange, or the outbox row that tells its end.
+    Exchange({ /** The turn's run. */ run: RunId,
+               /** The run of a next turn. */ next: Option<Box<NewRun>> }) = "exchange",
+    /// The step waits for the ends of these runs, or has them as its outcome.
+    WaitFor((WaitFor)) = "wait_for",
+    /// The question is open, and its step waits for the answer.
+    Ask((Box<Ask>)) = "ask",
+    /// The question is answered, and its step has the answer as its outcome.
+    Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
+             /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
+    /// The window is over: who waits is told how far things are.
+    WindowOver({ /** Which. */ window: Window }) = "window_over",
     /// The stored agent has this definition; a definition that it has already is no change.
     PutAgent((Box<PutAgent>)) = "put_agent",
     /// The stored agent is gone.
@@ -528,6 +630,8 @@ pub enum Reply {
     Run(Box<RunAfter>),
     /// The announces that are acknowledged now.
     Acked(Vec<AnnounceId>),
+    /// The question as it is now.
+    Question(Box<Question>),
     /// The revision of what was stored.
     Revision(i64),
     /// Whether this command took it away.
@@ -561,6 +665,9 @@ pub struct Accepted {
     pub created: bool,
     /// What the caller should know.
     pub warnings: Vec<String>,
+    /// There is no run: a client owns the session, and this message stands in its transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
 }
 
 /// Carries out one command.
@@ -596,6 +703,17 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
         Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Send(message) => send::send(context, *message),
+        Command::Exchange { run, next } => exchange::exchange(context, run, next),
+        Command::WaitFor(wait) => waiting::wait_for(context, wait),
+        Command::Ask(ask) => ask::ask(context, *ask),
+        Command::Answer {
+            org,
+            id,
+            answer,
+            by,
+        } => ask::answer(context, &org, id, &answer, &by),
+        Command::WindowOver { window } => waiting::window_over(context, window),
         Command::PutAgent(new) => agents::put(context, *new),
         Command::DeleteAgent {
             org,

@@ -45,6 +45,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0007_event_log.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0008_delegation",
+        sql: include_str!("migrations/sqlite/0008_delegation.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

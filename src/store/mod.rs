@@ -7,6 +7,7 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod blobs;
 pub mod command;
 pub mod events;
 pub mod expired;
@@ -14,15 +15,17 @@ pub mod messages;
 pub mod outbox;
 pub mod purges;
 pub mod quarantine;
+pub mod questions;
 pub mod read;
 pub mod runs;
+pub mod sends;
 pub mod sessions;
 pub mod steers;
 pub mod steps;
 pub mod trust;
 pub mod tx;
+pub mod waits;
 
-mod blobs;
 mod boots;
 mod checkpoint;
 mod columns;
@@ -34,7 +37,7 @@ mod sqlite;
 mod tables;
 mod writer;
 
-pub use command::{Command, Effect, Reply, Settings, Ticket};
+pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use migrate::SCHEMA;
 pub use open::{OpenError, OpenOptions, Opened, Store};
 pub use sqlite::library_version;

@@ -86,6 +86,19 @@ pub fn insert(
     let Some(requester) = &run.requester else {
         return Ok(());
     };
+    let target = (requester.session, requester.generation);
+    insert_for(tx, seq, run, target, policy, now)
+}
+
+/// The end of `run` waits to be told to this session, of this generation.
+pub fn insert_for(
+    tx: &mut dyn Tx,
+    seq: i64,
+    run: &Run,
+    (target, generation): (SessionId, i64),
+    policy: AnnouncePolicy,
+    now: Timestamp,
+) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO outbox (seq, run_id, announce_id, org, target_session, target_generation, \
          policy, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8)",
@@ -94,8 +107,8 @@ pub fn insert(
             (&run.id.0).into(),
             (&AnnounceId::of(run.id).0).into(),
             (&run.org).into(),
-            (&requester.session.0).into(),
-            requester.generation.into(),
+            (&target.0).into(),
+            generation.into(),
             policy.as_str().into(),
             now.0.into(),
         ],

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::columns::whole;
+use super::command::Window;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{blobs, messages, outbox, runs, sessions, steps};
+use super::{blobs, messages, outbox, questions, runs, sends, sessions, steps, waits};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::run::{Run, RunState};
+use crate::kernel::question::Question;
+use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::session::Session;
 use crate::kernel::time::Timestamp;
 
@@ -54,6 +56,8 @@ pub struct Shown {
     pub step: Option<(u32, String)>,
     /// Its outbox row.
     pub announce: Option<outbox::Entry>,
+    /// What it asks people, and nobody has answered yet.
+    pub questions: Vec<Question>,
 }
 
 /// One run with what lists show beside it.
@@ -70,16 +74,23 @@ fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
     } else {
         None
     };
-    let announce = if run.state.is_terminal() && run.owes_announce() {
+    let told = run.owes_announce() || run.origin == RunOrigin::Send;
+    let announce = if run.state.is_terminal() && told {
         outbox::of_run(tx, run.id)?
     } else {
         None
+    };
+    let questions = if run.steps > 0 && !run.state.is_terminal() {
+        questions::open_of_run(tx, run.id)?
+    } else {
+        Vec::new()
     };
     Ok(Shown {
         run,
         seq,
         step,
         announce,
+        questions,
     })
 }
 
@@ -228,6 +239,16 @@ pub fn session_id(
     key: &SessionKey,
 ) -> Result<Option<SessionId>, DbError> {
     Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
+}
+
+/// Every window in which an outcome is waited for, with its end.
+pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(Window, Timestamp)>, DbError> {
+    let of_steps = waits::windows(tx)?.into_iter();
+    let of_calls = sends::windows(tx)?.into_iter();
+    Ok(of_steps
+        .map(|(run, step, until)| (Window::Step(run, step), until))
+        .chain(of_calls.map(|(run, until)| (Window::Call(run), until)))
+        .collect())
 }
 
 /// The id of the message at a place of a transcript.

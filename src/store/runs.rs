@@ -323,6 +323,16 @@ pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64,
     )
 }
 
+/// How many runs were spawned, and messages sent, below this root run, ended ones included.
+pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
+    number(
+        tx,
+        "SELECT count(*) FROM runs WHERE root_run = ?1 AND root_run <> id \
+         AND (origin = 'spawn' OR origin = 'send')",
+        &[(&root.0).into()],
+    )
+}
+
 /// Does any open run work in this session?
 pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
@@ -419,6 +429,12 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
         &[(&session.0).into()],
         read,
     )
+}
+
+/// The run that was made last in this session.
+pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
+    first(tx, &sql, &[(&session.0).into()], read)
 }
 
 /// How many open runs are in each state: queued, running, paused, settling.

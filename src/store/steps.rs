@@ -5,12 +5,14 @@ use super::columns::{
 };
 use super::tx::{DbError, Row, Tx, all, first};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::step::{Effect, Step, StepKind, StepState};
+use crate::kernel::run::Run;
+use crate::kernel::step::{Effect, Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads, in its order.
 pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
-     seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at";
+     seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at, \
+     waits, wait_until";
 
 fn read(row: &dyn Row) -> Result<Step, DbError> {
     whole(row, "steps", &[("run_id", 1), ("seq", 2)], decode)
@@ -37,6 +39,13 @@ pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
         attempts: count(row, 15)?,
         started_at: time(row, 16)?,
         ended_at: opt_time(row, 17)?,
+        waits: match row.opt_text(18)? {
+            Some(_) => Some(Wait {
+                kind: named(row, 18, WaitKind::parse)?,
+                until: time(row, 19)?,
+            }),
+            None => None,
+        },
     })
 }
 
@@ -83,6 +92,42 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
         ],
     )
     .map(|_| ())
+}
+
+/// The open step waits from now on.
+pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steps SET waits = ?3, wait_until = ?4 WHERE run_id = ?1 AND seq = ?2",
+        &[
+            (&run.0).into(),
+            seq.into(),
+            wait.kind.as_str().into(),
+            wait.until.0.into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// Is the run in the middle of a turn? A turn ends with an answer of the model, never with a
+/// tool; what waits for a slot after one goes on with the same turn.
+pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
+    if run.started_at.is_none() {
+        return Ok(false);
+    }
+    let last = get(tx, run.id, run.steps)?;
+    Ok(last.is_some_and(|step| step.kind == StepKind::Tool || step.state.is_open()))
+}
+
+/// Queued runs that are in the middle of a turn.
+pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
+    all(
+        tx,
+        "SELECT runs.id FROM runs JOIN steps ON steps.run_id = runs.id AND steps.seq = runs.steps \
+         WHERE runs.ended_at IS NULL AND runs.state = 'queued' AND runs.started_at IS NOT NULL \
+         AND (steps.kind = 'tool' OR steps.ended_at IS NULL)",
+        &[],
+        |row| Ok(RunId(uuid(row, 0)?)),
+    )
 }
 
 /// One step.

@@ -3,7 +3,10 @@
 //! this list; a new table of decoded rows gets an entry here.
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
-use super::{blobs, events, idempotency, messages, outbox, runs, sessions, steps};
+use super::{
+    agents, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions, steps,
+    trust,
+};
 
 /// A table of decoded rows.
 pub struct Table {
@@ -67,6 +70,7 @@ pub const TABLES: &[Table] = &[
             ("mode", "mode = 'session'"),
             ("cleanup", "cleanup = 'keep'"),
             ("archived_at", "archived_at = NULL"),
+            ("thinking", "thinking = NULL"),
         ],
         beyond: Beyond::Moved,
     },
@@ -135,6 +139,7 @@ pub const TABLES: &[Table] = &[
             ("title", "title = ''"),
             ("input", "input = NULL"),
             ("retry_of", "retry_of = NULL"),
+            ("thinking", "thinking = NULL"),
         ],
         beyond: Beyond::Moved,
     },
@@ -200,6 +205,49 @@ pub const TABLES: &[Table] = &[
         decode: |row| blobs::decode(row).map(drop),
         // The next run with the same body brings it back.
         mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "questions",
+        primary: &["id"],
+        columns: &[questions::COLUMNS],
+        decode: |row| questions::decode(row).map(drop),
+        // The step that asked it is told "no answer" when its window is over.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "sends",
+        primary: &["run_id"],
+        columns: &[sends::COLUMNS],
+        decode: |row| sends::decode(row).map(drop),
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "agents",
+        primary: &["org", "name"],
+        columns: &[agents::COLUMNS],
+        decode: |row| agents::decode(row).map(drop),
+        mends: &[("revision", "revision = 1")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "agent_sets",
+        primary: &["org"],
+        columns: &[agents::SET_COLUMNS],
+        decode: |row| agents::decode_set(row).map(drop),
+        // What counts now is told anew.
+        mends: &[("agents", "agents = '{}'")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "trusted_projects",
+        primary: &["org", "folder"],
+        columns: &[trust::COLUMNS],
+        decode: |row| trust::decode(row).map(drop),
+        // A trust of which a part is made up is none.
+        mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
         beyond: Beyond::Moved,
     },
 ];

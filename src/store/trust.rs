@@ -1,12 +1,19 @@
 //! The table of trusted projects.
 
-use super::columns::time;
+use super::columns::{time, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::contract::rows::TrustedProject;
 
-const COLUMNS: &str = "org, folder, hash, user, trusted_at";
+/// The columns that [`decode`] reads, in its order.
+pub const COLUMNS: &str = "org, folder, hash, user, trusted_at";
 
 fn read(row: &dyn Row) -> Result<TrustedProject, DbError> {
+    let key = [("org", 0), ("folder", 1)];
+    whole(row, "trusted_projects", &key, decode)
+}
+
+/// A trusted project out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<TrustedProject, DbError> {
     Ok(TrustedProject {
         org: row.text(0)?.to_owned(),
         folder: row.text(1)?.to_owned(),

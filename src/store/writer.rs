@@ -81,6 +81,10 @@ enum Undone {
 
 impl Writer {
     /// A writer over an open database.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of one struct, named at both ends"
+    )]
     pub fn new(
         db: Sqlite,
         clock: Clock,

@@ -19,7 +19,9 @@ pub(super) struct Parameter {
 pub(super) enum Shape {
     /// A text that is not empty.
     Text,
-    /// A list of such texts.
+    /// A text; models fill with an empty one what they do not want to say.
+    AnyText,
+    /// A list of texts that are not empty.
     Texts,
     /// A whole number within these bounds.
     Count { min: usize, max: usize },
@@ -32,7 +34,7 @@ pub(super) enum Shape {
 impl Shape {
     fn schema(&self) -> Value {
         match self {
-            Shape::Text => json!({"type": "string"}),
+            Shape::Text | Shape::AnyText => json!({"type": "string"}),
             Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Shape::Count { min, max } => {
                 json!({"type": "integer", "minimum": min, "maximum": max})
@@ -47,6 +49,7 @@ impl Shape {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         match self {
             Shape::Text => (!is_text(value)).then(|| "a text that is not empty".to_owned()),
+            Shape::AnyText => (!value.is_string()).then(|| "a text".to_owned()),
             Shape::Texts => {
                 let fits = value
                     .as_array()

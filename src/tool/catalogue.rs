@@ -5,26 +5,31 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::dealing::{self, Called, Dealing};
 use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
 use super::read::Read;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
+use crate::contract::delegate::{DelegateSlot, Site};
 use crate::kernel::step::Effect;
 
 /// What the catalogue must know.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// Folders that no tool may see, even inside a workspace: the daemon's state and
     /// configuration.
     pub denied: Vec<PathBuf>,
+    /// The registry, once it is there.
+    pub delegate: DelegateSlot,
 }
 
 /// All tools by name.
 pub struct Catalogue {
     tools: Vec<Box<dyn Tool>>,
     denied: Vec<PathBuf>,
+    delegate: DelegateSlot,
 }
 
 impl Catalogue {
@@ -38,6 +43,7 @@ impl Catalogue {
                 Box::new(Grep),
             ],
             denied: options.denied,
+            delegate: options.delegate,
         }
     }
 
@@ -48,9 +54,16 @@ impl Catalogue {
             .find(|tool| tool.name() == name)
     }
 
+    /// The tool by which a run deals with the registry.
+    fn dealing(name: &str) -> Option<&'static Dealing> {
+        dealing::ALL.iter().find(|tool| tool.name == name)
+    }
+
     /// What a repeat of a call of this tool would do; `None` for a tool that does not exist.
     pub fn effect(&self, name: &str) -> Option<Effect> {
-        self.get(name).map(Tool::effect)
+        self.get(name)
+            .map(Tool::effect)
+            .or_else(|| Self::dealing(name).map(|tool| tool.effect))
     }
 
     /// Every tool as models see it: `{name, description, parameters}`.
@@ -64,28 +77,51 @@ impl Catalogue {
                     "parameters": tool.parameters(),
                 })
             })
+            .chain(dealing::ALL.iter().map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema(),
+                })
+            }))
             .collect()
     }
 
-    /// Calls a tool in the folder `root`. A tool that does not exist, a folder that cannot be
-    /// opened and arguments that do not fit are failed results, in words for the model.
+    /// Calls a tool on behalf of the step `site`, in the folder `root`. A tool that does not
+    /// exist, a folder that cannot be opened and arguments that do not fit are failed results,
+    /// in words for the model.
     pub fn call(
         &self,
         name: &str,
         root: &Path,
+        site: Site,
         arguments: Value,
-    ) -> BoxFuture<'static, ToolOutput> {
+    ) -> BoxFuture<'static, Called> {
+        if let Some(dealing) = Self::dealing(name) {
+            let call = dealing.call(self.delegate.get(), site, arguments);
+            return Box::pin(async move {
+                match call.await {
+                    Called::Done(output) => Called::Done(output.bounded()),
+                    Called::Waits => Called::Waits,
+                }
+            });
+        }
+        let done = |output: ToolOutput| -> BoxFuture<'static, Called> {
+            Box::pin(std::future::ready(Called::Done(output.bounded())))
+        };
         let Some(tool) = self.get(name) else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-            let text = format!("no tool {name:?}; the tools are {}", names.join(", "));
-            return Box::pin(std::future::ready(ToolOutput::error(text).bounded()));
+            return done(ToolOutput::error(format!(
+                "no tool {name:?}; the tools are {}",
+                names.join(", ")
+            )));
         };
         match Workspace::open(root, &self.denied) {
             Ok(workspace) => {
                 let call = tool.call(workspace, arguments);
-                Box::pin(async move { call.await.bounded() })
+                Box::pin(async move { Called::Done(call.await.bounded()) })
             }
-            Err(text) => Box::pin(std::future::ready(ToolOutput::error(text).bounded())),
+            Err(text) => done(ToolOutput::error(text)),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Tests of the tools through the catalogue, over real folders.
 
+use crate::kernel::ids::{RunId, StepId};
 use std::fs;
 use std::os::unix::fs::symlink;
+use uuid::Uuid;
 
 use super::*;
 use crate::tool::OUTPUT_LIMIT;
@@ -18,6 +20,7 @@ impl Tree {
         let tree = Tree {
             catalogue: Catalogue::new(Options {
                 denied: vec![denied],
+                ..Options::default()
             }),
             folder,
         };
@@ -34,9 +37,7 @@ impl Tree {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
-        self.catalogue
-            .call(tool, self.folder.path(), arguments)
-            .await
+        called(&self.catalogue, tool, self.folder.path(), arguments).await
     }
 
     async fn text(&self, tool: &str, arguments: Value) -> String {
@@ -219,15 +220,14 @@ async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
     symlink(tree.folder.path(), root.join("up")).unwrap();
     let catalogue = Catalogue::new(Options {
         denied: vec![root.join("state")],
+        ..Options::default()
     });
-    let found = catalogue
-        .call("grep", &root, json!({"pattern": "needle"}))
-        .await;
+    let found = called(&catalogue, "grep", &root, json!({"pattern": "needle"})).await;
     assert_eq!(
         found.text,
         "a.rs:1: needle\n1 matching lines in 1 of 1 text files"
     );
-    let named = catalogue.call("glob", &root, json!({"pattern": "*"})).await;
+    let named = called(&catalogue, "glob", &root, json!({"pattern": "*"})).await;
     assert_eq!(named.text, "a.rs\n1 of 1 files match");
     for path in ["..", "link", "up/secret", "state/token"] {
         for (tool, arguments) in [
@@ -236,9 +236,23 @@ async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
             ("glob", json!({"pattern": "*", "path": path})),
             ("grep", json!({"pattern": "needle", "path": path})),
         ] {
-            let output = catalogue.call(tool, &root, arguments).await;
+            let output = called(&catalogue, tool, &root, arguments).await;
             assert!(output.is_error, "{tool} {path}: {}", output.text);
             assert!(!output.text.contains("needle"), "{tool} {path}");
         }
+    }
+}
+
+/// Calls a tool that does not wait.
+async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value) -> ToolOutput {
+    let site = Site {
+        run: RunId(Uuid::from_u128(1)),
+        id: StepId(Uuid::from_u128(2)),
+        step: 1,
+        attempt: 1,
+    };
+    match catalogue.call(tool, root, site, arguments).await {
+        Called::Done(output) => output,
+        Called::Waits => panic!("{tool} waits"),
     }
 }

@@ -4,6 +4,7 @@
 mod arguments;
 mod blocking;
 mod catalogue;
+mod dealing;
 mod glob;
 mod grep;
 mod list;
@@ -13,6 +14,7 @@ mod walk;
 mod workspace;
 
 pub use catalogue::{Catalogue, Options};
+pub use dealing::Called;
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use workspace::Workspace;
 

@@ -8,6 +8,7 @@ pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;
+pub mod questions;
 pub mod runs;
 pub mod sessions;
 pub mod shapes;

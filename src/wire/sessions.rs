@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
-use super::input::{self, PageSize, RunTimeout, ThinkingLevel, choice};
+use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
+use crate::kernel::run::RunError;
 
 choice! {
     /// How a requester is told of the end.
@@ -144,6 +145,68 @@ pub struct Spawned {
     pub depth: u32,
     /// What the caller should know.
     pub warnings: Vec<String>,
+}
+
+/// `sessions.send`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Send {
+    /// To the session with this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<SessionKey>,
+    /// To the session with this label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What is said.
+    #[serde(deserialize_with = "input::text")]
+    pub message: String,
+    /// The session that says it and gets a late reply; a client owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<SessionKey>,
+    /// How long this call waits for the reply; 30 s if unset, 0 = not at all.
+    #[serde(default)]
+    pub wait_timeout: WaitTimeout,
+    /// How long the turn that answers may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<RunTimeout>,
+    /// For a safe repeat.
+    #[serde(
+        default,
+        deserialize_with = "input::key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub idempotency_key: Option<String>,
+    /// Comes back unchanged.
+    #[serde(
+        default,
+        deserialize_with = "input::meta",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub meta: Option<Value>,
+}
+impl Params for Send {}
+
+/// What `sessions.send` answers: delivery and reply apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    /// The run of the turn that answers; missing where a client owns the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The session.
+    pub session_key: SessionKey,
+    /// The message stands in its transcript.
+    pub delivered: bool,
+    /// There is a reply.
+    pub replied: bool,
+    /// The reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
+    /// `accepted`, `pending`, `delivered`, or how the turn ended.
+    pub status: String,
+    /// Why the turn did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
 }
 
 choice! {

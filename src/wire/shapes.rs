@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey, StepId};
+use crate::kernel::ids::{
+    AgentId, AnnounceId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+};
 use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
 use crate::kernel::time::Timestamp;
@@ -99,10 +101,32 @@ pub struct Run {
     pub pins: Pins,
     /// A person must settle something.
     pub needs_review: bool,
+    /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_up: Option<String>,
+    /// What it asks people, and nobody has answered yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<OpenQuestion>,
     /// One trace through parent, child and restarts.
     pub trace_id: String,
     /// How far the telling of its end has come.
     pub announce: AnnounceProgress,
+}
+
+/// What a run asks people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenQuestion {
+    /// Its id.
+    pub id: QuestionId,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// When it runs out as "no answer".
+    pub expires_at: Timestamp,
 }
 
 /// A run's present step.
@@ -295,6 +319,12 @@ pub struct Step {
     /// When its outcome was committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+    /// What it waits for: `reply`, `child`, `any_child` or `answer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Word>,
+    /// When that window is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
     /// How often it was begun.
     pub attempts: u32,
     /// Why it failed.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Caller, Place, Script, kind_of, run, says};
+use crate::harness::{Caller, Place, Script, calls, kind_of, run, says};
 
 fn family() -> Place {
     Place::new(
@@ -116,5 +116,174 @@ fn g4_5_at_most_so_many_turns_wait_in_a_session() {
         client.quiet().await;
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(place.book().runs.len(), 3);
+    });
+}
+
+#[test]
+fn g4_4_depth_holds_for_spawns_by_runs_at_its_edges() {
+    for (depth, expected) in [(0, 0), (1, 1), (2, 2)] {
+        let spawn = calls(
+            "sessions_spawn",
+            json!({ "task": "[down]", "agent": "build" }),
+        );
+        let place = Place::new(
+            Script::new()
+                .on("[down]", [spawn, says("went down")])
+                .on_announce("*", [says("heard")]),
+        )
+        .with("defaults.max_spawn_depth", &depth.to_string());
+        run(async {
+            let mut caller = Caller::begin(place, None, false).await;
+            let run = caller.turn("agent:build:top", "[down]").await;
+            caller.ended(&run.id).await;
+            caller.quiet().await;
+            let book = caller.finish().await;
+            let deepest = book.sessions.values().map(|session| session.depth).max();
+            assert_eq!(deepest, Some(expected), "limit {depth}");
+            let refused = book
+                .steps
+                .values()
+                .filter_map(|step| step.error.as_ref())
+                .filter(|error| error.contains(&format!("max_spawn_depth = {depth}")));
+            assert_eq!(refused.count(), 1, "limit {depth}");
+        });
+    }
+}
+
+/// A turn that spawns `times` children, one call after another, each waited for if `waits`.
+fn spawner(times: usize, waits: bool) -> Script {
+    let mut answers = Vec::new();
+    for _ in 0..times {
+        answers.push(calls(
+            "sessions_spawn",
+            json!({ "task": "[k]", "agent": "explore" }),
+        ));
+        if waits {
+            answers.push(calls("sessions_wait", json!({ "waitSeconds": 240 })));
+        }
+    }
+    answers.push(says("spawned"));
+    let child = says("k is done");
+    Script::new()
+        .on("[many]", answers)
+        .on("[k]", [if waits { child } else { child.held_by("go") }])
+        .on_announce("*", [says("heard")])
+}
+
+/// The refusals of a turn that spawns.
+async fn refusals(place: Place, held: bool) -> Vec<String> {
+    let daemon = place.start().await;
+    let client = daemon.client().await;
+    let turn = client.turn("agent:build:many", "[many]").await;
+    client.ended(&turn.id).await;
+    if held {
+        place.let_go("go");
+    }
+    client.quiet().await;
+    assert_eq!(daemon.stop().await, 0);
+    let book = place.book();
+    let failed = book.steps.values().filter(|step| step.state == "failed");
+    failed.map(|step| step.error.clone().unwrap()).collect()
+}
+
+#[test]
+fn g4_1_g4_5_only_live_children_of_a_run_count() {
+    run(async {
+        let place = spawner(3, false);
+        let place = Place::new(place).with("defaults.max_children", "2");
+        let refused = refusals(place, true).await;
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].contains("max_children = 2"), "{refused:?}");
+        // Those that have ended have made room at once.
+        let place = Place::new(spawner(3, true)).with("defaults.max_children", "1");
+        assert_eq!(refusals(place, false).await, [] as [String; 0]);
+    });
+}
+
+#[test]
+fn g4_6_children_are_bounded_in_all_below_one_root_run() {
+    run(async {
+        let place = Place::new(spawner(4, true)).with("defaults.max_total_children", "3");
+        let refused = refusals(place, false).await;
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].contains("max_total_children = 3"), "{refused:?}");
+    });
+}
+
+#[test]
+fn g4_5_a_closed_lane_keeps_its_runs_queued_and_says_so() {
+    for (lane, method) in [
+        ("main", "agent.run"),
+        ("subagent", "sessions.spawn"),
+        ("nested", "sessions.send"),
+        ("global", "agent.run"),
+    ] {
+        let mut place = Place::new(Script::new().on("*", [says("done")]));
+        let key = format!("lanes.{lane}");
+        place.set(&key, "0");
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let root = client.session("client", "root").await;
+            let made = client
+                .call(
+                    "sessions.create",
+                    json!({ "agent": "build", "key": "agent:build:x" }),
+                )
+                .await;
+            let session = &made["session"]["key"];
+            let params = match method {
+                "agent.run" => json!({ "sessionKey": session, "message": "x" }),
+                "sessions.spawn" => json!({ "task": "x", "agent": "explore", "parent": root }),
+                _ => json!({ "sessionKey": session, "message": "x", "waitTimeout": 0 }),
+            };
+            let accepted = client.call(method, params).await;
+            let id = accepted["runId"].as_str().unwrap().to_owned();
+            // A turn of another lane is not held up by it.
+            if lane == "nested" {
+                let turn = client.turn("agent:build:x", "y").await;
+                client.ended(&turn.id).await;
+            }
+            let shown = client.run(&id).await;
+            assert_eq!(shown["state"], "queued", "{shown}");
+            let why = shown["heldUp"].as_str().unwrap();
+            assert!(why.contains(&key), "{why}");
+            daemon.kill().await;
+            place.set(&key, "1");
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = client.ended(&id).await;
+            assert_eq!(ended["result"], "done");
+            assert!(ended.get("heldUp").is_none(), "{ended}");
+            client.quiet().await;
+            assert_eq!(daemon.stop().await, 0);
+        });
+    }
+}
+
+#[test]
+fn g4_2_with_every_cap_at_one_a_boss_that_waits_for_its_family_ends() {
+    let wait = || calls("sessions_wait", json!({ "waitSeconds": 240 }));
+    let spawn = |task: &str| calls("sessions_spawn", json!({ "task": task, "agent": "build" }));
+    let place = Place::new(
+        Script::new()
+            .on("[boss]", [spawn("[child]"), wait(), says("boss: end")])
+            .on(
+                "[child]",
+                [spawn("[grandchild]"), wait(), says("child: end")],
+            )
+            .on("[grandchild]", [says("grandchild: end")]),
+    )
+    .with("defaults.max_spawn_depth", "2")
+    .with("lanes.main", "1")
+    .with("lanes.subagent", "1")
+    .with("lanes.nested", "1")
+    .with("lanes.global", "1");
+    run(async {
+        let mut caller = Caller::begin(place, None, false).await;
+        let boss = caller.turn("agent:build:boss", "[boss]").await;
+        assert_eq!(caller.ended(&boss.id).await["result"], "boss: end");
+        let book = caller.finish().await;
+        assert_eq!(book.runs.len(), 3);
     });
 }

@@ -5,13 +5,17 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod agents;
 mod announces;
 mod api;
 mod architecture;
+mod cancels;
 mod cli;
 mod cli_events;
+mod cli_lifecycle;
 mod cli_live;
 mod damage;
+mod deletes;
 mod drains;
 mod events;
 mod examples;
@@ -23,12 +27,17 @@ mod kills;
 mod licences;
 mod limits;
 mod panics;
+mod policies;
+mod questions;
 mod random_kills;
 mod restart;
 mod scenarios;
+mod sends;
 mod service;
 mod sockets;
 mod starts;
 mod stdio;
+mod steers;
 mod storage;
+mod sweeps;
 mod waits;

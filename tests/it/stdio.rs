@@ -169,6 +169,39 @@ fn messages_behind_headers_are_answered_behind_headers() {
 }
 
 #[test]
+fn what_a_subscription_brings_passes_through() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut editor = Editor::start(&place);
+        editor.line(&call(
+            1,
+            "events.subscribe",
+            json!({ "kinds": ["session.*"] }),
+        ));
+        let answer = editor.read_line();
+        assert!(answer.get("result").is_some(), "{answer}");
+        let made = client.session("client", "one").await;
+        // What it is told first is what there is; then comes the new session.
+        loop {
+            let told = editor.read_line();
+            assert!(
+                told["method"].is_string() && told.get("id").is_none(),
+                "{told}"
+            );
+            if told.to_string().contains(&made) {
+                break;
+            }
+        }
+        // A subscription is no call that is waited for.
+        editor.hang_up();
+        assert_eq!(editor.ended().1, 0);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn it_ends_once_what_is_open_is_answered() {
     run(async {
         let place = place();

@@ -30,8 +30,9 @@ use serde_json::Value;
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::message::{Block, MessageKind, plain_text};
+use crate::kernel::message::{Block, Message, MessageKind, plain_text};
 use crate::kernel::run::Usage;
+use crate::kernel::send::REPLY_SKIP;
 use transcript::rounds;
 
 /// The first sentence of every answer: nobody shall take it for a model's.
@@ -91,6 +92,10 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
     if messages[latest].kind == MessageKind::Announce {
         return Ok(text_only(relay::relay(messages, latest)));
     }
+    if is_reply(&messages[latest]) {
+        // A search has nothing to add to what another session has answered.
+        return Ok(text_only(REPLY_SKIP.to_owned()));
+    }
     let missing: Vec<&str> = ["glob", "grep", "list", "read"]
         .into_iter()
         .filter(|name| !request.tools.iter().any(|tool| tool.name == *name))
@@ -123,6 +128,16 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
             })
             .collect(),
     })
+}
+
+/// Is it a turn of an exchange after its first message?
+fn is_reply(message: &Message) -> bool {
+    let turn = message
+        .metadata
+        .as_ref()
+        .and_then(|known| known.get("exchange"))
+        .and_then(serde_json::Value::as_u64);
+    turn.is_some_and(|turn| turn > 0)
 }
 
 fn text_only(text: String) -> Vec<Block> {

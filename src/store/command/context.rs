@@ -9,6 +9,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::session::Session;
@@ -16,15 +17,19 @@ use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
 use crate::store::events::{Circumstances, NewEvent};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{db_fault, events, messages};
+use crate::store::{db_fault, events, messages, steps};
 
 /// Settings that commands obey.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Limits of spawning.
     pub limits: SpawnLimits,
     /// What becomes of open runs after a kill.
     pub recovery: RecoveryPolicy,
+    /// What sessions may do with each other.
+    pub policy: Policy,
+    /// The most turns of an exchange of replies after the first answer.
+    pub max_ping_pong: u32,
 }
 
 /// A run that wants a slot.
@@ -36,26 +41,44 @@ pub struct Ticket {
     pub session: SessionId,
     /// Slots are shared out fairly between these.
     pub root_session: SessionId,
+    /// Within a root session, between these.
+    pub requester: SessionId,
     /// Its queue.
     pub lane: Lane,
     /// It held a slot before, or brings announces: it goes before new work.
     pub first: bool,
+    /// It is in the middle of its session's turn: nobody else has one there before it goes on.
+    pub in_turn: bool,
     /// Not before this point.
     pub not_before: Option<Timestamp>,
 }
 
 impl Ticket {
-    /// The ticket of a queued run.
-    pub fn of(run: &Run) -> Ticket {
+    /// The ticket of a queued run; `in_turn`: it is in the middle of a turn.
+    pub fn of(run: &Run, in_turn: bool) -> Ticket {
         Ticket {
             run: run.id,
             session: run.session,
             root_session: run.root_session,
+            requester: run
+                .requester
+                .as_ref()
+                .map_or(run.session, |requester| requester.session),
             lane: run.lane,
+            in_turn,
             first: run.started_at.is_some() || run.origin == RunOrigin::Wake,
             not_before: run.not_before,
         }
     }
+}
+
+/// A time for which an outcome from elsewhere is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// Of this step of a run.
+    Step(RunId, u32),
+    /// Of a client's call that has made this run.
+    Call(RunId),
 }
 
 /// What the registry must do after the commit.
@@ -65,8 +88,16 @@ pub enum Effect {
     Enqueue(Ticket),
     /// Its executor must stop.
     StopExecutor(RunId),
-    /// It is settling, and has so much of its limit left.
+    /// It is settling, or holds still while its time counts, and has so much of its limit left.
     Settling(RunId, Option<u64>),
+    /// It holds still in the middle of this session's turn, which stays its own.
+    Paused(RunId, SessionId),
+    /// The window is over at this point.
+    Window(Window, Timestamp),
+    /// Nobody waits for the window any more.
+    WindowClosed(Window),
+    /// A turn that answers another session has ended, and what follows is due.
+    Exchange(RunId),
     /// It has ended.
     Ended(RunId),
     /// Stored agents or trusted projects have changed.
@@ -183,8 +214,10 @@ impl<'a> Context<'a> {
     }
 
     /// Asks for a slot for `run` after the commit.
-    pub fn enqueue(&mut self, run: &Run) {
-        self.effect(Effect::Enqueue(Ticket::of(run)));
+    pub fn enqueue(&mut self, run: &Run) -> Result<(), Fault> {
+        let in_turn = steps::is_in_turn(self.tx, run).map_err(db_fault)?;
+        self.effect(Effect::Enqueue(Ticket::of(run, in_turn)));
+        Ok(())
     }
 
     /// An event about `run`.

@@ -88,9 +88,7 @@ fn is_in_turn(context: &mut Context<'_>, live: &[Run]) -> Result<bool, Fault> {
     for run in live {
         let goes_on = match run.state {
             RunState::Running | RunState::Paused(_) => true,
-            RunState::Queued => !steps::open(context.tx, run.id)
-                .map_err(db_fault)?
-                .is_empty(),
+            RunState::Queued => steps::is_in_turn(context.tx, run).map_err(db_fault)?,
             RunState::Settling | RunState::Ended(_) => false,
         };
         if goes_on {

@@ -8,6 +8,7 @@ use super::cancel;
 use super::cleanup;
 use super::context::{Context, Effect};
 use super::steer;
+use super::waiting;
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -17,7 +18,7 @@ use crate::kernel::message::Message;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
 use crate::kernel::text::storable;
-use crate::store::{db_fault, messages, outbox, runs, sessions, steers, steps};
+use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
 
 /// What a cancel names when a parent's end took its children along.
 pub const PARENT_ENDED: &str = "parent_ended";
@@ -82,6 +83,9 @@ fn move_with(
     if next.state == RunState::Settling && run.state != RunState::Settling {
         context.effect(Effect::Settling(next.id, next.left_at(context.now.steady)));
     }
+    if next.state != run.state && matches!(next.state, RunState::Paused(_)) {
+        holds_still(context, &next);
+    }
     if next.state.is_terminal() {
         close_steps(context, &next)?;
     }
@@ -92,7 +96,18 @@ fn move_with(
     if next.state.is_terminal() && !next.owes_announce() {
         cleanup::after_run(context, &next)?;
     }
+    if next.state.is_terminal() {
+        waiting::run_ended(context, &next)?;
+    }
     Ok(next)
+}
+
+/// A run that holds still keeps its session's turn, and its limit is watched while it counts.
+pub fn holds_still(context: &mut Context<'_>, run: &Run) {
+    context.effect(Effect::Paused(run.id, run.session));
+    if run.counting_since.is_some() {
+        context.effect(Effect::Settling(run.id, run.left_at(context.now.steady)));
+    }
 }
 
 /// Gives the steps that were cut off by the end of their run an outcome.
@@ -109,6 +124,9 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
         step.ended_at = Some(context.now.wall);
         steps::update(context.tx, &step).map_err(db_fault)?;
         emit_step(context, run, &step);
+        if step.waits.is_some() {
+            waiting::give_up(context, run, &step)?;
+        }
     }
     Ok(())
 }
@@ -125,10 +143,7 @@ fn perform(
         Action::CancelDescendants => cancel_below(context, run),
         Action::SettleRequester => settle_requester(context, run),
         Action::Emit(kind) => emit(context, run, kind),
-        Action::Enqueue => {
-            context.enqueue(run);
-            Ok(())
-        }
+        Action::Enqueue => context.enqueue(run),
         Action::Release => {
             // Whatever waited for the end of this turn can be told now.
             if outbox::has_pending(context.tx, run.session).map_err(db_fault)? {
@@ -229,8 +244,9 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
     let waiting = outbox::has_waking(tx, run.session).map_err(db_fault)?;
     let seen = steps::seen_up_to(tx, run.id).map_err(db_fault)?;
     let unseen = messages::announces_above(tx, run.session, seen).map_err(db_fault)?;
+    let replies = sends::is_unfinished(tx, run.session).map_err(db_fault)?;
     Ok(Owed {
-        open_children: children > 0,
+        open_children: children > 0 || replies,
         unseen_announces: waiting || unseen > 0,
     })
 }
@@ -316,6 +332,7 @@ pub fn intend(
             attempts: 1,
             started_at: context.now.wall,
             ended_at: None,
+            waits: None,
         };
         steps::insert(context.tx, &step).map_err(db_fault)?;
         emit_step(context, &next, &step);

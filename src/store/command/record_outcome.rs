@@ -13,7 +13,8 @@ use crate::kernel::step::{Step, StepKind, StepState};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, sessions, steps};
 
-const SUMMARY: usize = 200;
+/// The most characters of a summary.
+pub const SUMMARY: usize = 200;
 
 /// The step's outcome stands in journal and transcript, and what follows it is intended or
 /// ended. While a cancel is open the outcome is kept and nothing follows.
@@ -76,7 +77,8 @@ pub fn record(
     let mut changed = vec![step];
     if run.cancel.is_none() {
         match then {
-            Then::Wait => {}
+            // The others may wait for what comes from elsewhere, or have got it.
+            Then::Wait => run = super::waiting::regroup(context, &run)?,
             Then::Steps(intents) => {
                 let intended = intend(context, &run, intents)?;
                 run = intended.run;

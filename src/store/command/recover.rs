@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::moves::{emit_step, load, move_run_quietly};
+use super::moves::{emit_step, holds_still, load, move_run_quietly};
 use super::record_outcome::tool_result;
 use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
@@ -47,6 +47,9 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
     if run.state == RunState::Settling {
         context.effect(Effect::Settling(id, run.left_at(context.now.steady)));
     }
+    if matches!(run.state, RunState::Paused(_)) {
+        holds_still(context, &run);
+    }
     Ok(after(run, changed))
 }
 
@@ -62,6 +65,7 @@ fn reopen(
             step.attempts += 1;
             steps::update(context.tx, &step).map_err(db_fault)?;
         }
+        StepFate::Attach => {}
         StepFate::Uncertain => {
             let tool = step.tool.as_deref().unwrap_or("the tool");
             let text = format!(

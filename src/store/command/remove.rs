@@ -13,7 +13,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionId;
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
-use crate::store::{db_fault, messages, outbox, purges, runs, sessions, steers, steps};
+use crate::store::{db_fault, messages, outbox, purges, questions, runs, sessions, steers, steps};
 
 /// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
 const TREE_AT_ONCE: usize = 200;
@@ -149,6 +149,7 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
             break;
         }
         steers::remove(context.tx, run).map_err(db_fault)?;
+        questions::remove(context.tx, run).map_err(db_fault)?;
         run_seq = seq;
         left = left.saturating_sub(gone);
         if left == 0 {

@@ -4,12 +4,14 @@ use serde_json::json;
 
 use super::context::Context;
 use super::create_session;
+use super::waiting::acting;
 use super::{Accepted, Begins, Key, NewRun, Reply, Spawn, change_session};
+use crate::contract::allow::check_allowed;
 use crate::contract::catalog::Pinned;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::limits::{SpawnCounts, check_spawn};
+use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Requester, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::{Fork, Owner, Session};
@@ -24,7 +26,12 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         return Ok(Reply::Accepted(accepted));
     }
     refuse_taken_id(context, spawn.run.id)?;
-    let parent = match &spawn.parent {
+    let caller = match &spawn.by {
+        Some(by) => Some(acting(context, by.step)?.0),
+        None => None,
+    };
+    let named = spawn.parent.as_ref();
+    let parent = match named.or(caller.as_ref().map(|caller| &caller.session_key)) {
         None => None,
         Some(key) => Some(
             sessions::by_key(context.tx, &spawn.org, key)
@@ -40,7 +47,17 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
+        let mut limits = context.settings.limits;
+        if let Some(by) = &spawn.by {
+            limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
+            check_depth(&limits, depth)?;
+            check_allowed(&parent.agent, &spawn.run.agent.id, &by.allowed)?;
+        }
         let tx = &mut *context.tx;
+        let total = match &caller {
+            Some(caller) => Some(runs::count_below(tx, caller.root_run).map_err(db_fault)?),
+            None => None,
+        };
         let children = runs::count_live_children(tx, parent.id).map_err(db_fault)?;
         // A client takes note of its inbox; an agent sees what waits with its next turn.
         let backlog = match parent.owner {
@@ -51,10 +68,11 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         let counts = SpawnCounts {
             depth,
             children: u32::try_from(children).unwrap_or(u32::MAX),
+            total: total.map(|total| u32::try_from(total).unwrap_or(u32::MAX)),
             backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
             client_owned: parent.owner == Owner::Client,
         };
-        warnings.extend(check_spawn(&context.settings.limits, &counts)?);
+        warnings.extend(check_spawn(&limits, &counts)?);
     }
     let (announce, warning) = announce_policy(&spawn, parent.as_ref())?;
     warnings.extend(warning);
@@ -70,6 +88,12 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
         generation: parent.generation,
     });
     row.run.warnings.extend(warnings);
+    if let Some(caller) = caller {
+        row.run.parent_run = Some(caller.id);
+        row.run.root_run = caller.root_run;
+        row.run.trace_id = caller.trace_id;
+        row.run.user = caller.user;
+    }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
     task.run = Some(row.run.id);
@@ -277,7 +301,7 @@ pub fn accept(
             "meta": run.meta,
         }),
     );
-    context.enqueue(&run);
+    context.enqueue(&run)?;
     let accepted = Accepted {
         run: run.id,
         session: run.session_key,
@@ -286,6 +310,7 @@ pub fn accept(
         depth: run.depth,
         created,
         warnings: run.warnings,
+        message: None,
     };
     if let Some(key) = key {
         let used = idempotency::Used {

@@ -2,13 +2,14 @@
 
 use super::context::Context;
 use super::moves::{intend, load, move_run};
+use super::send::said;
 use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
-use crate::kernel::message::NewMessage;
+use crate::kernel::run::RunOrigin;
 use crate::kernel::step::Intent;
-use crate::store::{db_fault, messages, read, runs, steps};
+use crate::store::{db_fault, messages, read, runs, sends, steps};
 
 /// The run holds its session's turn, its input stands in the transcript, and its first steps
 /// are intended. A run that was parked or recovered goes on with the steps it has.
@@ -21,7 +22,13 @@ pub fn start(
     let run = load(context, id)?;
     let run = move_run(context, &run, RunEvent::Started)?;
     if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
-        let mut input = NewMessage::user(context.message_id(), &text);
+        let send = match run.origin {
+            RunOrigin::Send => sends::get(context.tx, id).map_err(db_fault)?,
+            _ => None,
+        };
+        let from = send.as_ref().and_then(|send| send.from.as_ref());
+        let turn = send.as_ref().map_or(0, |send| send.turn);
+        let mut input = said(context, &text, from.map(|(_, key)| key), turn);
         input.run = Some(id);
         context.append(&run.org, run.session, run.generation, vec![input])?;
         runs::clear_input(context.tx, id).map_err(db_fault)?;

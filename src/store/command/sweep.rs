@@ -8,12 +8,14 @@ use super::remove::remove_tree;
 use super::{Reply, Sweep, Swept};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
+use crate::kernel::ids::SessionId;
 use crate::kernel::session::{Owner, Session, SessionMode};
 use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    blobs, db_fault, events, expired, idempotency, outbox, runs, sessions, steers, steps,
+    blobs, db_fault, events, expired, idempotency, outbox, questions, runs, sends, sessions,
+    steers, steps,
 };
 
 /// So many sessions or runs are looked at in one command.
@@ -83,6 +85,7 @@ fn archive(
                 &session,
                 json!({ "changed": ["archived"], "archived": true }),
             );
+            remove_empty(context, session.id)?;
         }
     }
     Ok(Swept {
@@ -96,8 +99,9 @@ fn may_rest(
     before: Timestamp,
 ) -> Result<bool, Fault> {
     let tx = &mut *context.tx;
+    // Where age has taken its runs before it was put aside, its own last change counts.
     let ended = runs::last_end_in(tx, session.id).map_err(db_fault)?;
-    if ended.is_none_or(|ended| ended > before)
+    if ended.unwrap_or(session.updated_at) > before
         || runs::has_live_in(tx, session.id).map_err(db_fault)?
     {
         return Ok(false);
@@ -168,20 +172,30 @@ fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     let now = context.now.wall;
     let tx = &mut *context.tx;
     steers::remove(tx, run.id).map_err(db_fault)?;
+    questions::remove(tx, run.id).map_err(db_fault)?;
+    sends::remove(tx, run.id).map_err(db_fault)?;
     outbox::remove(tx, run.id).map_err(db_fault)?;
     idempotency::remove(tx, run.id).map_err(db_fault)?;
     runs::remove(tx, run.id).map_err(db_fault)?;
     expired::insert(tx, run.id, &run.org, now).map_err(db_fault)?;
-    let session = sessions::by_id(tx, run.session).map_err(db_fault)?;
-    if let Some(session) = session
-        && session.archived_at.is_some()
-        && runs::ids_in(tx, session.id, 0, 1)
-            .map_err(db_fault)?
-            .is_empty()
-        && sessions::children(tx, session.id, 1)
-            .map_err(db_fault)?
-            .is_empty()
-    {
+    remove_empty(context, run.session)
+}
+
+/// Removes a session that is put aside and has neither runs nor sessions below it any more, and
+/// those above it of which the same is then true.
+fn remove_empty(context: &mut Context<'_>, session: SessionId) -> Result<(), Fault> {
+    let mut at = Some(session);
+    while let Some(id) = at {
+        let tx = &mut *context.tx;
+        let Some(session) = sessions::by_id(tx, id).map_err(db_fault)? else {
+            break;
+        };
+        let runs = runs::ids_in(tx, id, 0, 1).map_err(db_fault)?;
+        let children = sessions::children(tx, id, 1).map_err(db_fault)?;
+        if session.archived_at.is_none() || !runs.is_empty() || !children.is_empty() {
+            break;
+        }
+        at = session.parent;
         remove_tree(context, &session)?;
     }
     Ok(())

@@ -5,11 +5,13 @@ use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::Effect as Class;
-use crate::store::command::{Key, Recorded, Then};
+use crate::store::command::{Key, PutAgent, Recorded, Then};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
 use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
-use crate::store::{Command, Effect, events, messages, outbox, read, sessions, steps};
+use crate::store::{
+    Command, Effect, agents, events, messages, outbox, read, sessions, steps, trust,
+};
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
 struct Store {
@@ -69,6 +71,31 @@ fn store() -> Store {
     // The parent's turn is over; it waits for the run at work.
     bench.ended(parent.run, "waits");
     assert_eq!(bench.row(parent.run).state, RunState::Settling);
+    let org = "default".to_owned();
+    for command in [
+        Command::PutAgent(Box::new(PutAgent {
+            org: org.clone(),
+            name: "kept".to_owned(),
+            format: "json".to_owned(),
+            text: "{}".to_owned(),
+            new: true,
+            if_revision: None,
+        })),
+        Command::NoteAgents {
+            org: org.clone(),
+            now: [("kept".to_owned(), "hash".to_owned())].into(),
+            built_in: [].into(),
+            reason: "stored".to_owned(),
+        },
+        Command::TrustProject {
+            org,
+            user: "admin".to_owned(),
+            folder: "/project".to_owned(),
+            hash: "hash".to_owned(),
+        },
+    ] {
+        bench.run(command).unwrap();
+    }
     Store {
         bench,
         finished,
@@ -138,6 +165,8 @@ fn everything_opens(db: &mut dyn Tx) {
         steps::after(db, shown.run.id, 0, 500).unwrap();
     }
     outbox::pending_targets(db).unwrap();
+    agents::every(db).unwrap();
+    trust::every(db).unwrap();
     events::after(db, 0, 10_000).unwrap();
 }
 

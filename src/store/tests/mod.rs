@@ -4,6 +4,7 @@
 mod announces;
 mod cancels;
 mod damaged_rows;
+mod lifecycle;
 mod recovery;
 mod schema;
 mod spawning;
@@ -27,6 +28,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, Run, Usage};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
@@ -55,11 +57,15 @@ impl Bench {
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
+                    max_run_children: 2,
+                    max_total: 4,
                     max_unacked: 10,
                     max_untold: 10,
                     max_queued_turns: 3,
                 },
                 recovery: RecoveryPolicy::default(),
+                policy: Policy::default(),
+                max_ping_pong: 2,
             },
             sequence: Sequence::default(),
             _folder: folder,
@@ -204,6 +210,7 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         parent: parent.cloned(),
         announce: None,
         cwd: None,
+        by: None,
         thinking: None,
         mode: SessionMode::Run,
         cleanup: Cleanup::Keep,
@@ -354,6 +361,23 @@ contract! { sqlite:
     cancels::a_turn_does_not_end_before_a_steer_was_seen,
     cancels::a_steer_that_no_model_call_can_see_is_dropped_and_said,
     cancels::an_announce_that_steers_enters_a_turn_that_goes_on,
+    lifecycle::a_fork_begins_with_its_parents_transcript_and_costs_no_copy,
+    lifecycle::a_reset_hides_what_was_said_and_wakes_nobody_for_old_news,
+    lifecycle::a_patch_of_another_revision_changes_nothing,
+    lifecycle::g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed,
+    lifecycle::a_large_session_goes_bit_by_bit,
+    lifecycle::a_tree_too_large_for_one_command_goes_too,
+    lifecycle::a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used,
+    lifecycle::a_result_that_a_tool_brought_is_not_announced,
+    lifecycle::a_dismissed_announce_lets_a_settling_run_end,
+    lifecycle::announces_of_one_wake_turn_share_100_kilobytes,
+    lifecycle::cleanup_waits_for_the_acknowledgement_and_for_what_is_below,
+    lifecycle::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
+    lifecycle::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
+    lifecycle::a_body_that_an_old_run_names_stays,
+    lifecycle::events_go_by_age_and_young_ones_stay,
+    lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
+    lifecycle::lists_and_sweeps_walk_their_indexes,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,

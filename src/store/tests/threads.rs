@@ -24,11 +24,15 @@ fn options(folder: &std::path::Path) -> OpenOptions {
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,
+                max_run_children: 5,
+                max_total: 100,
                 max_unacked: 10,
                 max_untold: 10,
                 max_queued_turns: 3,
             },
             recovery: RecoveryPolicy::default(),
+            policy: crate::kernel::policy::Policy::default(),
+            max_ping_pong: 5,
         },
         on_fatal: Box::new(|why| panic!("{why}")),
     }

@@ -1,6 +1,6 @@
 //! The rows of a store as a test reads them: past the daemon, straight from the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -23,12 +23,44 @@ pub(crate) struct Book {
     pub(crate) events: BTreeMap<i64, Event>,
     /// By the run that ended.
     pub(crate) outbox: BTreeMap<String, Notice>,
+    /// Texts said to runs in their turns: by run, how many stand in its transcript.
+    pub(crate) steers: BTreeMap<String, usize>,
+    /// Deleted sessions of which something is left.
+    pub(crate) purges: BTreeSet<String>,
+    /// Runs that retention has removed.
+    pub(crate) expired: BTreeSet<String>,
     /// Key, run, and the answer that was given.
     pub(crate) keys: Vec<(String, String, Value)>,
+    /// The same of what steps of runs have made.
+    pub(crate) step_keys: Vec<(String, String, Value)>,
+    /// By run.
+    pub(crate) sends: BTreeMap<String, SentRow>,
+    /// By id.
+    pub(crate) questions: BTreeMap<String, QuestionRow>,
+    /// What is waited for, and by which step.
+    pub(crate) waits: Vec<(String, (String, i64))>,
     /// The last number that was given out.
     pub(crate) counter: i64,
     /// For each life of the daemon, whether it ended cleanly.
     pub(crate) boots: Vec<bool>,
+}
+
+/// A row of `sends`.
+#[derive(Clone, Debug)]
+pub(crate) struct SentRow {
+    pub(crate) first: String,
+    pub(crate) turn: i64,
+    pub(crate) asker: Option<String>,
+    pub(crate) state: String,
+    pub(crate) windowed: bool,
+}
+
+/// A row of `questions`.
+#[derive(Clone, Debug)]
+pub(crate) struct QuestionRow {
+    pub(crate) step: (String, i64),
+    pub(crate) state: String,
+    pub(crate) answer: Option<String>,
 }
 
 /// A row of `sessions`.
@@ -40,6 +72,8 @@ pub(crate) struct Session {
     pub(crate) parent: Option<String>,
     pub(crate) root: String,
     pub(crate) depth: i64,
+    /// The seq that it goes on from: where it was forked, else 0.
+    pub(crate) begins: i64,
     pub(crate) messages: i64,
 }
 
@@ -80,6 +114,7 @@ pub(crate) struct Step {
     pub(crate) message_seq: Option<i64>,
     pub(crate) error: Option<String>,
     pub(crate) attempts: i64,
+    pub(crate) waits: Option<String>,
 }
 
 /// A row of `messages`.
@@ -94,6 +129,7 @@ pub(crate) struct Message {
     pub(crate) content: Value,
     pub(crate) tool_call: Option<String>,
     pub(crate) announce: Option<String>,
+    pub(crate) silent: bool,
 }
 
 /// A row of `outbox`.
@@ -105,6 +141,7 @@ pub(crate) struct Notice {
     pub(crate) state: String,
     pub(crate) message_seq: Option<i64>,
     pub(crate) acked: bool,
+    pub(crate) via: Option<String>,
 }
 
 /// A row of `events`.
@@ -135,7 +172,9 @@ impl Book {
     }
 
     fn of(db: &Connection) -> Book {
-        let keys = "SELECT key, run_id, answer FROM idempotency";
+        let keys = "SELECT key, run_id, answer FROM idempotency WHERE scope <> 'step'";
+        let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";
+        let waits = "SELECT awaited, run_id, step FROM waits";
         let counter = "SELECT value FROM counters WHERE name = 'seq'";
         let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
         Book {
@@ -145,10 +184,42 @@ impl Book {
             messages: messages(db),
             events: events(db),
             outbox: outbox(db),
+            steers: steers(db),
+            purges: rows(db, "SELECT session_id FROM purges", |row| id(row, 0))
+                .into_iter()
+                .collect(),
+            expired: rows(db, "SELECT run_id FROM expired", |row| id(row, 0))
+                .into_iter()
+                .collect(),
             keys: rows(db, keys, |row| (text(row, 0), id(row, 1), json(row, 2))),
+            step_keys: rows(db, step_keys, |row| {
+                (text(row, 0), id(row, 1), json(row, 2))
+            }),
+            sends: sends(db),
+            questions: questions(db),
+            waits: rows(db, waits, |row| (id(row, 0), (id(row, 1), number(row, 2)))),
             counter: rows(db, counter, |row| number(row, 0))[0],
             boots: rows(db, boots, |row| number(row, 0) == 1),
         }
+    }
+
+    /// Is the session of this run there? With it go its transcript and its journals.
+    pub(crate) fn is_whole(&self, run: &Run) -> bool {
+        self.sessions.contains_key(&run.session)
+    }
+
+    /// Were events removed by age?
+    pub(crate) fn is_trimmed(&self) -> bool {
+        let started = self
+            .events
+            .values()
+            .filter(|event| event.kind == "gateway.started");
+        started.count() < self.boots.len()
+    }
+
+    /// Was anything taken away, by a deletion or by age?
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.expired.is_empty() || self.runs.values().any(|run| !self.is_whole(run))
     }
 
     /// The steps of a run, in their order.
@@ -279,7 +350,8 @@ fn json(row: &Row<'_>, at: usize) -> Value {
 }
 
 fn sessions(db: &Connection) -> BTreeMap<String, Session> {
-    let sql = "SELECT id, key, owner, parent_id, root_id, depth, messages FROM sessions";
+    let sql = "SELECT id, key, owner, parent_id, root_id, depth, messages, \
+               coalesce(fork_seq, 0) FROM sessions";
     let rows = rows(db, sql, |row| Session {
         id: id(row, 0),
         key: text(row, 1),
@@ -288,6 +360,7 @@ fn sessions(db: &Connection) -> BTreeMap<String, Session> {
         root: id(row, 4),
         depth: number(row, 5),
         messages: number(row, 6),
+        begins: number(row, 7),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
@@ -319,7 +392,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
 
 fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
     let sql = "SELECT id, run_id, seq, kind, tool, tool_call, asked_by, state, input, \
-               seen_up_to, message_seq, error, attempts FROM steps";
+               seen_up_to, message_seq, error, attempts, waits FROM steps";
     let rows = rows(db, sql, |row| Step {
         id: id(row, 0),
         run: id(row, 1),
@@ -334,6 +407,7 @@ fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
         message_seq: maybe_number(row, 10),
         error: maybe_text(row, 11),
         attempts: number(row, 12),
+        waits: maybe_text(row, 13),
     });
     rows.into_iter()
         .map(|row| ((row.run.clone(), row.seq), row))
@@ -342,7 +416,7 @@ fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
 
 fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
     let sql = "SELECT session_id, seq, role, kind, origin, run_id, content, tool_call, \
-               announce_id FROM messages";
+               announce_id, silent FROM messages";
     let rows = rows(db, sql, |row| Message {
         session: id(row, 0),
         seq: number(row, 1),
@@ -353,15 +427,24 @@ fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
         content: json(row, 6),
         tool_call: maybe_text(row, 7),
         announce: maybe_id(row, 8),
+        silent: number(row, 9) == 1,
     });
     rows.into_iter()
         .map(|row| ((row.session.clone(), row.seq), row))
         .collect()
 }
 
+fn steers(db: &Connection) -> BTreeMap<String, usize> {
+    let sql = "SELECT run_id, count(*) FROM steers WHERE message_seq IS NOT NULL GROUP BY run_id";
+    let count = |row: &Row<'_>| usize::try_from(number(row, 1)).unwrap();
+    rows(db, sql, |row| (id(row, 0), count(row)))
+        .into_iter()
+        .collect()
+}
+
 fn outbox(db: &Connection) -> BTreeMap<String, Notice> {
     let sql = "SELECT run_id, announce_id, target_session, policy, state, message_seq, \
-               acked_at IS NOT NULL FROM outbox";
+               acked_at IS NOT NULL, via FROM outbox";
     let rows = rows(db, sql, |row| {
         let notice = Notice {
             announce: id(row, 1),
@@ -370,8 +453,38 @@ fn outbox(db: &Connection) -> BTreeMap<String, Notice> {
             state: text(row, 4),
             message_seq: maybe_number(row, 5),
             acked: number(row, 6) == 1,
+            via: maybe_text(row, 7),
         };
         (id(row, 0), notice)
+    });
+    rows.into_iter().collect()
+}
+
+fn sends(db: &Connection) -> BTreeMap<String, SentRow> {
+    let sql =
+        "SELECT run_id, first_run, turn, asker_id, state, window_until IS NOT NULL FROM sends";
+    let rows = rows(db, sql, |row| {
+        let sent = SentRow {
+            first: id(row, 1),
+            turn: number(row, 2),
+            asker: maybe_id(row, 3),
+            state: text(row, 4),
+            windowed: number(row, 5) == 1,
+        };
+        (id(row, 0), sent)
+    });
+    rows.into_iter().collect()
+}
+
+fn questions(db: &Connection) -> BTreeMap<String, QuestionRow> {
+    let sql = "SELECT id, run_id, step, state, answer FROM questions";
+    let rows = rows(db, sql, |row| {
+        let question = QuestionRow {
+            step: (id(row, 1), number(row, 2)),
+            state: text(row, 3),
+            answer: maybe_text(row, 4),
+        };
+        (id(row, 0), question)
     });
     rows.into_iter().collect()
 }

@@ -6,10 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use abide::wire::error::WireError;
 use serde_json::{Value, json};
 
 use super::book::Book;
-use super::client::{Link, Spawned, is_quiet, with_agent};
+use super::client::{Link, Spawned, is_quiet, kind_of, with_agent};
 use super::daemon::Daemon;
 use super::eventually;
 use super::place::{Faults, Place};
@@ -39,6 +40,8 @@ impl Arm {
 pub(crate) struct History {
     /// Calls that make runs, with the answer once there was one.
     pub(crate) promises: Vec<Promise>,
+    /// Runs whose ids the client chose, without a key.
+    pub(crate) chosen: Vec<String>,
     /// By run: the first answer that said how it ended.
     pub(crate) ends: BTreeMap<String, Value>,
     /// Announces whose acknowledgement was answered.
@@ -70,7 +73,7 @@ impl Kill {
             let run = &book.runs[&step.run];
             if !step.is_open() {
                 kill.ended.insert(place.clone());
-            } else if run.state == "running" && run.cancel_by.is_none() {
+            } else if run.state == "running" && run.cancel_by.is_none() && step.waits.is_none() {
                 kill.held.insert(place.clone());
             }
         }
@@ -165,17 +168,54 @@ impl Caller {
 
     /// Makes one call, however often the daemon dies of it.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        match self.attempt(method, &params).await {
+            Ok(answer) => answer,
+            Err(error) => panic!("{method} {params}: {error} {:?}", error.data),
+        }
+    }
+
+    /// As [`Caller::call`]; a refusal is an answer too. After a kill the call is repeated, and
+    /// may find that it was carried out already.
+    pub(crate) async fn attempt(
+        &mut self,
+        method: &str,
+        params: &Value,
+    ) -> Result<Value, WireError> {
         loop {
             let Some(link) = &self.link else {
                 self.revive().await;
                 continue;
             };
-            match link.attempt(method, &params).await {
-                Ok(answer) => return answer,
-                Err(Some(error)) => panic!("{method} {params}: {error} {:?}", error.data),
+            match link.attempt(method, params).await {
+                Ok(answer) => return Ok(answer),
+                Err(Some(error)) => return Err(error),
                 Err(None) => self.link = None,
             }
         }
+    }
+
+    /// Makes a call that is refused as `kind` where it was carried out before.
+    pub(crate) async fn once(&mut self, method: &str, params: Value, kind: &str) -> Option<Value> {
+        match self.attempt(method, &params).await {
+            Ok(answer) => Some(answer),
+            Err(error) if kind_of(&error) == kind => None,
+            Err(error) => panic!("{method} {params}: {error} {:?}", error.data),
+        }
+    }
+
+    /// `sessions.spawn` without a key, under an id of the client's own.
+    pub(crate) async fn spawn_chosen(&mut self, params: Value) -> String {
+        let id = abide::clock::Clock::system().new_id().to_string();
+        let mut params = with_agent(params);
+        params["runId"] = json!(id);
+        self.history.chosen.push(id.clone());
+        self.once("sessions.spawn", params, "conflict").await;
+        id
+    }
+
+    /// `runs.retry`.
+    pub(crate) async fn retry(&mut self, run: &str) -> Spawned {
+        self.promised("runs.retry", json!({ "runId": run })).await
     }
 
     /// Makes a call that makes a run.
@@ -197,6 +237,11 @@ impl Caller {
     /// `sessions.spawn` of agent explore, unless the parameters say otherwise.
     pub(crate) async fn spawn(&mut self, params: Value) -> Spawned {
         self.promised("sessions.spawn", with_agent(params)).await
+    }
+
+    /// `sessions.send`.
+    pub(crate) async fn send(&mut self, params: Value) -> Spawned {
+        self.promised("sessions.send", params).await
     }
 
     /// `agent.run`.
@@ -256,6 +301,20 @@ impl Caller {
             self.history.acked.extend(ids);
         }
         announces
+    }
+
+    /// Acknowledges what stands in the session's inbox, but for the end of this run.
+    pub(crate) async fn ack_all_but(&mut self, session: &str, run: &str) {
+        let inbox = self
+            .call("sessions.inbox", json!({ "sessionKey": session }))
+            .await;
+        let announces = inbox["announces"].as_array().unwrap().iter();
+        for announce in announces.filter(|one| one["runId"] != run) {
+            let id = &announce["announceId"];
+            let params = json!({ "sessionKey": session, "announceIds": [id] });
+            // It may have been acknowledged by a call without an answer, and removed since.
+            self.once("sessions.ack", params, "not_found").await;
+        }
     }
 
     /// Waits until nothing is open and nothing waits to be told.
@@ -427,8 +486,16 @@ impl Caller {
     async fn repeat_everything(&mut self) {
         for promise in self.history.promises.clone() {
             let again = self.call(promise.method, promise.params.clone()).await;
+            let first = promise.answer.unwrap();
+            if promise.method == "sessions.send" {
+                // How far the message has come is told as it is now.
+                for name in ["runId", "sessionKey"] {
+                    assert_eq!(again[name], first[name], "{}", promise.params);
+                }
+                continue;
+            }
             // Whether the session was made by the call is part of the first answer too.
-            assert_eq!(Some(again), promise.answer, "{}", promise.params);
+            assert_eq!(again, first, "{}", promise.params);
         }
         for id in self.history.ends.keys().cloned().collect::<Vec<_>>() {
             self.ended(&id).await;

@@ -8,9 +8,12 @@ use crate::harness::{Book, Message, Notice, Run};
 /// Messages have no gaps, and each session knows how many it has. A child is below its parent.
 pub(super) fn sessions_are_whole(book: &Book) {
     for session in book.sessions.values() {
-        let seqs = book.transcript(&session.id).map(|message| message.seq);
+        // A fork goes on from its parent's transcript.
+        let seqs = book
+            .transcript(&session.id)
+            .map(|message| message.seq - session.begins);
         let last = gap_free(&format!("transcript of {}", session.key), seqs);
-        assert_eq!(last, session.messages, "messages of {}", session.key);
+        assert_eq!(last + session.begins, session.messages, "{}", session.key);
         match &session.parent {
             None => {
                 assert_eq!(session.root, session.id, "{}", session.key);
@@ -23,7 +26,12 @@ pub(super) fn sessions_are_whole(book: &Book) {
         }
     }
     for message in book.messages.values() {
-        assert!(book.sessions.contains_key(&message.session), "{message:?}");
+        let is_left = book.purges.contains(&message.session);
+        assert_ne!(
+            book.sessions.contains_key(&message.session),
+            is_left,
+            "{message:?}"
+        );
     }
     once(
         "session keys",
@@ -35,32 +43,38 @@ pub(super) fn sessions_are_whole(book: &Book) {
 pub(super) fn runs_are_whole(book: &Book) {
     once("run order", book.runs.values().map(|run| run.seq));
     for run in book.runs.values() {
-        let session = &book.sessions[&run.session];
         assert_eq!(run.ended, is_terminal(&run.state), "{run:?}");
         assert!(run.started || !run.ended || run.state != "ok", "{run:?}");
+        let Some(session) = book.sessions.get(&run.session) else {
+            assert!(run.ended, "at work in a session that is gone: {run:?}");
+            continue;
+        };
         assert_eq!(
             session.owner, "agent",
             "nothing runs in a client's session: {run:?}"
         );
-        assert!(book.runs.contains_key(&run.root_run), "{run:?}");
+        let root_is_known =
+            book.runs.contains_key(&run.root_run) || book.expired.contains(&run.root_run);
+        assert!(root_is_known, "{run:?}");
         let said = book
             .transcript(&run.session)
             .filter(|message| message.is_said() && message.run.as_deref() == Some(&run.id));
         // A turn's message waits with the run until the turn begins.
         let expected = match run.origin.as_str() {
             "spawn" => 1,
-            "turn" => usize::from(run.started),
+            "turn" | "send" => usize::from(run.started),
             "wake" => 0,
             other => panic!("a run of origin {other}"),
         };
-        assert_eq!(said.count(), expected, "input of {run:?}");
-        let waits = run.origin == "turn" && !run.started && !run.ended;
+        let steers = book.steers.get(&run.id).copied().unwrap_or(0);
+        assert_eq!(said.count(), expected + steers, "input of {run:?}");
+        let waits = matches!(&*run.origin, "turn" | "send") && !run.started && !run.ended;
         assert_eq!(run.input.is_some(), waits, "{run:?}");
         if run.origin == "spawn" {
             assert_eq!(session.parent, run.requester, "{run:?}");
         }
     }
-    for (key, run, answer) in &book.keys {
+    for (key, run, answer) in book.keys.iter().chain(&book.step_keys) {
         assert!(book.runs.contains_key(run), "key {key} without its run");
         assert_eq!(answer["run"], run.as_str(), "key {key}");
     }
@@ -88,16 +102,37 @@ pub(super) fn announces_are_whole(book: &Book) {
     }
     for run in book.runs.values() {
         let notice = book.outbox.get(&run.id);
+        let sent = book.sends.get(&run.id);
+        // Whether a turn that answers another session is told of, its exchange decides.
+        if sent.is_none() {
+            let owes = run.ended && run.owes_announce();
+            assert_eq!(notice.is_some(), owes, "{run:?}");
+        }
+        let Some(notice) = notice else { continue };
+        let asker = sent.and_then(|sent| sent.asker.as_ref());
         assert_eq!(
-            notice.is_some(),
-            run.ended && run.owes_announce(),
+            Some(&notice.target),
+            run.requester.as_ref().or(asker),
             "{run:?}"
         );
-        let Some(notice) = notice else { continue };
-        assert_eq!(Some(&notice.target), run.requester.as_ref(), "{run:?}");
         let message = told.remove(notice.announce.as_str());
         match notice.state.as_str() {
+            "delivered" if notice.via.as_deref() == Some("tool") => {
+                assert!(
+                    message.is_none(),
+                    "told as a tool's outcome and again: {run:?}"
+                );
+                let entry = book.entry(&notice.target, notice.message_seq.unwrap());
+                assert_eq!(entry.kind, "tool_result", "{run:?}");
+                assert!(entry.content.to_string().contains(&run.id), "{entry:?}");
+            }
             "pending" => assert!(message.is_none(), "told and still pending: {run:?}"),
+            "delivered" if !book.sessions.contains_key(&notice.target) => {}
+            "dismissed" => assert!(message.is_none(), "told and dismissed: {run:?}"),
+            "undelivered" => {
+                let is_gone = !book.sessions.contains_key(&notice.target);
+                assert!(is_gone || message.is_none(), "told and held: {run:?}");
+            }
             "delivered" => {
                 let message = message.unwrap_or_else(|| panic!("never told: {run:?}"));
                 announce_says_how_it_ended(message, notice, run);
@@ -105,6 +140,10 @@ pub(super) fn announces_are_whole(book: &Book) {
             other => panic!("{other}: {run:?}"),
         }
     }
+    told.retain(|_, message| {
+        !book.expired.contains(message.run.as_ref().unwrap())
+            && book.sessions.contains_key(&message.session)
+    });
     assert!(
         told.is_empty(),
         "announces that no outbox row knows: {told:?}"
@@ -142,14 +181,18 @@ pub(super) fn nobody_is_forgotten_while_settling(book: &Book) {
             .outbox
             .values()
             .any(|notice| notice.target == run.session && notice.state == "pending");
-        assert!(children || news, "settling for ever: {run:?}");
+        let replies = book
+            .sends
+            .values()
+            .any(|sent| sent.asker.as_ref() == Some(&run.session) && sent.state != "done");
+        assert!(children || news || replies, "settling for ever: {run:?}");
     }
 }
 
 /// The journal has no gaps, and each outcome has its entry in the transcript.
 pub(super) fn steps_are_whole(book: &Book) {
     once("step ids", book.steps.values().map(|step| &step.id));
-    for run in book.runs.values() {
+    for run in book.runs.values().filter(|run| book.is_whole(run)) {
         let seqs = book.steps_of(&run.id).map(|step| step.seq);
         let last = gap_free(&format!("steps of {}", run.id), seqs);
         assert_eq!(last, run.steps, "{run:?}");
@@ -182,11 +225,18 @@ pub(super) fn everything_has_ended(book: &Book) {
         assert!(run.ended, "{run:?}");
     }
     for (run, notice) in &book.outbox {
-        assert_eq!(notice.state, "delivered", "{:?}", book.runs[run]);
+        let is_gone = !book.sessions.contains_key(&notice.target);
+        let settled = match notice.state.as_str() {
+            "delivered" | "dismissed" => true,
+            "undelivered" => is_gone,
+            _ => false,
+        };
+        assert!(settled, "{notice:?}: {:?}", book.runs[run]);
     }
     // What a session's agent was to be woken for, one of its turns has seen.
     for (run, notice) in &book.outbox {
-        if notice.policy != "wake" {
+        let is_there = book.sessions.contains_key(&notice.target);
+        if notice.policy == "inbox" || notice.state != "delivered" || !is_there {
             continue;
         }
         let seen = book

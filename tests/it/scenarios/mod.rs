@@ -2,8 +2,11 @@
 //! and says what must have come out. It is written once, as if nobody ever died. One file an
 //! area.
 
+mod agents;
 mod damage;
+mod delegate;
 mod drains;
+mod lifecycle;
 mod runs;
 
 use std::pin::Pin;
@@ -24,8 +27,13 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<&'static Scenario> {
-    [runs::SCENARIOS, damage::SCENARIOS, drains::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .collect()
+    let areas = [
+        runs::SCENARIOS,
+        agents::SCENARIOS,
+        damage::SCENARIOS,
+        delegate::SCENARIOS,
+        drains::SCENARIOS,
+        lifecycle::SCENARIOS,
+    ];
+    areas.into_iter().flatten().collect()
 }

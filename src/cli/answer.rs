@@ -1,0 +1,154 @@
+//! `abide answer`: what runs ask people, and the answers.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::print;
+use super::text::{COLUMNS, age, clean, line, short, span};
+use crate::clock::Clock;
+use crate::kernel::ids::{QuestionId, SessionKey};
+use crate::kernel::time::Timestamp;
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions, State};
+
+/// Answer what a run asks, or list what waits for an answer
+///
+/// Without a question: everything that waits, with where it comes from. The answer goes back
+/// to the run that asked, which goes on with it.
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// A question's id or its last digits; may be left away when only one waits
+    question: Option<String>,
+
+    /// The answer: one of the choices, or your own words
+    text: Option<String>,
+}
+
+impl Answer {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let (raw, open) = waiting(&link, None).await?;
+        let Some(first) = self.question else {
+            if common.json {
+                print::object(&raw)?;
+            } else if open.is_empty() {
+                print::note("no run asks anything");
+            } else {
+                let now = Clock::system().now();
+                for question in &open {
+                    print::answer(&show(question, now))?;
+                }
+            }
+            return Ok(0);
+        };
+        let (question, text) = match (self.text, &open[..]) {
+            (Some(text), open) => (find(open, &first)?, text),
+            (None, [only]) => (only.id, first),
+            (None, _) => {
+                return Err(Failure::usage("say which question is answered, and how")
+                    .hint("abide answer lists them: abide answer ID \"text\""));
+            }
+        };
+        let request = AnswerQuestion {
+            id: question,
+            text: Some(text),
+            choice: None,
+        };
+        let raw = link.raw("questions.answer", &request).await?;
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let answered: Question = link::read(&raw)?;
+        print::note(&format!(
+            "answered; run {} goes on: abide wait {0}",
+            short(answered.run_id)
+        ));
+        Ok(0)
+    }
+}
+
+/// What waits for an answer, in the tree of this session or anywhere, as it came and read.
+pub(crate) async fn waiting(
+    link: &Link,
+    session: Option<&SessionKey>,
+) -> Result<(Value, Vec<Question>), Failure> {
+    let request = ListQuestions {
+        session_key: session.cloned(),
+        state: Some(State::Open),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListQuestions::default()
+    };
+    let raw = link.raw("questions.list", &request).await?;
+    let page: Questions = link::read(&raw)?;
+    Ok((raw, page.questions))
+}
+
+fn find(open: &[Question], wanted: &str) -> Result<QuestionId, Failure> {
+    if let Ok(id) = wanted.parse() {
+        return Ok(id);
+    }
+    let digits = wanted.to_ascii_lowercase();
+    let found: Vec<QuestionId> = open
+        .iter()
+        .map(|question| question.id)
+        .filter(|id| digits.len() >= 4 && id.to_string().ends_with(&digits))
+        .collect();
+    match found[..] {
+        [id] => Ok(id),
+        [] => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!("no open question has the id {}", line(wanted, 40)),
+        )
+        .hint("see what waits: abide answer")),
+        _ => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!("more than one question ends in {}", line(wanted, 40)),
+        )
+        .hint("give more digits: abide answer --json shows the whole ids")),
+    }
+}
+
+/// A question with where it comes from and when it runs out.
+pub(crate) fn show(question: &Question, now: Timestamp) -> String {
+    let name = question.label.as_deref().unwrap_or(&question.title);
+    let head = format!(
+        "{} asks ({} old, runs out in {})",
+        short(question.id),
+        age(question.asked_at, now),
+        span(question.expires_at.since(now)),
+    );
+    let origin = format!(
+        "from {} in {}, run {}: {name}",
+        question.agent,
+        question.session_key,
+        short(question.run_id)
+    );
+    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));
+    for said in clean(&question.text).trim_end().lines() {
+        out.push_str(&format!("  {said}\n"));
+    }
+    if !question.choices.is_empty() {
+        let choices = question.choices.join(" | ");
+        out.push_str(&format!("  {}\n", line(&choices, COLUMNS - 2)));
+    }
+    out
+}
+
+/// One line for a list of what goes on.
+pub(crate) fn in_short(question: &Question, now: Timestamp) -> String {
+    let text = format!(
+        "? {} {} asks, {} left: {}",
+        short(question.id),
+        question.label.as_deref().unwrap_or(question.agent.as_str()),
+        span(question.expires_at.since(now)),
+        question.text
+    );
+    line(&text, COLUMNS)
+}

@@ -1,0 +1,109 @@
+//! `abide cancel`: ends runs, or what goes on in a session, with everything below.
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::{ids, print, text};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::wire::lifecycle::{CancelRun, CancelSession, Cancelled};
+
+/// End runs before their time, with everything below them
+///
+/// What they have done so far is kept. A session key ends whatever goes on in that session.
+/// Answers once nothing of them is at work any more.
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// Runs, or session keys
+    #[arg(required = true, value_name = "RUN|SESSION")]
+    what: Vec<String>,
+
+    /// Why, for whoever looks at them later
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Cancel {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let mut code = 0;
+        for what in &self.what {
+            let raw = match named(&link, what).await? {
+                Named::Run(run_id) => {
+                    let reason = self.reason.clone();
+                    link.raw("runs.cancel", CancelRun { run_id, reason })
+                        .await?
+                }
+                Named::Session(session_key) => {
+                    let reason = self.reason.clone();
+                    let request = CancelSession {
+                        session_key,
+                        reason,
+                    };
+                    link.raw("sessions.cancel", request).await?
+                }
+            };
+            let done: Cancelled = link::read(&raw)?;
+            if common.json {
+                print::object(&raw)?;
+            } else {
+                print::answer(&summary(what, &done))?;
+            }
+            if !done.not_ended.is_empty() {
+                code = exit::WINDOW;
+            }
+        }
+        Ok(code)
+    }
+}
+
+enum Named {
+    Run(RunId),
+    Session(SessionKey),
+}
+
+/// Keys have colons, and neither ids nor labels of runs usually do.
+async fn named(link: &Link, what: &str) -> Result<Named, Failure> {
+    match ids::run(link, what).await {
+        Ok(run) => Ok(Named::Run(run)),
+        Err(failure) if failure.code == exit::NOT_FOUND && SessionKey::parse(what).is_ok() => {
+            match ids::session(link, what).await {
+                Ok(key) => Ok(Named::Session(key)),
+                Err(missing) if what.contains(':') => Err(missing),
+                // It looked like a run: say which there are.
+                Err(_) => Err(failure),
+            }
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// What was done, on a line or two.
+pub(super) fn summary(what: &str, done: &Cancelled) -> String {
+    let list = |runs: &[RunId]| {
+        let shown: Vec<String> = runs.iter().take(6).map(text::short).collect();
+        match runs.len() - shown.len() {
+            0 => shown.join(" "),
+            more => format!("{} and {more} more", shown.join(" ")),
+        }
+    };
+    let what = text::line(what, 40);
+    let mut lines = Vec::new();
+    if !done.cancelled.is_empty() {
+        lines.push(format!("cancelled: {}", list(&done.cancelled)));
+    }
+    if !done.already_ended.is_empty() {
+        lines.push(format!("had ended already: {}", list(&done.already_ended)));
+    }
+    if !done.not_ended.is_empty() {
+        lines.push(format!(
+            "marked to end, still at work: {}; see: abide ps",
+            list(&done.not_ended)
+        ));
+    }
+    if lines.is_empty() {
+        lines.push(format!("nothing was open in {what}"));
+    }
+    lines.join("\n")
+}

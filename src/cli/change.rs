@@ -1,0 +1,161 @@
+//! `abide sessions delete|reset|patch`: changes a session that is there.
+
+use clap::{Args, Subcommand};
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::{ids, print, text};
+use crate::wire::lifecycle::{ClearSession, Deleted, PatchSession};
+use crate::wire::shapes::Session;
+
+/// A change of one session.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Change {
+    /// Delete a session with its transcript and all sessions below it
+    ///
+    /// The results of its runs stay (abide ps --all); its key is free at once.
+    Delete(Clear),
+    /// Begin a session anew: what was said is kept, and no model sees it any more
+    Reset(Clear),
+    /// Give a session another title, label, model or folder; "" takes a value away
+    Patch(Patch),
+}
+
+/// Which session.
+#[derive(Debug, Args)]
+pub(crate) struct Clear {
+    /// A session key or label
+    #[arg(value_name = "SESSION")]
+    session: String,
+
+    /// Cancel the open runs in it first
+    #[arg(long)]
+    force: bool,
+}
+
+/// What changes.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Patch {
+    /// A session key or label
+    #[arg(value_name = "SESSION")]
+    session: String,
+
+    /// A heading for people
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// A name for look-ups
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+
+    /// The model of its turns, as provider/name
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// The folder that its tools see
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+
+    /// Only if its revision is still this one
+    #[arg(long, value_name = "NUMBER")]
+    if_revision: Option<i64>,
+}
+
+impl Change {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        match self {
+            Change::Delete(clear) => {
+                let request = clear.request(&link).await?;
+                let raw = link.raw("sessions.delete", request).await?;
+                if common.json {
+                    print::object(&raw)?;
+                } else {
+                    let done: Deleted = link::read(&raw)?;
+                    print::note(&format!("deleted: {}", done.session_key));
+                }
+            }
+            Change::Reset(clear) => {
+                let request = clear.request(&link).await?;
+                let raw = link.raw("sessions.reset", request).await?;
+                if common.json {
+                    print::object(&raw)?;
+                } else {
+                    let session: Session = link::read(&raw)?;
+                    print::note(&format!(
+                        "{} begins anew (generation {})",
+                        session.key, session.generation
+                    ));
+                }
+            }
+            Change::Patch(patch) => {
+                let request = patch.request(&link).await?;
+                let raw = link.raw("sessions.patch", request).await?;
+                if common.json {
+                    print::object(&raw)?;
+                } else {
+                    let session: Session = link::read(&raw)?;
+                    let named = [&session.title, &session.label, &session.model, &session.cwd];
+                    let names = ["title", "label", "model", "cwd"];
+                    let mut shown = vec![session.key.to_string()];
+                    for (name, value) in names.iter().zip(named) {
+                        if let Some(value) = value {
+                            shown.push(format!("{name}: {}", text::line(value, 60)));
+                        }
+                    }
+                    print::note(&shown.join("\n  "));
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Clear {
+    async fn request(self, link: &Link) -> Result<ClearSession, Failure> {
+        Ok(ClearSession {
+            session_key: ids::session(link, &self.session).await?,
+            force: self.force,
+        })
+    }
+}
+
+impl Patch {
+    async fn request(self, link: &Link) -> Result<PatchSession, Failure> {
+        let value = |given: Option<String>| given.map(|text| (!text.is_empty()).then_some(text));
+        let request = PatchSession {
+            session_key: ids::session(link, &self.session).await?,
+            label: value(self.label),
+            title: value(self.title),
+            model: value(self.model),
+            cwd: value(self.cwd.map(absolute).transpose()?),
+            if_revision: self.if_revision,
+        };
+        let changes = [
+            request.label.is_some(),
+            request.title.is_some(),
+            request.model.is_some(),
+            request.cwd.is_some(),
+        ];
+        if !changes.contains(&true) {
+            return Err(Failure::usage("nothing to change was named")
+                .hint("name one: --title, --label, --model, --cwd"));
+        }
+        Ok(request)
+    }
+}
+
+fn absolute(folder: String) -> Result<String, Failure> {
+    if folder.is_empty() {
+        return Ok(folder);
+    }
+    let path = std::path::absolute(&folder).map_err(|error| Failure::local(&folder, error))?;
+    path.into_os_string().into_string().map_err(|path| {
+        Failure::usage(format!(
+            "the folder's name is not UTF-8: {}",
+            path.display()
+        ))
+    })
+}

@@ -1,0 +1,128 @@
+//! `abide send`: says something in a session and prints the reply.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::args::{Common, duration};
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::{ids, print, spawn, text};
+use crate::clock::Clock;
+use crate::kernel::ids::SessionKey;
+use crate::wire::input::WaitTimeout;
+use crate::wire::sessions::{Send as Request, Sent};
+
+/// Say something in a session and print the reply
+///
+/// The session's agent answers in a turn of its own. When the wait is over without a reply,
+/// the message stays and is answered all the same: do not send it again.
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// A session key or label
+    session: String,
+
+    /// What is said; - reads it from standard input
+    message: String,
+
+    /// The session of yours that says it, and gets a late reply into its inbox
+    #[arg(long, value_name = "SESSION")]
+    from: Option<String>,
+
+    /// How long to wait for the reply; 0 = not at all
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    wait: Duration,
+}
+
+impl Send {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let from = match &self.from {
+            Some(from) => Some(ids::session(&link, from).await?),
+            None => None,
+        };
+        let request = Request {
+            session_key: Some(ids::session(&link, &self.session).await?),
+            message: spawn::task(self.message)?,
+            from,
+            wait_timeout: WaitTimeout(self.wait),
+            // A lost answer is asked for again, never a second message.
+            idempotency_key: Some(Clock::system().new_id().to_string()),
+            ..Request::default()
+        };
+        let raw = say(&link, common, &request).await?;
+        if common.json {
+            print::object(&raw)?;
+        }
+        let sent: Sent = link::read(&raw)?;
+        if !common.json {
+            show(&sent)?;
+        }
+        Ok(code(&sent))
+    }
+}
+
+async fn say(link: &Link, common: &Common, request: &Request) -> Result<Value, Failure> {
+    match link.raw("sessions.send", request).await {
+        Err(lost) if link::is_broken(&lost) => {
+            let link = link::find_again(&common.place, lost, print::note).await?;
+            link.raw("sessions.send", request).await
+        }
+        answered => answered,
+    }
+}
+
+fn show(sent: &Sent) -> Result<(), Failure> {
+    if let Some(reply) = &sent.reply {
+        return print::answer(text::clean(reply).trim_end());
+    }
+    let key: &SessionKey = &sent.session_key;
+    let again = sent.run_id.map_or_else(String::new, |run| {
+        format!("; its reply: abide wait {}", text::short(run))
+    });
+    print::note(&match (&*sent.status, sent.delivered, &sent.error) {
+        ("delivered", ..) => format!("stands in {key}; nobody answers in a client's session"),
+        ("ok", ..) => format!("{key} has nothing to say to it"),
+        ("accepted", ..) => format!("accepted by {key}{again}"),
+        ("pending", true, _) => format!("{key} is at it, no reply yet{again}"),
+        ("pending", false, _) => format!("{key} is busy, the message waits{again}"),
+        (status, _, Some(error)) => {
+            format!(
+                "{key}: the turn ended {status}: {}",
+                text::clean(&error.message)
+            )
+        }
+        (status, ..) => format!("{key}: the turn ended {status}"),
+    });
+    Ok(())
+}
+
+/// What the process answers for how far a message has come.
+fn code(sent: &Sent) -> u8 {
+    match &*sent.status {
+        "ok" | "delivered" | "accepted" => 0,
+        state => exit::of_run(state, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_a_reply_in_time_is_no_failure_of_the_message() {
+        let sent = |status: &str| Sent {
+            run_id: None,
+            session_key: SessionKey::parse("agent:build:x").unwrap(),
+            delivered: true,
+            replied: false,
+            reply: None,
+            status: status.to_owned(),
+            error: None,
+        };
+        assert_eq!(code(&sent("accepted")), 0);
+        assert_eq!(code(&sent("pending")), exit::WINDOW);
+        assert_eq!(code(&sent("error")), exit::FAILED);
+    }
+}

@@ -1,0 +1,55 @@
+//! `abide steer`: says something to a run in the middle of its turn.
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::{ids, print, text};
+use crate::clock::Clock;
+use crate::kernel::ids::MessageId;
+use crate::wire::lifecycle::{Steer as Request, Steered};
+
+/// Say something to a run that is at work
+///
+/// Its next model call sees it; what is going on until then goes on. A run that is not in a
+/// turn is told in a turn of its own instead.
+#[derive(Debug, Args)]
+pub(crate) struct Steer {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: String,
+
+    /// What is said
+    #[arg(value_name = "TEXT")]
+    text: String,
+}
+
+impl Steer {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let request = Request {
+            run_id: ids::run(&link, &self.run).await?,
+            message: self.text,
+            // Sent twice it is still said once.
+            message_id: Some(MessageId(Clock::system().new_id())),
+        };
+        let raw = match link.raw("runs.steer", &request).await {
+            Err(lost) if link::is_broken(&lost) => {
+                let again = link::find_again(&common.place, lost, print::note).await?;
+                again.raw("runs.steer", &request).await?
+            }
+            answer => answer?,
+        };
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let said: Steered = link::read(&raw)?;
+        print::note(&format!(
+            "said; the next model call of {} sees it",
+            text::short(said.run_id)
+        ));
+        Ok(0)
+    }
+}

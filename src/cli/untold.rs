@@ -1,0 +1,87 @@
+//! `abide inbox --undelivered`, `--retry` and `--dismiss`: ends that nobody could be told of.
+
+use serde_json::Value;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::text::{COLUMNS, age, clean, line, short};
+use super::{ids, print, tree};
+use crate::clock::Clock;
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::lifecycle::{AnnounceDecided, OfAnnounce};
+use crate::wire::runs::{ListRuns, Runs};
+
+/// Lists the runs whose end waits for somebody.
+pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+    let mut request = ListRuns {
+        undelivered: true,
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let now = Clock::system().now();
+    let mut shown = 0;
+    loop {
+        let raw = link.raw("runs.list", &request).await?;
+        let page: Runs = link::read(&raw)?;
+        if common.json {
+            print::object(&raw)?;
+        } else {
+            for run in &page.runs {
+                let to = run.parent.as_ref().map_or("nobody", |key| key.as_str());
+                let why = match (&*run.announce.state, &run.announce.held) {
+                    ("undelivered", Some(why)) => format!("held ({})", clean(why)),
+                    ("pending", _) => "waits for the end of a turn".to_owned(),
+                    _ => "in its inbox".to_owned(),
+                };
+                let ago = run.ended_at.map_or_else(String::new, |at| age(at, now));
+                let name = tree::name(run);
+                // The key goes last: it is the part that may be cut.
+                let text = format!("{} {name} {ago} ago: {why}; for {to}", short(run.run_id));
+                print::answer(&line(&text, COLUMNS))?;
+            }
+        }
+        shown += page.runs.len();
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            break;
+        }
+    }
+    if !common.json && shown == 0 {
+        print::note("every end was told");
+    }
+    Ok(0)
+}
+
+/// Tells the ends of these runs again, or to nobody any more.
+pub(crate) async fn decide(
+    link: &Link,
+    common: &Common,
+    method: &str,
+    runs: &[String],
+) -> Result<u8, Failure> {
+    for text in runs {
+        let run_id = ids::run(link, text).await?;
+        let raw: Value = link.raw(method, OfAnnounce { run_id }).await?;
+        if common.json {
+            print::object(&raw)?;
+            continue;
+        }
+        let done: AnnounceDecided = link::read(&raw)?;
+        let what = match (method, done.wake_run_id) {
+            ("runs.dismiss_announce", _) => "will not be told; its result: abide wait".to_owned(),
+            (_, Some(wake)) => format!(
+                "is shown again by run {}; follow it: abide wait",
+                short(wake)
+            ),
+            (_, None) => "is told again; its result: abide wait".to_owned(),
+        };
+        let follow = done.wake_run_id.unwrap_or(run_id);
+        print::note(&format!(
+            "the end of {} {what} {}",
+            short(run_id),
+            short(follow)
+        ));
+    }
+    Ok(0)
+}

@@ -1,0 +1,123 @@
+//! What a tool may ask of the registry on behalf of the run that calls it. The registry
+//! answers; tools never see it.
+//!
+//! Each call names the run's step, which is its idempotency key: a repeat after a kill makes
+//! nothing new and gives the same answer. A refusal is a [`Fault`], which the tool puts into
+//! words for the model.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use super::BoxFuture;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, StepId};
+
+/// The step of a run on whose behalf a tool acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The run.
+    pub run: RunId,
+    /// The step, the idempotency key of its effect.
+    pub id: StepId,
+    /// The step's place in the run.
+    pub step: u32,
+    /// Its try.
+    pub attempt: u32,
+}
+
+/// What a tool is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// This, as JSON for the model.
+    Now(Value),
+    /// Nothing yet: the step waits, and gets its outcome from elsewhere.
+    Waits,
+}
+
+/// A session as models name it: empty texts stand for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// By its key.
+    pub key: Option<String>,
+    /// By its label.
+    pub label: Option<String>,
+}
+
+/// A spawn by a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpawnAsk {
+    /// What is to be done.
+    pub task: String,
+    /// Who does it; the run's own agent if unset.
+    pub agent: Option<String>,
+    /// A name for it.
+    pub label: Option<String>,
+    /// How long it may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+}
+
+/// A message by a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendAsk {
+    /// To whom.
+    pub to: Named,
+    /// What is said.
+    pub message: String,
+    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    pub window_ms: u64,
+}
+
+/// A wait for runs that the session has spawned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitAsk {
+    /// Which, as ids; all that are open if empty.
+    pub runs: Vec<String>,
+    /// One is enough.
+    pub any: bool,
+    /// How long, milliseconds.
+    pub window_ms: u64,
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionAsk {
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
+
+/// What tools may ask of the registry.
+pub trait Delegate: Send + Sync + 'static {
+    /// Spawns a run below the caller's session; it is in the store once this returns.
+    fn spawn(&self, site: Site, ask: SpawnAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Says something in another session; it is in the store once this returns.
+    fn send(&self, site: Site, ask: SendAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Waits for runs that the caller's session has spawned.
+    fn wait(&self, site: Site, ask: WaitAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Asks a person.
+    fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// The sessions within the caller's reach.
+    fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// The last messages of a session.
+    fn history(&self, site: Site, of: Named, limit: u32)
+    -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// How a session and its open runs are; the caller's own if it names none.
+    fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// The agents that the caller may spawn.
+    fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+}
+
+/// Where the registry is put once it is there: tools are made before it, since it needs a
+/// runner and the runner needs them.
+pub type DelegateSlot = Arc<OnceLock<Arc<dyn Delegate>>>;

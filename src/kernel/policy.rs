@@ -1,0 +1,306 @@
+//! Who may do what with which session. One function for every way in: tools, lists, histories and messages ask it, with what they know as
+//! values.
+
+use super::fault::{Fault, Kind};
+use super::ids::{AgentId, SessionKey};
+use super::text_enum::text_enum;
+
+text_enum! {
+    /// How far an agent's session sees.
+    Visibility {
+        /// Itself.
+        Own = "self",
+        /// Itself and the sessions below it.
+        Tree = "tree",
+        /// Those too that belong to the same agent.
+        Agent = "agent",
+        /// Every session of its tenant; of other agents as far as both sides are allowed.
+        All = "all",
+    }
+}
+
+text_enum! {
+    /// What is to be done with a session. Each has a visibility of its own.
+    Right {
+        /// Say something in it.
+        Send = "send",
+        /// See that it is there, and how it is.
+        List = "list",
+        /// Read what was said in it.
+        History = "history",
+        /// Cancel, reset or delete what is in it.
+        Control = "control",
+    }
+}
+
+/// The settings of what sessions may do with each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How far each right of [`Right::ALL`] reaches, in that order.
+    pub reach: [Visibility; 4],
+    /// Patterns (`*` stands for any text): agents may deal with each other when the names of
+    /// both fit one.
+    pub agent_to_agent: Vec<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            reach: [Visibility::Tree; 4],
+            agent_to_agent: Vec::new(),
+        }
+    }
+}
+
+/// How one session stands to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinship {
+    /// It is the same.
+    Same,
+    /// It lies below.
+    Below,
+    /// Neither.
+    Other,
+}
+
+/// On whose behalf something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    /// A client: what it may do within its tenant, its scopes say.
+    Client,
+    /// A run in a session of this agent.
+    Session {
+        /// The agent.
+        agent: &'a AgentId,
+        /// Levels below the root: a subagent sees its own tree at most.
+        depth: u32,
+    },
+}
+
+/// The session that something is to be done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its key, for the refusal.
+    pub key: &'a SessionKey,
+    /// Its agent.
+    pub agent: &'a AgentId,
+    /// How it stands to the session that asks.
+    pub kinship: Kinship,
+}
+
+impl Policy {
+    /// May `who` do this with `target`? The fault names the setting that forbids it.
+    pub fn may(&self, right: Right, who: Who<'_>, target: Target<'_>) -> Result<(), Fault> {
+        let Who::Session { agent, depth } = who else {
+            return Ok(());
+        };
+        let set = self.reach(right);
+        let reach = if depth > 0 && matches!(set, Visibility::Agent | Visibility::All) {
+            Visibility::Tree
+        } else {
+            set
+        };
+        // Lineage goes before the border between agents: own children are always one's own.
+        let allowed = match (target.kinship, reach) {
+            (Kinship::Same, _) => true,
+            (Kinship::Below, Visibility::Own) => false,
+            (Kinship::Below, _) => true,
+            (Kinship::Other, Visibility::Own | Visibility::Tree) => false,
+            (Kinship::Other, Visibility::Agent) => target.agent == agent,
+            (Kinship::Other, Visibility::All) if target.agent == agent => true,
+            (Kinship::Other, Visibility::All) => {
+                return self.between(agent, target.agent);
+            }
+        };
+        if allowed {
+            return Ok(());
+        }
+        let ceiling = if reach == set {
+            ""
+        } else {
+            "; a subagent never sees more than its own tree"
+        };
+        Err(Fault::new(
+            Kind::Forbidden,
+            format!(
+                "session {} is out of reach: sessions.visibility for {right} is {reach}{ceiling}",
+                target.key
+            ),
+        )
+        .hint("sessions_list shows the sessions within reach")
+        .with("sessionKey", target.key.as_str())
+        .with("right", right.as_str())
+        .with("visibility", reach.as_str()))
+    }
+
+    /// How far this right reaches.
+    pub fn reach(&self, right: Right) -> Visibility {
+        let [send, list, history, control] = self.reach;
+        match right {
+            Right::Send => send,
+            Right::List => list,
+            Right::History => history,
+            Right::Control => control,
+        }
+    }
+
+    fn between(&self, one: &AgentId, other: &AgentId) -> Result<(), Fault> {
+        let named = |agent: &AgentId| {
+            self.agent_to_agent
+                .iter()
+                .any(|pattern| fits(pattern, agent.as_str()))
+        };
+        if named(one) && named(other) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Kind::Forbidden,
+            format!(
+                "agents {one} and {other} may not deal with each other: \
+                 sessions.agent_to_agent.allow must name both"
+            ),
+        )
+        .hint("ask a session of your own agent, or have the setting changed")
+        .with("agents", vec![one.to_string(), other.to_string()]))
+    }
+}
+
+/// Does `text` fit `pattern`, in which `*` stands for any text?
+fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    // A split has one part at least.
+    let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((end, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn agent(name: &str) -> AgentId {
+        AgentId::parse(name).unwrap()
+    }
+
+    fn policy(reach: Visibility, allow: &[&str]) -> Policy {
+        Policy {
+            reach: [reach; 4],
+            agent_to_agent: allow.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn may(policy: &Policy, depth: u32, other: &str, kinship: Kinship) -> bool {
+        let (own, other) = (agent("build"), agent(other));
+        let key = SessionKey::parse("agent:x:y").unwrap();
+        let who = Who::Session { agent: &own, depth };
+        let target = Target {
+            key: &key,
+            agent: &other,
+            kinship,
+        };
+        policy.may(Right::Send, who, target).is_ok()
+    }
+
+    #[test]
+    fn each_visibility_reaches_as_far_as_it_says() {
+        use Kinship::{Below, Other, Same};
+        use Visibility::{Agent, All, Own, Tree};
+        for (reach, kinship, other, expected) in [
+            (Own, Same, "build", true),
+            (Own, Below, "explore", false),
+            (Tree, Below, "explore", true),
+            (Tree, Other, "build", false),
+            (Agent, Below, "explore", true),
+            (Agent, Other, "build", true),
+            (Agent, Other, "explore", false),
+            (All, Other, "build", true),
+            (All, Other, "explore", false),
+            (All, Below, "explore", true),
+        ] {
+            let found = may(&policy(reach, &[]), 0, other, kinship);
+            assert_eq!(found, expected, "{reach} {kinship:?} {other}");
+        }
+    }
+
+    #[test]
+    fn two_agents_must_both_be_named() {
+        let other = |allow: &[&str]| {
+            may(
+                &policy(Visibility::All, allow),
+                0,
+                "explore",
+                Kinship::Other,
+            )
+        };
+        assert!(!other(&["explore"]));
+        assert!(!other(&["build"]));
+        assert!(other(&["build", "exp*"]));
+        assert!(other(&["*"]));
+    }
+
+    #[test]
+    fn a_subagent_sees_no_more_than_its_tree() {
+        for reach in [Visibility::Agent, Visibility::All] {
+            let policy = policy(reach, &["*"]);
+            assert!(may(&policy, 0, "build", Kinship::Other));
+            assert!(!may(&policy, 1, "build", Kinship::Other));
+            assert!(may(&policy, 1, "build", Kinship::Below));
+        }
+    }
+
+    #[test]
+    fn rights_are_apart() {
+        let policy = Policy {
+            reach: [
+                Visibility::All,
+                Visibility::Own,
+                Visibility::Tree,
+                Visibility::Own,
+            ],
+            agent_to_agent: Vec::new(),
+        };
+        let own = agent("build");
+        let key = SessionKey::parse("agent:build:y").unwrap();
+        let who = Who::Session {
+            agent: &own,
+            depth: 0,
+        };
+        let target = Target {
+            key: &key,
+            agent: &own,
+            kinship: Kinship::Other,
+        };
+        assert!(policy.may(Right::Send, who, target).is_ok());
+        for right in [Right::List, Right::History, Right::Control] {
+            let fault = policy.may(right, who, target).unwrap_err();
+            assert_eq!(fault.kind, Kind::Forbidden);
+            assert_eq!(fault.data["right"], right.as_str());
+            assert!(policy.may(right, Who::Client, target).is_ok());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_fits_what_it_was_made_of(
+            parts in prop::collection::vec("[ab]{0,3}", 1..4),
+            fill in "[abc]{0,3}",
+        ) {
+            let pattern = parts.join("*");
+            prop_assert!(fits(&pattern, &parts.join(&fill)));
+            let other = format!("x{}", parts.join(&fill));
+            prop_assert!(parts[0].is_empty() || !fits(&pattern, &other));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Messages between sessions: the way that one has come, how it reads to the agent that gets
+//! it, and when an exchange of replies is over.
+
+use super::fault::{Fault, Kind};
+use super::ids::{SessionId, SessionKey};
+use super::run::{Outcome, Run, RunState};
+use super::text;
+
+/// A message goes through so many sessions at most.
+pub const MAX_CHAIN: usize = 5;
+
+/// The whole answer of a turn that wants the exchange to end.
+pub const REPLY_SKIP: &str = "REPLY_SKIP";
+
+/// The chain of a message that goes on to `target`. One that returns to a session that it has
+/// been through, or is longer than [`MAX_CHAIN`], is refused.
+pub fn go_on(
+    chain: &[SessionId],
+    target: SessionId,
+    key: &SessionKey,
+) -> Result<Vec<SessionId>, Fault> {
+    if chain.contains(&target) {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {key} is a part of the chain of messages that led here: sent on, it \
+                 would go round. Nothing was sent"
+            ),
+        )
+        .hint("your final text is what the session that wrote to you gets; end your turn with it")
+        .with("sessionKey", key.as_str()));
+    }
+    if chain.len() >= MAX_CHAIN {
+        return Err(Fault::new(
+            Kind::Limit,
+            format!(
+                "limit message_chain = {MAX_CHAIN} reached; what counts: the sessions that this \
+                 message has come through. Nothing was sent"
+            ),
+        )
+        .hint("answer with what you know: your final text goes back the way it came")
+        .with("limit", "message_chain")
+        .with("value", MAX_CHAIN)
+        .with("counts", "the sessions that this message has come through")
+        .with(
+            "free",
+            "end your turn: your final text goes back the way it came",
+        ));
+    }
+    let mut longer = chain.to_vec();
+    longer.push(target);
+    Ok(longer)
+}
+
+/// What the run says in reply, if it does: the final text of a turn that ended well.
+pub fn reply(run: &Run) -> Option<&str> {
+    let text = run.result.as_deref()?;
+    let said = run.state == RunState::Ended(Outcome::Ok) && text.trim() != REPLY_SKIP;
+    said.then_some(text)
+}
+
+/// A message as its receiver's model reads it: quoted, so that it cannot pass for what the
+/// user or the daemon says. `turn`: its place in an exchange of replies, 0 for the first.
+pub fn frame(from: &str, turn: u32, said: &str) -> String {
+    let quoted = said.replace("<<<", "‹‹‹").replace(">>>", "›››");
+    let from = text::preview(from, 300);
+    let rule = if turn == 0 {
+        "Your final text is the reply that it gets.".to_owned()
+    } else {
+        format!(
+            "It is reply {turn} of an exchange. Your final text goes back to it; answer \
+             {REPLY_SKIP} and nothing else to end the exchange."
+        )
+    };
+    format!(
+        "[message from session {from}] Another session says this, not your user. {rule}\n\
+         <<<message\n{quoted}\nmessage>>>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    fn session(number: u128) -> SessionId {
+        SessionId(Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn g4_11_a_chain_never_returns_and_has_an_end() {
+        let key = SessionKey::parse("agent:build:x").unwrap();
+        let mut chain = vec![session(1)];
+        for number in 2..=5 {
+            chain = go_on(&chain, session(number), &key).unwrap();
+        }
+        assert_eq!(chain.len(), MAX_CHAIN);
+        for member in 1..=5 {
+            let fault = go_on(&chain, session(member), &key).unwrap_err();
+            assert_eq!(fault.kind, Kind::Conflict);
+        }
+        let fault = go_on(&chain, session(6), &key).unwrap_err();
+        assert_eq!(fault.kind, Kind::Limit);
+        for field in ["limit", "value", "counts", "free"] {
+            assert!(fault.data.contains_key(field), "{field}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn g10_8_a_message_cannot_leave_its_quotation(
+            said in "(a|<|>|message|\n|<<<message|message>>>){1,30}",
+            turn in 0u32..6,
+        ) {
+            let frame = frame("agent:build:x", turn, &said);
+            prop_assert_eq!(frame.matches("<<<message").count(), 1);
+            prop_assert_eq!(frame.matches("message>>>").count(), 1);
+            prop_assert!(frame.ends_with("message>>>"));
+        }
+    }
+}

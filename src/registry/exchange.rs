@@ -1,0 +1,89 @@
+//! What follows an answer to another session: the next turn of their exchange, or its end.
+//! The rows say what is due; this only brings along the run that a next turn needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::Inner;
+use crate::contract::catalog::Overrides;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::session::{Owner, Session};
+use crate::kernel::text::preview;
+use crate::store::command::NewRun;
+use crate::store::tx::{DbError, Tx};
+use crate::store::{Command, runs, sends, sessions};
+
+/// What failed is tried again after this long; the row stays due until then.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Does what is due after the end of `run`, until it is done or the daemon stops.
+pub(super) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        while let Err(fault) = go_on(&inner, run).await {
+            tracing::warn!(%run, %fault, "what follows an answer is not done yet; it is kept and tried again");
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN_AFTER) => {}
+                () = inner.drained() => return,
+            }
+        }
+    });
+}
+
+async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
+    let next = inner.store.read_now(|tx| other_side(tx, run))?;
+    let next = match next {
+        Some((session, said)) => next_run(inner, &session, &said).await,
+        None => None,
+    };
+    let command = Command::Exchange { run, next };
+    inner.store.submit_patiently(command).await.map(|_| ())
+}
+
+/// The run of a next turn. An agent that is not there any more cannot go on: the exchange
+/// ends.
+async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<Box<NewRun>> {
+    let overrides = Overrides {
+        model: session.model.as_deref(),
+        thinking: session.thinking,
+    };
+    let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
+    let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
+    let agent = resolved.await.ok()?;
+    Some(Box::new(NewRun {
+        id: RunId(inner.clock.new_id()),
+        // The user of the turn before takes its place.
+        user: String::new(),
+        label: None,
+        title: preview(said, super::spawn::TITLE),
+        limit_ms: agent.run_timeout_ms.or(inner.options.run_timeout_ms),
+        meta: None,
+        agent,
+        trace_id: String::new(),
+        key: None,
+        retry_of: None,
+    }))
+}
+
+/// The session in which a next turn would be, and what is said there.
+fn other_side(tx: &mut dyn Tx, run: RunId) -> Result<Option<(Session, String)>, DbError> {
+    let (Some(send), Some(ended)) = (sends::get(tx, run)?, runs::get(tx, run)?) else {
+        return Ok(None);
+    };
+    let session = if send.turn % 2 == 0 {
+        send.asker.map(|(session, _)| session)
+    } else {
+        runs::get(tx, send.first)?.map(|first| first.session)
+    };
+    let session = match session {
+        Some(id) => sessions::by_id(tx, id)?,
+        None => None,
+    };
+    let said = ended.result.unwrap_or_default();
+    Ok(session
+        .filter(|session| session.owner == Owner::Agent)
+        .map(|session| (session, said)))
+}

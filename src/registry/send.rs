@@ -1,0 +1,255 @@
+//! Messages to sessions: who is meant, one store command, and the wait for the reply.
+
+use std::time::Duration;
+
+use super::request::{SendAnswer, SendRequest};
+use super::{Principal, Registry};
+use crate::contract::catalog::Overrides;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::run::RunState;
+use crate::kernel::session::Session;
+use crate::kernel::{send, waiting};
+use crate::store::command::{Accepted, Key, SendMessage, Sender};
+use crate::store::tx::{DbError, Tx};
+use crate::store::{Command, Window, sessions};
+
+/// What a message is made of, once its target is known.
+pub(super) struct Outgoing {
+    /// The tenant and the user of the turn that answers.
+    pub who: Principal,
+    /// What is said.
+    pub message: String,
+    /// Who says it.
+    pub from: Sender,
+    /// How long the reply is waited for, milliseconds.
+    pub window_ms: u64,
+    /// How long the turn may run, milliseconds.
+    pub run_timeout_ms: Option<u64>,
+    /// Comes back unchanged.
+    pub meta: Option<serde_json::Value>,
+    /// A safe repeat.
+    pub key: Option<Key>,
+}
+
+impl Registry {
+    /// Says something in a session. The message is in the store once this returns; how far it
+    /// has come, and the reply, are told apart.
+    pub async fn send(&self, who: &Principal, request: SendRequest) -> Result<SendAnswer, Fault> {
+        let (key, label) = (request.key.clone(), request.label.clone());
+        let target = self.named(who, key.as_ref().map(SessionKey::as_str), label.as_deref())?;
+        let key = self.key(
+            who,
+            "sessions.send",
+            target.key.as_str(),
+            request.idempotency,
+        );
+        let has_sender = request.from.is_some();
+        let window = request.window;
+        let known = self.known(key.as_ref())?;
+        let accepted = match known {
+            Some(accepted) => accepted,
+            None => {
+                let outgoing = Outgoing {
+                    who: who.clone(),
+                    message: request.message,
+                    from: request.from.map_or(Sender::Client, Sender::Session),
+                    window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
+                    run_timeout_ms: request.run_timeout_ms,
+                    meta: request.meta,
+                    key,
+                };
+                self.say(&target, outgoing).await?
+            }
+        };
+        if accepted.message.is_some() {
+            return Ok(SendAnswer {
+                run: None,
+                session: accepted.session,
+                status: "delivered",
+                delivered: true,
+                reply: None,
+                error: None,
+            });
+        }
+        self.reply(who, accepted, window, has_sender).await
+    }
+
+    /// Submits a message to `target`.
+    pub(super) async fn say(
+        &self,
+        target: &Session,
+        outgoing: Outgoing,
+    ) -> Result<Accepted, Fault> {
+        let overrides = Overrides {
+            model: target.model.as_deref(),
+            thinking: target.thinking,
+        };
+        let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&target.org, folder, Some(named), overrides)
+            .await?;
+        let run = self.new_run(
+            &outgoing.who,
+            None,
+            agent,
+            None,
+            &outgoing.message,
+            outgoing.run_timeout_ms,
+            outgoing.meta,
+            outgoing.key,
+        );
+        let command = Command::Send(Box::new(SendMessage {
+            org: outgoing.who.org,
+            run,
+            target: target.id,
+            message: outgoing.message,
+            from: outgoing.from,
+            window_ms: outgoing.window_ms,
+        }));
+        self.accepted(command).await
+    }
+
+    /// Waits for the reply; when the window is over without one, it comes to the sender later.
+    async fn reply(
+        &self,
+        who: &Principal,
+        accepted: Accepted,
+        window: Duration,
+        has_sender: bool,
+    ) -> Result<SendAnswer, Fault> {
+        let id = accepted.run;
+        if window.is_zero() {
+            let detail = self.run(who, id).await?;
+            let open = !detail.run.state.is_terminal();
+            let mut answer = answer(detail.run);
+            if open {
+                answer.status = "accepted";
+            }
+            return Ok(answer);
+        }
+        let waited = self.wait(who, vec![id], true, window).await?;
+        if !waited.done && has_sender && !self.is_draining() {
+            // From here on a reply is told to the sender's session, and only there: whether
+            // it came before, the rows say afterwards.
+            let window = Window::Call(id);
+            self.inner
+                .store
+                .submit_patiently(Command::WindowOver { window })
+                .await?;
+        }
+        Ok(answer(self.run(who, id).await?.run))
+    }
+
+    /// The one session that is meant. Empty texts stand for nothing, and naming the same
+    /// session twice is no contradiction.
+    pub(super) fn named(
+        &self,
+        who: &Principal,
+        key: Option<&str>,
+        label: Option<&str>,
+    ) -> Result<Session, Fault> {
+        let key = key.map(str::trim).filter(|key| !key.is_empty());
+        let label = label.map(str::trim).filter(|label| !label.is_empty());
+        let by_key = match key {
+            Some(text) => {
+                let key =
+                    SessionKey::parse(text).map_err(|fault| Fault::params("sessionKey", fault))?;
+                let found = self
+                    .inner
+                    .store
+                    .read_now(|tx| sessions::by_key(tx, &who.org, &key))?;
+                Some(found.ok_or_else(|| Fault::not_found("session", &key))?)
+            }
+            None => None,
+        };
+        let Some(label) = label else {
+            return by_key.ok_or_else(|| {
+                Fault::params("sessionKey", "name the session by sessionKey or label")
+            });
+        };
+        let labelled = self
+            .inner
+            .store
+            .read_now(|tx| called(tx, &who.org, label))?;
+        match (by_key, &labelled[..]) {
+            (Some(session), found) => {
+                if found.is_empty() || found.iter().any(|one| one.id == session.id) {
+                    return Ok(session);
+                }
+                Err(Fault::new(
+                    Kind::Conflict,
+                    format!(
+                        "sessionKey names {}, label {label:?} another session ({}). Nothing was \
+                         sent",
+                        session.key, found[0].key
+                    ),
+                )
+                .hint("name one of them"))
+            }
+            (None, [only]) => Ok(only.clone()),
+            (None, []) => Err(Fault::not_found("session labelled", label)),
+            (None, several) => {
+                let keys: Vec<String> = several.iter().map(|one| one.key.to_string()).collect();
+                Err(Fault::new(
+                    Kind::Conflict,
+                    format!("several sessions are labelled {label:?}. Nothing was sent"),
+                )
+                .hint("name one by its key")
+                .with("sessionKeys", keys))
+            }
+        }
+    }
+}
+
+fn called(tx: &mut dyn Tx, org: &str, label: &str) -> Result<Vec<Session>, DbError> {
+    let query = sessions::ListQuery {
+        org: org.to_owned(),
+        label: Some(label.to_owned()),
+        limit: 10,
+        ..sessions::ListQuery::default()
+    };
+    let found = sessions::list(tx, &query)?;
+    Ok(found.into_iter().map(|(_, session)| session).collect())
+}
+
+/// How far the message has come.
+fn answer(run: crate::kernel::run::Run) -> SendAnswer {
+    SendAnswer {
+        run: Some(run.id),
+        delivered: run.started_at.is_some(),
+        reply: send::reply(&run).map(str::to_owned),
+        status: waiting::status(&run),
+        error: match run.state {
+            RunState::Ended(_) => run.error,
+            _ => None,
+        },
+        session: run.session_key,
+    }
+}
+
+/// The key of what a step does: its id, whatever it asks for.
+pub(super) fn step_key(step: crate::kernel::ids::StepId) -> Key {
+    Key {
+        scope: "step".to_owned(),
+        key: step.to_string(),
+        digest: Vec::new(),
+    }
+}
+
+/// The run of a step-made turn has a fresh id at each try; the key makes only the first count.
+pub(super) fn accepted_json(accepted: &Accepted) -> serde_json::Value {
+    serde_json::json!({
+        "status": "accepted",
+        "runId": accepted.run,
+        "sessionKey": accepted.session,
+    })
+}
+
+/// A run id as models write it.
+pub(super) fn run_id(text: &str) -> Result<RunId, Fault> {
+    text.trim()
+        .parse()
+        .map_err(|fault| Fault::params("runIds", fault))
+}

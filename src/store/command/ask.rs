@@ -1,0 +1,134 @@
+//! Questions of runs to people.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::moves::load;
+use super::waiting::{acting, begin, finish, until};
+use super::{Ask, Reply};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::QuestionId;
+use crate::kernel::question::{Question, QuestionState};
+use crate::kernel::step::{Wait, WaitKind};
+use crate::kernel::text::storable;
+use crate::kernel::waiting;
+use crate::store::{db_fault, questions};
+
+/// The question is open, and the step that asks it waits for the answer.
+pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
+    let (run, step) = acting(context, ask.by)?;
+    if step.waits.is_some() {
+        return Ok(Reply::Done);
+    }
+    let question = Question {
+        id: QuestionId(step.id.0),
+        org: run.org.clone(),
+        run: run.id,
+        step: step.seq,
+        session: run.session,
+        root_session: run.root_session,
+        text: storable(&ask.text),
+        choices: ask.choices.iter().map(|choice| storable(choice)).collect(),
+        asked_at: context.now.wall,
+        expires_at: until(context, ask.window_ms),
+        state: QuestionState::Open,
+        answer: None,
+        answered_by: None,
+        ended_at: None,
+    };
+    let seq = context.take_seq()?;
+    questions::insert(context.tx, seq, &question).map_err(db_fault)?;
+    context.emit(
+        EventKind::QuestionAsked,
+        &run,
+        json!({
+            "questionId": question.id,
+            "text": question.text,
+            "choices": question.choices,
+            "expiresAt": question.expires_at,
+            "sessionKey": run.session_key,
+            "agent": run.agent,
+            "label": run.label,
+        }),
+    );
+    let wait = Wait {
+        kind: WaitKind::Answer,
+        until: question.expires_at,
+    };
+    begin(context, &run, &step, wait, &[question.id.0])?;
+    Ok(Reply::Done)
+}
+
+/// The question is answered, and the step that asked it has the answer as its outcome. The
+/// same answer again changes nothing.
+pub fn answer(
+    context: &mut Context<'_>,
+    org: &str,
+    id: QuestionId,
+    answer: &str,
+    by: &str,
+) -> Result<Reply, Fault> {
+    let found = questions::get(context.tx, id).map_err(db_fault)?;
+    let question = found
+        .filter(|question| question.org == org)
+        .ok_or_else(|| {
+            Fault::not_found("question", id).hint("questions.list shows the open ones")
+        })?;
+    let answer = storable(answer);
+    if question.state == QuestionState::Answered && question.answer.as_deref() == Some(&*answer) {
+        return Ok(Reply::Question(Box::new(question)));
+    }
+    if question.state != QuestionState::Open {
+        let what = match question.state {
+            QuestionState::Answered => "was answered before",
+            QuestionState::Expired => "has run out as \"no answer\"",
+            QuestionState::Closed | QuestionState::Open => "was closed: its run has ended",
+        };
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "question {id} {what}; what was told to run {} stays",
+                question.run
+            ),
+        )
+        .hint("say it in the session: sessions.send or agent.run")
+        .with("state", question.state.as_str())
+        .with("runId", question.run.to_string()));
+    }
+    end(context, id, QuestionState::Answered, Some((&answer, by)))?;
+    let told = waiting::answered(&answer);
+    finish(context, question.run, question.step, (&told, false))?;
+    let question = questions::get(context.tx, id)
+        .map_err(db_fault)?
+        .unwrap_or(question);
+    Ok(Reply::Question(Box::new(question)))
+}
+
+/// The open question is over in this way, and the event log says so.
+pub fn end(
+    context: &mut Context<'_>,
+    id: QuestionId,
+    state: QuestionState,
+    answer: Option<(&str, &str)>,
+) -> Result<(), Fault> {
+    let Some(question) = questions::get(context.tx, id).map_err(db_fault)? else {
+        return Ok(());
+    };
+    if question.state != QuestionState::Open {
+        return Ok(());
+    }
+    questions::end(context.tx, id, state, answer, context.now.wall).map_err(db_fault)?;
+    let run = load(context, question.run)?;
+    context.emit(
+        EventKind::QuestionAnswered,
+        &run,
+        json!({
+            "questionId": id,
+            "state": state,
+            "answer": answer.map(|(text, _)| text),
+            "by": answer.map(|(_, by)| by),
+        }),
+    );
+    Ok(())
+}

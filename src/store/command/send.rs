@@ -1,0 +1,316 @@
+//! Messages to sessions: checks, chain, the turn that answers, and the step that waits for it.
+
+use serde_json::json;
+
+use super::context::{Context, Effect, Window};
+use super::spawn::{accept, new_run, refuse_taken_id, repeated};
+use super::waiting::{acting, begin, until};
+use super::{Accepted, Reply, SendMessage, Sender};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
+use crate::kernel::limits::{check_queued_turns, check_total};
+use crate::kernel::message::{NewMessage, Origin};
+use crate::kernel::policy::{Kinship, Right, Target, Who};
+use crate::kernel::run::{Lane, Run, RunOrigin, RunState};
+use crate::kernel::send;
+use crate::kernel::session::{Owner, Session};
+use crate::kernel::step::{Step, Wait, WaitKind};
+use crate::kernel::text::storable;
+use crate::store::columns::to_json;
+use crate::store::sends::State;
+use crate::store::tx::Tx;
+use crate::store::{db_fault, idempotency, runs, sends, sessions, waits};
+
+/// Sessions that wait for each other are followed so far; more cannot come of chains.
+const FOLLOWED: usize = 16;
+
+/// Who speaks, once the rows have been looked at.
+struct Speaker {
+    /// The run that sends, and its step.
+    by: Option<(Run, Step)>,
+    /// The session that it speaks for.
+    session: Option<Session>,
+    /// The sessions that the message has come through so far.
+    chain: Vec<SessionId>,
+}
+
+/// The message waits for its turn in the target's session, or stands in its transcript where
+/// a client owns it. A step that wants the reply waits for it.
+pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fault> {
+    if let Some(accepted) = repeated(context, message.run.key.as_ref())? {
+        return Ok(Reply::Accepted(accepted));
+    }
+    refuse_taken_id(context, message.run.id)?;
+    let target = sessions::by_id(context.tx, message.target)
+        .map_err(db_fault)?
+        .filter(|target| target.org == message.org)
+        .ok_or_else(|| Fault::not_found("session", message.target))?;
+    let speaker = speaker(context, &message, &target)?;
+    let chain = send::go_on(&speaker.chain, target.id, &target.key)?;
+    if target.owner == Owner::Client {
+        return leave(context, message, &target, &speaker);
+    }
+    let queued = runs::live_in(context.tx, target.id)
+        .map_err(db_fault)?
+        .iter()
+        .filter(|run| run.state == RunState::Queued)
+        .count();
+    check_queued_turns(&context.settings.limits, queued as u32)?;
+    if message.window_ms > 0
+        && let Some(own) = &speaker.session
+        && waits_for(context.tx, target.id, own.id)?
+    {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {} waits for a reply of this session already: waiting for each other, \
+                 neither would answer. Nothing was sent",
+                target.key
+            ),
+        )
+        .hint("send without waiting, or end your turn: your final text is the reply it waits for")
+        .with("sessionKey", target.key.as_str()));
+    }
+    let accepted = queue(context, &message, &target, &speaker, chain)?;
+    if message.window_ms > 0 {
+        let until = until(context, message.window_ms);
+        match &speaker.by {
+            Some((run, step)) => {
+                let kind = WaitKind::Reply;
+                begin(context, run, step, Wait { kind, until }, &[accepted.run.0])?;
+            }
+            None if speaker.session.is_some() => {
+                context.effect(Effect::Window(Window::Call(accepted.run), until));
+            }
+            None => {}
+        }
+    }
+    Ok(Reply::Accepted(accepted))
+}
+
+/// Looks up who speaks, and refuses who may not.
+fn speaker(
+    context: &mut Context<'_>,
+    message: &SendMessage,
+    target: &Session,
+) -> Result<Speaker, Fault> {
+    let by_session = |session: &Session| vec![session.id];
+    match &message.from {
+        Sender::Client => Ok(Speaker {
+            by: None,
+            session: None,
+            chain: Vec::new(),
+        }),
+        Sender::Session(key) => {
+            let session = sessions::by_key(context.tx, &message.org, key)
+                .map_err(db_fault)?
+                .ok_or_else(|| Fault::not_found("session", key))?;
+            if session.owner != Owner::Client {
+                return Err(Fault::new(
+                    Kind::Forbidden,
+                    format!(
+                        "session {key} belongs to agent {}: only its own runs speak for it",
+                        session.agent
+                    ),
+                )
+                .hint("leave from away, or name a session that a client owns"));
+            }
+            Ok(Speaker {
+                by: None,
+                chain: by_session(&session),
+                session: Some(session),
+            })
+        }
+        Sender::Step(by) => {
+            let (run, step) = acting(context, *by)?;
+            let session = sessions::by_id(context.tx, run.session)
+                .map_err(db_fault)?
+                .ok_or_else(|| Fault::not_found("session", run.session))?;
+            let kinship = kinship(context.tx, session.id, target)?;
+            let who = Who::Session {
+                agent: &session.agent,
+                depth: session.depth,
+            };
+            let aim = Target {
+                key: &target.key,
+                agent: &target.agent,
+                kinship,
+            };
+            context.settings.policy.may(Right::Send, who, aim)?;
+            let below = runs::count_below(context.tx, run.root_run).map_err(db_fault)?;
+            check_total(
+                &context.settings.limits,
+                u32::try_from(below).unwrap_or(u32::MAX),
+            )?;
+            let mut chain = chain_of(context.tx, &run)?;
+            if !chain.contains(&session.id) {
+                chain.push(session.id);
+            }
+            Ok(Speaker {
+                by: Some((run, step)),
+                session: Some(session),
+                chain,
+            })
+        }
+    }
+}
+
+/// How `target` stands to the session `own`.
+pub fn kinship(tx: &mut dyn Tx, own: SessionId, target: &Session) -> Result<Kinship, Fault> {
+    if target.id == own {
+        return Ok(Kinship::Same);
+    }
+    let mut parent = target.parent;
+    for _ in 0..target.depth {
+        match parent {
+            Some(id) if id == own => return Ok(Kinship::Below),
+            Some(id) => {
+                let above = sessions::by_id(tx, id).map_err(db_fault)?;
+                parent = above.and_then(|above| above.parent);
+            }
+            None => break,
+        }
+    }
+    Ok(Kinship::Other)
+}
+
+/// The sessions that led to this run by messages: its own chain, or that of the nearest run
+/// above it that has one.
+fn chain_of(tx: &mut dyn Tx, run: &Run) -> Result<Vec<SessionId>, Fault> {
+    let mut id = Some(run.id);
+    for _ in 0..FOLLOWED {
+        let Some(at) = id else { break };
+        if let Some(send) = sends::get(tx, at).map_err(db_fault)? {
+            return Ok(send.chain);
+        }
+        id = runs::get(tx, at)
+            .map_err(db_fault)?
+            .and_then(|run| run.parent_run);
+    }
+    Ok(Vec::new())
+}
+
+/// Does the turn that goes on in `target`, be it over others, wait for a reply of `own`?
+fn waits_for(tx: &mut dyn Tx, target: SessionId, own: SessionId) -> Result<bool, Fault> {
+    let mut seen = vec![target];
+    let mut next = vec![target];
+    while let Some(at) = next.pop() {
+        if seen.len() > FOLLOWED {
+            break;
+        }
+        for run in runs::live_in(tx, at).map_err(db_fault)? {
+            for awaited in waits::of_run(tx, run.id).map_err(db_fault)? {
+                let Some(other) = runs::get(tx, RunId(awaited)).map_err(db_fault)? else {
+                    continue;
+                };
+                if other.session == own {
+                    return Ok(true);
+                }
+                if !seen.contains(&other.session) {
+                    seen.push(other.session);
+                    next.push(other.session);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The turn that answers waits in the target's session.
+fn queue(
+    context: &mut Context<'_>,
+    message: &SendMessage,
+    target: &Session,
+    speaker: &Speaker,
+    chain: Vec<SessionId>,
+) -> Result<Accepted, Fault> {
+    let text = storable(&message.message);
+    let mut row = new_run(
+        context,
+        &message.org,
+        message.run.clone(),
+        target,
+        RunOrigin::Send,
+    );
+    row.run.lane = Lane::Nested;
+    if let Some((by, _)) = &speaker.by {
+        row.run.parent_run = Some(by.id);
+        row.run.root_run = by.root_run;
+        row.run.trace_id.clone_from(&by.trace_id);
+        row.run.user.clone_from(&by.user);
+    }
+    if let Some(model) = &target.model {
+        row.run.model.clone_from(model);
+    }
+    let id = row.run.id;
+    let is_call = speaker.by.is_none() && speaker.session.is_some();
+    let send = sends::Send {
+        run: id,
+        first: id,
+        turn: 0,
+        from: named(speaker.session.as_ref()),
+        asker: speaker
+            .session
+            .as_ref()
+            .map(|session| (session.id, session.generation)),
+        chain,
+        window_until: (is_call && message.window_ms > 0).then(|| until(context, message.window_ms)),
+        state: State::Open,
+    };
+    let accepted = accept(context, row, Some(&text), false)?;
+    sends::insert(context.tx, &send).map_err(db_fault)?;
+    Ok(accepted)
+}
+
+fn named(session: Option<&Session>) -> Option<(SessionId, SessionKey)> {
+    session.map(|session| (session.id, session.key.clone()))
+}
+
+/// The message stands in the transcript of a session in which nothing runs.
+fn leave(
+    context: &mut Context<'_>,
+    message: SendMessage,
+    target: &Session,
+    speaker: &Speaker,
+) -> Result<Reply, Fault> {
+    let from = named(speaker.session.as_ref());
+    let said = said(
+        context,
+        &message.message,
+        from.as_ref().map(|from| &from.1),
+        0,
+    );
+    let id = said.id;
+    context.append(&target.org, target.id, target.generation, vec![said])?;
+    let accepted = Accepted {
+        run: RunId(id.0),
+        session: target.key.clone(),
+        agent: target.agent.clone(),
+        model: String::new(),
+        depth: target.depth,
+        created: false,
+        warnings: Vec::new(),
+        message: Some(id),
+    };
+    if let Some(key) = message.run.key {
+        let used = idempotency::Used {
+            digest: key.digest,
+            run: accepted.run,
+            answer: to_json(&accepted),
+        };
+        let now = context.now.wall;
+        idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
+    }
+    Ok(Reply::Accepted(accepted))
+}
+
+/// A message as it stands in its receiver's transcript: marked as another session's, unless a
+/// client says it for nobody.
+pub fn said(context: &Context<'_>, text: &str, from: Option<&SessionKey>, turn: u32) -> NewMessage {
+    let mut message = NewMessage::user(context.message_id(), text);
+    if let Some(from) = from {
+        message.origin = Origin::Session;
+        message.metadata = Some(json!({ "from": from, "exchange": turn }));
+    }
+    message
+}

@@ -1,0 +1,577 @@
+//! Sessions that are forked, reset, deleted and swept; announces held, offered again, dismissed
+//! and told by a tool; blobs and keys that go with their runs.
+
+use std::time::Duration;
+
+use super::{Bench, accepted, id, new_run, policy, spawn, spawn_of, turn};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
+use crate::kernel::run::{AnnouncePolicy, RunState};
+use crate::kernel::session::{Cleanup, Session};
+use crate::kernel::time::Timestamp;
+use crate::store::command::{
+    Begins, DeleteSession, PatchSession, ResetSession, Sweep, Swept, is_due,
+};
+use crate::store::{Command, Effect, Reply, expired, messages, outbox, read, sessions};
+
+fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
+    sessions::by_key(bench.db.as_mut(), "default", key).unwrap()
+}
+
+fn delete(bench: &mut Bench, key: &SessionKey, force: bool) -> Result<(Reply, Vec<Effect>), Fault> {
+    bench.run(Command::DeleteSession(Box::new(DeleteSession {
+        org: "default".to_owned(),
+        key: key.clone(),
+        force,
+        by: "admin".to_owned(),
+    })))
+}
+
+fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str>) {
+    let wake = unable.is_none().then(|| Box::new(new_run("build")));
+    let command = Command::Deliver {
+        session,
+        wake,
+        unable: unable.map(str::to_owned),
+    };
+    bench.run(command).unwrap();
+}
+
+/// A run of this parent that has ended.
+fn done(bench: &mut Bench, parent: &SessionKey) -> RunId {
+    let run = bench.spawned(Some(parent)).run;
+    bench.started(run);
+    bench.ended(run, "found");
+    run
+}
+
+fn state(bench: &mut Bench, run: RunId) -> String {
+    outbox::of_run(bench.db.as_mut(), run)
+        .unwrap()
+        .unwrap()
+        .state
+}
+
+fn sweep(bench: &mut Bench, what: Sweep) -> Swept {
+    match bench.run(Command::Sweep(what)).unwrap().0 {
+        Reply::Swept(swept) => swept,
+        other => panic!("{other:?}"),
+    }
+}
+
+const FAR: Timestamp = Timestamp(i64::MAX);
+
+fn old_runs() -> Sweep {
+    Sweep::Runs {
+        before: FAR,
+        keys_before: FAR,
+        after: 0,
+    }
+}
+
+fn archive() -> Sweep {
+    Sweep::Archive {
+        before: FAR,
+        org: "default".to_owned(),
+        after: 0,
+    }
+}
+
+/// Carries out what deletions have left, as the registry does; how many commands it took.
+fn purge(bench: &mut Bench, session: SessionId) -> usize {
+    let mut left = vec![session];
+    let mut commands = 0;
+    while let Some(session) = left.pop() {
+        commands += 1;
+        let (_, effects) = bench.run(Command::Purge { session }).unwrap();
+        left.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::Purge(session) => Some(session),
+            _ => None,
+        }));
+    }
+    commands
+}
+
+pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Bench) {
+    let parent = accepted(bench.run(turn("agent:build:a", "remember this")));
+    bench.started(parent.run);
+    bench.ended(parent.run, "I do");
+    let before = bench.count("SELECT count(*) FROM messages");
+    let mut new = spawn_of(Some(&parent.session));
+    new.begins = Begins::Fork;
+    let child = accepted(bench.run(Command::Spawn(Box::new(new))));
+    assert_eq!(bench.count("SELECT count(*) FROM messages"), before + 1);
+    // What is said to the parent later is not the child's.
+    let later = accepted(bench.run(turn("agent:build:a", "and that")));
+    bench.started(later.run);
+    let (view, _) = read::view(bench.db.as_mut(), child.run).unwrap().unwrap();
+    let said: Vec<String> = view.messages.iter().map(|one| one.text()).collect();
+    assert_eq!(said, ["remember this", "I do", "look"]);
+    let seqs: Vec<i64> = view.messages.iter().map(|one| one.seq).collect();
+    assert_eq!(seqs, [1, 2, 3]);
+    // Pages lead over the seam in both directions.
+    let own = session(&mut bench, &child.session).unwrap().id;
+    let db = bench.db.as_mut();
+    let page = |found: Vec<crate::kernel::message::Message>| -> Vec<i64> {
+        found.iter().map(|one| one.seq).collect()
+    };
+    assert_eq!(page(messages::before(db, own, 4, 2, true).unwrap()), [2, 3]);
+    assert_eq!(page(messages::after(db, own, 0, 2, true).unwrap()), [1, 2]);
+    assert_eq!(page(messages::after(db, own, 1, 9, true).unwrap()), [2, 3]);
+    let mut orphan = spawn_of(None);
+    orphan.begins = Begins::Fork;
+    let refused = bench.run(Command::Spawn(Box::new(orphan))).unwrap_err();
+    assert_eq!(refused.kind, Kind::InvalidParams);
+}
+
+pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    bench.ended(talk.run, "said one");
+    let child = bench.spawned(Some(&talk.session)).run;
+    let reset = ResetSession {
+        org: "default".to_owned(),
+        key: talk.session.clone(),
+        force: false,
+        by: "admin".to_owned(),
+    };
+    // A child at work is no turn of the session.
+    bench.run(Command::ResetSession(Box::new(reset))).unwrap();
+    bench.started(child);
+    bench.ended(child, "found");
+    let own = session(&mut bench, &talk.session).unwrap();
+    assert_eq!(own.generation, 2);
+    deliver(&mut bench, own.id, None);
+    let told = outbox::of_run(bench.db.as_mut(), child).unwrap().unwrap();
+    assert_eq!(
+        (told.state.as_str(), told.policy),
+        ("delivered", AnnouncePolicy::Inbox)
+    );
+    assert_eq!(
+        bench.count("SELECT count(*) FROM runs WHERE origin = 'wake'"),
+        0
+    );
+    let next = accepted(bench.run(turn("agent:build:a", "two")));
+    let after = bench.started(next.run);
+    assert_eq!(after.messages.last().unwrap().generation, 2);
+    let (view, _) = read::view(bench.db.as_mut(), next.run).unwrap().unwrap();
+    assert!(view.messages.iter().all(|one| one.text() != "said one"));
+    assert_eq!(
+        bench.transcript(&talk.session).first().unwrap().text(),
+        "one"
+    );
+}
+
+pub fn a_patch_of_another_revision_changes_nothing(mut bench: Bench) {
+    let key = bench.client_session("client:a");
+    let patch = |title: Option<&str>, if_revision| {
+        Command::PatchSession(Box::new(PatchSession {
+            org: "default".to_owned(),
+            key: SessionKey::parse("client:a").unwrap(),
+            label: None,
+            title: Some(title.map(str::to_owned)),
+            model: None,
+            cwd: None,
+            if_revision,
+        }))
+    };
+    bench.run(patch(Some("talk"), Some(1))).unwrap();
+    let refused = bench.run(patch(Some("other"), Some(1))).unwrap_err();
+    assert_eq!(refused.kind, Kind::Conflict);
+    assert_eq!(refused.data["revision"], 2);
+    assert_eq!(
+        session(&mut bench, &key).unwrap().title.as_deref(),
+        Some("talk")
+    );
+    bench.run(patch(None, None)).unwrap();
+    assert_eq!(session(&mut bench, &key).unwrap().title, None);
+}
+
+pub fn g2_14_what_was_for_a_deleted_session_is_kept_until_it_is_dismissed(mut bench: Bench) {
+    let key = bench.client_session("client:a");
+    let told = done(&mut bench, &key);
+    let own = session(&mut bench, &key).unwrap().id;
+    deliver(&mut bench, own, None);
+    let waiting = done(&mut bench, &key);
+    let open = bench.spawned(Some(&key)).run;
+    let refused = delete(&mut bench, &key, false).unwrap_err();
+    assert_eq!(refused.kind, Kind::Conflict);
+    assert_eq!(refused.data["openRuns"], 1);
+    delete(&mut bench, &key, true).unwrap();
+    assert!(session(&mut bench, &key).is_none());
+    assert!(bench.row(open).state.is_terminal());
+    for run in [told, waiting] {
+        let entry = outbox::of_run(bench.db.as_mut(), run).unwrap().unwrap();
+        assert_eq!(
+            (entry.state.as_str(), entry.held.as_deref()),
+            ("undelivered", Some("gone"))
+        );
+        assert_eq!(bench.row(run).result.as_deref(), Some("found"));
+    }
+    // Its key may be used anew, and its news is not the other's.
+    let again = bench.client_session("client:a");
+    let other = session(&mut bench, &again).unwrap().id;
+    assert_ne!(other, own);
+    let retry = Command::RetryAnnounce {
+        org: "default".to_owned(),
+        run: told,
+        wake: None,
+    };
+    assert_eq!(bench.run(retry).unwrap_err().kind, Kind::Conflict);
+    // Age does not take it, a decision does.
+    sweep(&mut bench, old_runs());
+    assert_eq!(state(&mut bench, told), "undelivered");
+    let dismiss = Command::DismissAnnounce {
+        org: "default".to_owned(),
+        run: told,
+    };
+    bench.run(dismiss.clone()).unwrap();
+    bench.run(dismiss).unwrap();
+    sweep(&mut bench, old_runs());
+    let gone = expired::removed_at(bench.db.as_mut(), "default", told).unwrap();
+    assert!(gone.is_some());
+    assert_eq!(state(&mut bench, waiting), "undelivered");
+}
+
+pub fn a_large_session_goes_bit_by_bit(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    bench.ended(talk.run, "said");
+    let own = session(&mut bench, &talk.session).unwrap().id;
+    bench
+        .db
+        .execute(
+            "WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 1600) \
+             INSERT INTO messages (session_id, seq, generation, id, at, role, kind, origin, \
+             content, silent) SELECT ?1, i, 1, x'00', 0, 'user', 'text', 'user', '[]', 0 FROM n",
+            &[(&own.0).into()],
+        )
+        .unwrap();
+    delete(&mut bench, &talk.session, false).unwrap();
+    assert!(bench.count("SELECT count(*) FROM messages") > 1000);
+    assert!(purge(&mut bench, own) > 3, "in parts");
+    for table in ["messages", "steps", "purges"] {
+        assert_eq!(bench.count(&format!("SELECT count(*) FROM {table}")), 0);
+    }
+    assert_eq!(bench.row(talk.run).result.as_deref(), Some("said"));
+}
+
+pub fn a_tree_too_large_for_one_command_goes_too(mut bench: Bench) {
+    bench.settings.limits.max_children = 1000;
+    bench.settings.limits.max_unacked = 1000;
+    let key = bench.client_session("client:a");
+    for _ in 0..230 {
+        let new = policy(spawn(Some(&key)), AnnouncePolicy::None);
+        let run = accepted(bench.run(new)).run;
+        bench.started(run);
+        bench.ended(run, "found");
+    }
+    let own = session(&mut bench, &key).unwrap().id;
+    delete(&mut bench, &key, false).unwrap();
+    assert!(bench.count("SELECT count(*) FROM sessions") > 0);
+    let left = |bench: &mut Bench| bench.count("SELECT count(*) FROM sessions");
+    purge(&mut bench, own);
+    assert_eq!(left(&mut bench), 0);
+}
+
+pub fn a_target_whose_agent_cannot_run_is_offered_its_news_when_it_is_used(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    bench.ended(talk.run, "said");
+    let child = done(&mut bench, &talk.session);
+    let own = session(&mut bench, &talk.session).unwrap().id;
+    deliver(&mut bench, own, Some("no agent build"));
+    let entry = outbox::of_run(bench.db.as_mut(), child).unwrap().unwrap();
+    assert_eq!(
+        (entry.state.as_str(), entry.held.as_deref()),
+        ("undelivered", Some("no agent build"))
+    );
+    let (_, effects) = bench.run(turn("agent:build:a", "two")).unwrap();
+    assert!(effects.contains(&Effect::Deliverable(own)));
+    assert_eq!(state(&mut bench, child), "pending");
+}
+
+pub fn a_result_that_a_tool_brought_is_not_announced(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    let child = done(&mut bench, &talk.session);
+    let now = Timestamp(1);
+    let db = bench.db.as_mut();
+    assert!(outbox::mark_told_by_tool(db, child, 1, now).unwrap());
+    assert!(!outbox::mark_told_by_tool(db, child, 2, now).unwrap());
+    let entry = outbox::of_run(db, child).unwrap().unwrap();
+    assert_eq!(
+        (entry.via.as_deref(), entry.message_seq),
+        (Some("tool"), Some(1))
+    );
+    bench.ended(talk.run, "said");
+    let own = session(&mut bench, &talk.session).unwrap().id;
+    deliver(&mut bench, own, None);
+    let told = "SELECT count(*) FROM messages WHERE kind = 'announce'";
+    assert_eq!(bench.count(told), 0);
+}
+
+pub fn a_dismissed_announce_lets_a_settling_run_end(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let child = bench.spawned(Some(&top));
+    bench.started(child.run);
+    let below = bench.spawned(Some(&child.session)).run;
+    bench.started(below);
+    bench.ended(below, "found");
+    bench.ended(child.run, "waits");
+    assert_eq!(bench.row(child.run).state, RunState::Settling);
+    let dismiss = Command::DismissAnnounce {
+        org: "default".to_owned(),
+        run: below,
+    };
+    bench.run(dismiss).unwrap();
+    assert!(bench.row(child.run).state.is_terminal());
+}
+
+pub fn announces_of_one_wake_turn_share_100_kilobytes(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    let mut children = Vec::new();
+    for _ in 0..4 {
+        let run = bench.spawned(Some(&talk.session)).run;
+        bench.started(run);
+        bench.ended(run, &"ä".repeat(20_000));
+        children.push(run);
+    }
+    bench.ended(talk.run, "said");
+    let own = session(&mut bench, &talk.session).unwrap().id;
+    deliver(&mut bench, own, None);
+    let told: Vec<_> = bench
+        .transcript(&talk.session)
+        .into_iter()
+        .filter(|one| one.announce.is_some())
+        .collect();
+    let order: Vec<RunId> = told.iter().filter_map(|one| one.run).collect();
+    assert_eq!(order, children);
+    let bytes: usize = told.iter().map(|one| one.text().len()).sum();
+    assert!((80_000..=100 * 1024).contains(&bytes), "{bytes}");
+    let last = told.last().unwrap().text();
+    assert!(
+        last.contains(&format!("runs.get {}", children[3])),
+        "{last}"
+    );
+    assert_eq!(
+        bench.count("SELECT count(*) FROM runs WHERE origin = 'wake'"),
+        1
+    );
+}
+
+pub fn cleanup_waits_for_the_acknowledgement_and_for_what_is_below(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let mut new = spawn_of(Some(&top));
+    new.cleanup = Cleanup::Delete;
+    let child = accepted(bench.run(Command::Spawn(Box::new(new))));
+    bench.started(child.run);
+    bench.ended(child.run, "found");
+    let left = accepted(bench.run(policy(spawn(Some(&child.session)), AnnouncePolicy::None)));
+    let own = session(&mut bench, &top).unwrap().id;
+    deliver(&mut bench, own, None);
+    let ids = vec![crate::kernel::ids::AnnounceId::of(child.run)];
+    let ack = Command::Ack {
+        org: "default".to_owned(),
+        session: top,
+        ids,
+    };
+    bench.run(ack.clone()).unwrap();
+    assert!(
+        session(&mut bench, &child.session).is_some(),
+        "one is open below"
+    );
+    bench.started(left.run);
+    bench.ended(left.run, "left");
+    assert!(session(&mut bench, &child.session).is_none());
+    assert!(session(&mut bench, &left.session).is_none());
+    // The same call again finds the row of the announce still there.
+    bench.run(ack).unwrap();
+    assert_eq!(bench.row(child.run).result.as_deref(), Some("found"));
+}
+
+pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let mut keyed = spawn_of(Some(&top));
+    keyed.run.key = Some(crate::store::command::Key {
+        scope: "default".to_owned(),
+        key: "once".to_owned(),
+        digest: vec![1],
+    });
+    let run = accepted(bench.run(Command::Spawn(Box::new(keyed)))).run;
+    bench.started(run);
+    bench.ended(run, "found");
+    let archives = |bench: &mut Bench| {
+        sweep(bench, archive());
+        bench.count("SELECT count(*) FROM sessions WHERE archived_at IS NOT NULL")
+    };
+    assert_eq!(archives(&mut bench), 0, "it waits to be told");
+    let own = session(&mut bench, &top).unwrap().id;
+    deliver(&mut bench, own, None);
+    assert_eq!(archives(&mut bench), 1);
+    sweep(&mut bench, old_runs());
+    assert_eq!(
+        bench.count("SELECT count(*) FROM runs"),
+        1,
+        "nobody took note"
+    );
+    let ids = vec![crate::kernel::ids::AnnounceId::of(run)];
+    let ack = Command::Ack {
+        org: "default".to_owned(),
+        session: top,
+        ids,
+    };
+    bench.run(ack).unwrap();
+    let young_key = Sweep::Runs {
+        before: FAR,
+        keys_before: Timestamp(0),
+        after: 0,
+    };
+    sweep(&mut bench, young_key);
+    assert_eq!(
+        bench.count("SELECT count(*) FROM runs"),
+        1,
+        "its key must live"
+    );
+    sweep(&mut bench, old_runs());
+    for table in ["runs", "steps", "outbox", "idempotency"] {
+        assert_eq!(
+            bench.count(&format!("SELECT count(*) FROM {table}")),
+            0,
+            "{table}"
+        );
+    }
+    assert_eq!(
+        bench.count("SELECT count(*) FROM sessions"),
+        1,
+        "the client's stays"
+    );
+    let leftovers = |ids_before| Sweep::Leftovers {
+        before: FAR,
+        ids_before,
+    };
+    assert!(bench.count("SELECT count(*) FROM blobs") > 0);
+    sweep(&mut bench, leftovers(Timestamp(0)));
+    assert_eq!(bench.count("SELECT count(*) FROM blobs"), 0);
+    let is_known = |bench: &mut Bench| {
+        expired::removed_at(bench.db.as_mut(), "default", run)
+            .unwrap()
+            .is_some()
+    };
+    assert!(is_known(&mut bench));
+    sweep(&mut bench, leftovers(FAR));
+    assert!(!is_known(&mut bench));
+}
+
+pub fn a_session_whose_runs_went_before_it_was_put_aside_goes_too(mut bench: Bench) {
+    let top = accepted(bench.run(spawn(None)));
+    bench.started(top.run);
+    let below = accepted(bench.run(policy(spawn(Some(&top.session)), AnnouncePolicy::None)));
+    bench.started(below.run);
+    bench.ended(below.run, "found");
+    bench.ended(top.run, "found");
+    sweep(&mut bench, old_runs());
+    assert_eq!(bench.count("SELECT count(*) FROM runs"), 0);
+    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 2);
+    sweep(&mut bench, archive());
+    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 0);
+}
+
+pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    done(&mut bench, &top);
+    // Its end is not told, so it stays, and with it what it pins.
+    let leftovers = Sweep::Leftovers {
+        before: FAR,
+        ids_before: FAR,
+    };
+    let before = bench.count("SELECT count(*) FROM blobs");
+    sweep(&mut bench, old_runs());
+    sweep(&mut bench, leftovers);
+    assert_eq!(bench.count("SELECT count(*) FROM blobs"), before);
+}
+
+pub fn events_go_by_age_and_young_ones_stay(mut bench: Bench) {
+    bench.client_session("client:a");
+    bench.clock.advance(Duration::from_secs(100));
+    bench.client_session("client:b");
+    let point = Timestamp(1_000_000 + 50_000);
+    let what = Sweep::Events { before: point };
+    assert!(is_due(bench.db.as_mut(), &what).unwrap());
+    sweep(&mut bench, what.clone());
+    assert_eq!(bench.count("SELECT count(*) FROM events"), 1);
+    assert!(!is_due(bench.db.as_mut(), &what).unwrap());
+}
+
+pub fn an_archived_session_is_left_out_of_lists_and_comes_back_when_used(mut bench: Bench) {
+    let root = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(root.run);
+    bench.ended(root.run, "said");
+    let child = bench.spawned(Some(&root.session));
+    bench.started(child.run);
+    bench.ended(child.run, "found");
+    let own = session(&mut bench, &root.session).unwrap().id;
+    deliver(&mut bench, own, None);
+    sweep(&mut bench, archive());
+    let listed = |bench: &mut Bench, archived| {
+        let query = sessions::ListQuery {
+            org: "default".to_owned(),
+            archived,
+            limit: 10,
+            ..sessions::ListQuery::default()
+        };
+        sessions::list(bench.db.as_mut(), &query).unwrap().len()
+    };
+    assert_eq!(
+        (listed(&mut bench, false), listed(&mut bench, true)),
+        (1, 2)
+    );
+    let again = turn(child.session.as_str(), "more");
+    let Command::RunTurn(mut again) = again else {
+        panic!("a turn")
+    };
+    again.run.agent = super::agent("explore");
+    accepted(bench.run(Command::RunTurn(again)));
+    assert_eq!(listed(&mut bench, false), 2);
+}
+
+pub fn lists_and_sweeps_walk_their_indexes(mut bench: Bench) {
+    let mut plan = |sql: &str| {
+        let mut lines = String::new();
+        let sql = format!("EXPLAIN QUERY PLAN {sql}");
+        let own = id();
+        let params = [(&own).into()];
+        let count = usize::from(sql.contains('?'));
+        bench
+            .db
+            .query(&sql, &params[..count], &mut |row| {
+                lines.push_str(row.text(3)?);
+                lines.push('\n');
+                Ok(())
+            })
+            .unwrap();
+        lines
+    };
+    for (sql, index) in [
+        (
+            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL AND seq > 0 \
+             ORDER BY seq LIMIT 1",
+            "sessions_shown",
+        ),
+        (
+            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL \
+             AND parent_id IS NULL ORDER BY seq DESC LIMIT 1",
+            "sessions_main",
+        ),
+        (
+            "UPDATE outbox SET state = 'pending' WHERE target_session = ?1 \
+             AND state = 'undelivered'",
+            "outbox_held",
+        ),
+    ] {
+        let lines = plan(sql);
+        assert!(lines.contains(index), "{sql}: {lines}");
+        assert!(!lines.contains("TEMP B-TREE"), "{sql}: {lines}");
+    }
+}

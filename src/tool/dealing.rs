@@ -1,0 +1,399 @@
+//! Tools by which a run deals with the registry: it spawns, waits, sends, asks, and looks at
+//! sessions. Each hands its arguments to [`Delegate`] under its step's id; a refusal becomes a
+//! result in words, with the ids that it is about.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ToolOutput;
+use super::arguments::{Arguments, Parameter, Shape, schema};
+use crate::contract::BoxFuture;
+use crate::contract::delegate::{
+    Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
+};
+use crate::kernel::fault::Fault;
+use crate::kernel::step::Effect;
+
+/// How long a wait or a send waits where the model does not say, seconds.
+const WINDOW: usize = 30;
+/// The longest window of a wait or a send, seconds.
+const LONGEST_WINDOW: usize = 3600;
+/// How long a question stands where the model does not say, seconds.
+const QUESTION: usize = 600;
+/// The longest that a question stands, seconds.
+const LONGEST_QUESTION: usize = 24 * 3600;
+
+type Answer = BoxFuture<'static, Result<Told, Fault>>;
+
+/// A tool that asks the registry.
+pub(super) struct Dealing {
+    /// The name by which models call it.
+    pub name: &'static str,
+    /// What it does, for models and people.
+    pub description: &'static str,
+    /// What a repeat of a call would do: nothing more, the step's id being its key.
+    pub effect: Effect,
+    parameters: &'static [Parameter],
+    ask: fn(&dyn Delegate, Site, &Arguments) -> Answer,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// This.
+    Done(ToolOutput),
+    /// Nothing yet: the step waits.
+    Waits,
+}
+
+impl Dealing {
+    /// The JSON Schema of its arguments.
+    pub(super) fn schema(&self) -> Value {
+        schema(self.parameters)
+    }
+
+    /// Asks the registry.
+    pub(super) fn call(
+        &self,
+        registry: Option<&Arc<dyn Delegate>>,
+        site: Site,
+        arguments: Value,
+    ) -> BoxFuture<'static, Called> {
+        let failed = |text: String| -> BoxFuture<'static, Called> {
+            Box::pin(std::future::ready(Called::Done(ToolOutput::error(text))))
+        };
+        let Some(registry) = registry else {
+            return failed(format!("{} is not there yet: the daemon starts", self.name));
+        };
+        let arguments = match Arguments::check(self.parameters, arguments) {
+            Ok(arguments) => arguments,
+            Err(text) => return failed(text),
+        };
+        let asked = (self.ask)(registry.as_ref(), site, &arguments);
+        Box::pin(async move {
+            match asked.await {
+                Ok(Told::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
+                Ok(Told::Waits) => Called::Waits,
+                Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
+            }
+        })
+    }
+}
+
+/// A refusal as the model reads it: what happened, what to do, and what it is about.
+fn in_words(fault: &Fault) -> String {
+    let mut text = format!("{}: {}", fault.kind.as_str(), fault.message);
+    if let Some(hint) = &fault.hint {
+        text.push_str("\nwhat to do: ");
+        text.push_str(hint);
+    }
+    if !fault.data.is_empty() {
+        text.push('\n');
+        text.push_str(&Value::Object((*fault.data).clone()).to_string());
+    }
+    text
+}
+
+fn ms(seconds: usize) -> u64 {
+    u64::try_from(seconds)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(1000)
+}
+
+fn owned(text: Option<&str>) -> Option<String> {
+    text.map(str::to_owned)
+}
+
+fn named(arguments: &Arguments) -> Named {
+    Named {
+        key: owned(arguments.text("sessionKey")),
+        label: owned(arguments.text("label")),
+    }
+}
+
+const SESSION_KEY: Parameter = Parameter {
+    name: "sessionKey",
+    shape: Shape::AnyText,
+    required: false,
+    description: "The session's key, as sessions_list shows it.",
+};
+const SESSION_LABEL: Parameter = Parameter {
+    name: "label",
+    shape: Shape::AnyText,
+    required: false,
+    description: "The session's label, in place of its key.",
+};
+
+/// Every tool by which a run deals with the registry.
+pub(super) const ALL: &[Dealing] = &[
+    Dealing {
+        name: "sessions_spawn",
+        description: "Starts a subagent on a task in a session of its own and returns at once. \
+                      It knows nothing of this conversation: write into the task all that it \
+                      needs. Its end is told to you by itself, in a later message.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            Parameter {
+                name: "task",
+                shape: Shape::Text,
+                required: true,
+                description: "What is to be done, complete in itself.",
+            },
+            Parameter {
+                name: "agent",
+                shape: Shape::AnyText,
+                required: false,
+                description: "Who does it: a name that agents_list gives. Default: your own kind.",
+            },
+            Parameter {
+                name: "label",
+                shape: Shape::AnyText,
+                required: false,
+                description: "A short name for it.",
+            },
+            Parameter {
+                name: "runTimeout",
+                shape: Shape::Count {
+                    min: 1,
+                    max: 30 * 24 * 3600,
+                },
+                required: false,
+                description: "End it when it has run so many seconds.",
+            },
+        ],
+        ask: |registry, site, arguments| {
+            let filled = |name| {
+                arguments
+                    .text(name)
+                    .map(str::trim)
+                    .filter(|text| !text.is_empty())
+                    .map(str::to_owned)
+            };
+            registry.spawn(
+                site,
+                SpawnAsk {
+                    task: owned(arguments.text("task")).unwrap_or_default(),
+                    agent: filled("agent"),
+                    label: filled("label"),
+                    run_timeout_ms: arguments.count("runTimeout").map(ms),
+                },
+            )
+        },
+    },
+    Dealing {
+        name: "sessions_wait",
+        description: "Waits until runs that you have spawned have ended, and gives their \
+                      results. What it gives is not told again later. When the window is over, \
+                      the runs go on.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            Parameter {
+                name: "runIds",
+                shape: Shape::Texts,
+                required: false,
+                description: "Which runs. Default: all of yours that are open.",
+            },
+            Parameter {
+                name: "mode",
+                shape: Shape::Choice(&["all", "any"]),
+                required: false,
+                description: "Until all have ended, or one of them. Default all.",
+            },
+            Parameter {
+                name: "waitSeconds",
+                shape: Shape::Count {
+                    min: 0,
+                    max: LONGEST_WINDOW,
+                },
+                required: false,
+                description: "How long to wait. Default 30.",
+            },
+        ],
+        ask: |registry, site, arguments| {
+            registry.wait(
+                site,
+                WaitAsk {
+                    runs: arguments
+                        .texts("runIds")
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect(),
+                    any: arguments.text("mode") == Some("any"),
+                    window_ms: ms(arguments.count("waitSeconds").unwrap_or(WINDOW)),
+                },
+            )
+        },
+    },
+    Dealing {
+        name: "sessions_send",
+        description: "Says something in another session, whose agent answers it in a turn of \
+                      its own, and waits a while for the reply. A reply that comes later is told \
+                      to you by itself: do not send the same again.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            SESSION_KEY,
+            SESSION_LABEL,
+            Parameter {
+                name: "message",
+                shape: Shape::Text,
+                required: true,
+                description: "What you say.",
+            },
+            Parameter {
+                name: "waitSeconds",
+                shape: Shape::Count {
+                    min: 0,
+                    max: LONGEST_WINDOW,
+                },
+                required: false,
+                description: "How long to wait for the reply; 0 = not at all. Default 30.",
+            },
+        ],
+        ask: |registry, site, arguments| {
+            registry.send(
+                site,
+                SendAsk {
+                    to: named(arguments),
+                    message: owned(arguments.text("message")).unwrap_or_default(),
+                    window_ms: ms(arguments.count("waitSeconds").unwrap_or(WINDOW)),
+                },
+            )
+        },
+    },
+    Dealing {
+        name: "sessions_list",
+        description: "Lists your session and those within your reach: the ones below it, and \
+                      others as far as you may see them.",
+        effect: Effect::Read,
+        parameters: &[],
+        ask: |registry, site, _| registry.sessions(site),
+    },
+    Dealing {
+        name: "sessions_history",
+        description: "Gives the last messages of a session within your reach, without tool calls.",
+        effect: Effect::Read,
+        parameters: &[
+            SESSION_KEY,
+            SESSION_LABEL,
+            Parameter {
+                name: "limit",
+                shape: Shape::Count { min: 1, max: 50 },
+                required: false,
+                description: "How many messages. Default 10.",
+            },
+        ],
+        ask: |registry, site, arguments| {
+            let limit = arguments.count("limit").unwrap_or(10);
+            registry.history(
+                site,
+                named(arguments),
+                u32::try_from(limit).unwrap_or(u32::MAX),
+            )
+        },
+    },
+    Dealing {
+        name: "session_status",
+        description: "Tells how a session is: what runs in it, and what it has spawned that has \
+                      not ended. Default: your own.",
+        effect: Effect::Read,
+        parameters: &[SESSION_KEY, SESSION_LABEL],
+        ask: |registry, site, arguments| registry.status(site, named(arguments)),
+    },
+    Dealing {
+        name: "agents_list",
+        description: "Lists the agents that you may spawn, and what each is for.",
+        effect: Effect::Read,
+        parameters: &[],
+        ask: |registry, site, _| registry.agents(site),
+    },
+    Dealing {
+        name: "ask",
+        description: "Asks a person a question and waits for the answer. Ask only what you \
+                      cannot find out yourself. Without an answer in time, take it as a no.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            Parameter {
+                name: "question",
+                shape: Shape::Text,
+                required: true,
+                description: "The question, complete in itself.",
+            },
+            Parameter {
+                name: "choices",
+                shape: Shape::Texts,
+                required: false,
+                description: "Answers to choose from; a person may give another one.",
+            },
+            Parameter {
+                name: "timeout",
+                shape: Shape::Count {
+                    min: 1,
+                    max: LONGEST_QUESTION,
+                },
+                required: false,
+                description: "How many seconds it stands. Default 600.",
+            },
+        ],
+        ask: |registry, site, arguments| {
+            registry.ask(
+                site,
+                QuestionAsk {
+                    text: owned(arguments.text("question")).unwrap_or_default(),
+                    choices: arguments
+                        .texts("choices")
+                        .into_iter()
+                        .map(str::to_owned)
+                        .collect(),
+                    window_ms: ms(arguments.count("timeout").unwrap_or(QUESTION)),
+                },
+            )
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::fault::Kind;
+    use crate::kernel::ids::{RunId, StepId};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    #[test]
+    fn g4_10_the_spawn_tool_takes_four_arguments_and_no_route() {
+        let spawn = ALL
+            .iter()
+            .find(|tool| tool.name == "sessions_spawn")
+            .unwrap();
+        let schema = spawn.schema();
+        let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(schema["additionalProperties"], json!(false));
+    }
+
+    #[test]
+    fn g14_6_a_refusal_in_words_has_its_ids() {
+        let fault = Fault::new(Kind::Conflict, "it is busy")
+            .hint("wait")
+            .with("runId", "0193");
+        let words = in_words(&fault);
+        assert!(
+            words.contains("it is busy") && words.contains("wait"),
+            "{words}"
+        );
+        assert!(words.contains("\"runId\":\"0193\""), "{words}");
+    }
+
+    #[tokio::test]
+    async fn a_tool_without_a_registry_says_so() {
+        let site = Site {
+            run: RunId(Uuid::from_u128(1)),
+            id: StepId(Uuid::from_u128(2)),
+            step: 1,
+            attempt: 1,
+        };
+        let called = ALL[0].call(None, site, json!({ "task": "x" })).await;
+        assert!(matches!(called, Called::Done(output) if output.is_error));
+    }
+}

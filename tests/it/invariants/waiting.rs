@@ -1,0 +1,116 @@
+//! Who waits, waits for something that will come, and is told of it once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::harness::{Book, Step};
+
+/// Each waiting step names what it waits for, and that is not there yet; a run all of whose
+/// steps wait holds still.
+pub(super) fn who_waits_is_known(book: &Book) {
+    let waiting = |step: &&Step| step.is_open() && step.waits.is_some();
+    let named: BTreeSet<&(String, i64)> = book.waits.iter().map(|(_, step)| step).collect();
+    for (place, step) in &book.steps {
+        assert_eq!(named.contains(place), waiting(&step), "{step:?}");
+    }
+    for (awaited, place) in &book.waits {
+        let step = &book.steps[place];
+        match step.waits.as_deref() {
+            Some("answer") => assert_eq!(book.questions[awaited].state, "open", "{step:?}"),
+            Some("reply") => assert!(!book.runs[awaited].ended, "a reply was missed: {step:?}"),
+            Some("child") => {}
+            Some("any_child") => assert!(!book.runs[awaited].ended, "missed: {step:?}"),
+            other => panic!("{other:?}: {step:?}"),
+        }
+    }
+    for run in book.runs.values().filter(|run| !run.ended) {
+        let open: Vec<&Step> = book
+            .steps_of(&run.id)
+            .filter(|step| step.is_open())
+            .collect();
+        let all_wait = !open.is_empty() && open.iter().all(waiting);
+        if run.cancel_by.is_none() {
+            assert_eq!(run.state == "paused", all_wait, "{run:?}: {open:?}");
+        }
+        let children = open
+            .iter()
+            .filter(|step| step.waits.as_deref() == Some("child"));
+        for step in children {
+            let place = (step.run.clone(), step.seq);
+            let open = book
+                .waits
+                .iter()
+                .filter(|(_, waiter)| *waiter == place)
+                .any(|(awaited, _)| !book.runs[awaited].ended);
+            assert!(open, "all are there, and it waits on: {step:?}");
+        }
+    }
+}
+
+/// A question is open exactly while its step waits.
+pub(super) fn questions_are_whole(book: &Book) {
+    for (id, question) in &book.questions {
+        let step = &book.steps[&question.step];
+        assert_eq!(step.id, *id, "{question:?}");
+        assert_eq!(question.state == "open", step.is_open(), "{question:?}");
+        assert_eq!(
+            question.answer.is_some(),
+            question.state == "answered",
+            "{question:?}"
+        );
+        if let (Some(answer), Some(seq)) = (&question.answer, step.message_seq) {
+            let entry = book.entry(&book.runs[&step.run].session, seq);
+            assert!(entry.content.to_string().contains(answer), "{entry:?}");
+        }
+    }
+}
+
+/// Each turn that answers another session has its row; of an exchange the session that began
+/// it is told once: by the step that waited, by the call that did, or by one announce.
+pub(super) fn exchanges_are_whole(book: &Book, finished: bool) {
+    let mut turns: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for run in book.runs.values() {
+        let sent = book.sends.get(&run.id);
+        assert_eq!(sent.is_some(), run.origin == "send", "{run:?}");
+        let Some(sent) = sent else { continue };
+        assert_eq!(sent.state == "open", !run.ended, "{run:?}: {sent:?}");
+        assert!(!finished || sent.state == "done", "{run:?}: {sent:?}");
+        assert!(!run.ended || !sent.windowed, "{run:?}: {sent:?}");
+        turns.entry(&sent.first).or_default().push(sent.turn);
+    }
+    for (first, mut turns) in turns {
+        turns.sort_unstable();
+        let expected: Vec<i64> = (0..).take(turns.len()).collect();
+        assert_eq!(turns, expected, "turns of the exchange of {first}");
+        let told = book
+            .outbox
+            .keys()
+            .filter(|run| book.sends.get(*run).is_some_and(|sent| sent.first == first))
+            .count();
+        let by_step = steps_that_got(book, first);
+        assert!(
+            told + by_step <= 1,
+            "told {told} times, and by {by_step} steps: {first}"
+        );
+        let by_run = book.step_keys.iter().any(|(_, run, _)| run == first);
+        if finished && by_run {
+            assert_eq!(told + by_step, 1, "the reply of {first} was lost");
+        }
+    }
+}
+
+/// How many steps had the end of this run as their outcome.
+fn steps_that_got(book: &Book, run: &str) -> usize {
+    let ends = book.steps.values().filter(|step| {
+        let Some(seq) = step.message_seq else {
+            return false;
+        };
+        if step.waits.as_deref() != Some("reply") {
+            return false;
+        }
+        let entry = book.entry(&book.runs[&step.run].session, seq);
+        let text = entry.content[0]["text"].as_str().unwrap();
+        let told: serde_json::Value = serde_json::from_str(text).unwrap();
+        told["runId"] == run && told["status"] != "pending"
+    });
+    ends.count()
+}
