@@ -66,8 +66,8 @@ pub struct Config {
     pub lanes: [usize; 4],
     /// `sessions.visibility`: how far an agent's session sees.
     pub visibility: Visibility,
-    /// `sessions.rights.send`, `.list`, `.history`, `.control`: in place of that for one right.
-    pub rights: [Option<Visibility>; 4],
+    /// `sessions.rights.send`, `.list`, `.history`: in place of that for one right.
+    pub rights: [Option<Visibility>; 3],
     /// `sessions.agent_to_agent.allow`: patterns of agents that may deal with each other.
     pub agent_to_agent: Vec<String>,
     /// `sessions.max_ping_pong`: turns of an exchange after the first answer; 0 = none.
@@ -132,7 +132,7 @@ impl Default for Config {
             max_total_children: 100,
             lanes: [8, 8, 8, 16],
             visibility: Visibility::Tree,
-            rights: [None; 4],
+            rights: [None; 3],
             agent_to_agent: Vec::new(),
             max_ping_pong: 5,
             max_age: Duration::from_secs(24 * 3600),
@@ -181,7 +181,6 @@ pub const KEYS: &[&str] = &[
     "sessions.rights.send",
     "sessions.rights.list",
     "sessions.rights.history",
-    "sessions.rights.control",
     "sessions.agent_to_agent.allow",
     "sessions.max_ping_pong",
     "recovery.max_age",
@@ -223,7 +222,6 @@ const LIVE: &[&str] = &[
     "sessions.rights.send",
     "sessions.rights.list",
     "sessions.rights.history",
-    "sessions.rights.control",
     "sessions.agent_to_agent.allow",
     "sessions.max_ping_pong",
     "recovery.max_age",
@@ -291,10 +289,9 @@ impl Config {
             "lanes.nested" => slots_value(self.lanes[2]),
             "lanes.global" => slots_value(self.lanes[3]),
             "sessions.visibility" => self.visibility.as_str().into(),
-            "sessions.rights.send" => self.rights[0]?.as_str().into(),
-            "sessions.rights.list" => self.rights[1]?.as_str().into(),
-            "sessions.rights.history" => self.rights[2]?.as_str().into(),
-            "sessions.rights.control" => self.rights[3]?.as_str().into(),
+            "sessions.rights.send" => self.rights[0].unwrap_or(self.visibility).as_str().into(),
+            "sessions.rights.list" => self.rights[1].unwrap_or(self.visibility).as_str().into(),
+            "sessions.rights.history" => self.rights[2].unwrap_or(self.visibility).as_str().into(),
             "sessions.agent_to_agent.allow" => self.agent_to_agent.clone().into(),
             "sessions.max_ping_pong" => self.max_ping_pong.into(),
             "recovery.max_age" => span(self.max_age),
@@ -358,7 +355,6 @@ impl Config {
             "sessions.rights.send" => self.rights[0] = Some(visibility(value)?),
             "sessions.rights.list" => self.rights[1] = Some(visibility(value)?),
             "sessions.rights.history" => self.rights[2] = Some(visibility(value)?),
-            "sessions.rights.control" => self.rights[3] = Some(visibility(value)?),
             "sessions.agent_to_agent.allow" => self.agent_to_agent = texts(value)?,
             "sessions.max_ping_pong" => self.max_ping_pong = count(value, 0, 5)?,
             "recovery.max_age" => self.max_age = duration(value)?,

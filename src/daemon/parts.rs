@@ -136,10 +136,10 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
 
 /// What sessions may do with each other.
 fn policy(config: &Config) -> Policy {
-    let [send, list, history, control] = config.rights;
+    let [send, list, history] = config.rights;
     let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
     Policy {
-        reach: [send, list, history, control].map(reach),
+        reach: [send, list, history].map(reach),
         agent_to_agent: config.agent_to_agent.clone(),
     }
 }

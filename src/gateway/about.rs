@@ -281,7 +281,7 @@ pub(super) const METHODS: &[About] = &[
         "sessions.send",
         Changes,
         "Says something in a session and waits for the reply of its agent.",
-        r#"{"sessionKey": "agent:build:desk", "message": "How far are you?", "waitTimeout": 0}"#,
+        r#"{"message": "How far are you?", "sessionKey": "agent:build:desk", "waitTimeout": 0}"#,
     ),
     row(
         "sessions.delete",

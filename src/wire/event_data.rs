@@ -218,6 +218,9 @@ pub struct AnnounceDelivered {
     pub run_id: RunId,
     /// The place of its message in the session.
     pub seq: i64,
+    /// `tool`: it is the outcome of a call of the requester's own run, and no message of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Word>,
 }
 
 /// A run's end cannot be told; it stays on the run.

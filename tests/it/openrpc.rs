@@ -25,6 +25,16 @@ fn script() -> Script {
             ],
         )
         .on("[fail]", [fails("the model is down")])
+        .on(
+            "[ask]",
+            [
+                calls(
+                    "ask",
+                    json!({"question": "which port?", "choices": ["80", "81"]}),
+                ),
+                says("asked"),
+            ],
+        )
         .on("Where", [says("In src/one.rs.")])
         .on("What", [says("Two files.")])
         .on("[hold]", [says("held").held_by("go")])
@@ -77,6 +87,7 @@ impl Checked {
         // They need things of their own, and are called in the course.
         let last = [
             "events.unsubscribe",
+            "questions.answer",
             "runs.steer",
             "runs.retry",
             "runs.retry_announce",
@@ -170,6 +181,8 @@ fn answers_and_events_are_what_the_document_says() {
             "announce.acked",
             "tool.started",
             "tool.completed",
+            "question.asked",
+            "question.answered",
             "gateway.started",
         ] {
             assert!(kinds.contains(kind), "{kind} was never seen: {kinds:?}");
@@ -264,6 +277,20 @@ async fn course(client: &mut Checked, place: &Place) {
             .attempt(method, json!({"runId": told["runId"]}))
             .await;
     }
+    let asks = json!({"task": "[ask]", "agent": "build"});
+    let asks = client.call("sessions.spawn", asks).await;
+    client.link.in_state(&text(&asks["runId"]), "paused").await;
+    client
+        .call("runs.get", json!({"runId": asks["runId"]}))
+        .await;
+    let open = client
+        .call("questions.list", json!({"state": "open"}))
+        .await;
+    let answer = json!({"id": open["questions"][0]["id"], "choice": "80"});
+    client.call("questions.answer", answer).await;
+    client.link.ended(&text(&asks["runId"])).await;
+    let said = json!({"sessionKey": SESSION, "message": "[say]", "waitTimeout": "1m"});
+    client.call("sessions.send", said).await;
     let late = json!({"task": "[last]", "agent": "explore"});
     let late = client.call("sessions.spawn", late).await;
     let (late, key) = (text(&late["runId"]), late["childSessionKey"].clone());

@@ -14,6 +14,7 @@ const SKIPPED = [
   "gateway.drain",
   "sessions.spawn",
   "agents.update",
+  "questions.answer",
   "runs.steer",
   "runs.retry_announce",
   "runs.dismiss_announce",
