@@ -101,10 +101,11 @@ impl Threads {
     /// empty. Handles that are still there find the store closed. Blocks.
     pub fn close(self) {
         drop(self.stop_checkpoints);
+        // A panic there was logged by its thread; the rows hold what was committed. It goes
+        // first: while it copies, the writer could not empty the file.
+        let _ = self.checkpoints.join();
         // A writer that is gone has nothing to be told.
         let _ = self.queue.blocking_send(Message::Close);
-        // A panic there was logged by its thread; the rows hold what was committed.
-        let _ = self.checkpoints.join();
         let _ = self.writer.join();
     }
 }

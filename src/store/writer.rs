@@ -166,7 +166,13 @@ impl Writer {
                 self.restart_log();
             }
         }
-        if let Err(fault) = self.db.checkpoint_truncate() {
+        let emptied = self.db.checkpoint_truncate();
+        if emptied == Ok(false) {
+            tracing::warn!(
+                "a reader kept the write-ahead file from being emptied; the next start does it"
+            );
+        }
+        if let Err(fault) = emptied {
             tracing::warn!(%fault, "the write-ahead file could not be emptied; the next start does it");
         }
     }
