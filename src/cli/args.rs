@@ -9,9 +9,9 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, answer, attach, audit, cancel, chat, completions, config, demo, events, history, inbox,
-    logs, print, ps, retry, rpc, run, send, serve, sessions, spawn, status, steer, stop, trust,
-    wait,
+    agents, answer, attach, audit, backup, cancel, chat, completions, config, demo, doctor, events,
+    history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve, sessions, spawn,
+    status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -84,6 +84,9 @@ enum Command {
     Audit(audit::Audit),
     Config(config::Config),
     Completions(completions::Completions),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Doctor(doctor::Doctor),
     Events(events::Events),
     Agents(agents::Agents),
     Trust(trust::Trust),
@@ -108,6 +111,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
     // The daemon brings a runtime of its own.
     let command = match command {
         Command::Serve(serve) if !serve.detach => return serve.run(common),
+        Command::Restore(restore) => return restore.run(common),
         other => other,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -137,6 +141,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Audit(command) => command.run(common).await,
             Command::Config(command) => command.run(common).await,
             Command::Completions(command) => command.run(),
+            Command::Backup(command) => command.run(common).await,
+            Command::Restore(command) => command.run(common),
+            Command::Doctor(command) => command.run(common).await,
             Command::Events(command) => command.run(common).await,
             Command::Agents(command) => command.run(common).await,
             Command::Trust(command) => command.run(common).await,

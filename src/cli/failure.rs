@@ -16,6 +16,8 @@ pub(crate) mod exit {
     pub(crate) const WINDOW: u8 = 4;
     /// A run holds still until a person decides.
     pub(crate) const PERSON: u8 = 8;
+    /// It was refused, and nothing was changed.
+    pub(crate) const REFUSED: u8 = 9;
     /// No daemon answers.
     pub(crate) const NO_DAEMON: u8 = 10;
     /// What `serve` answers when whoever supervises it is to start it again.

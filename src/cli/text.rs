@@ -68,6 +68,61 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     span(now.since(at))
 }
 
+/// A number of bytes as people say it.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{} KiB", bytes >> 10),
+        10_000_000..=9_999_999_999 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+/// Text as lines of at most so many columns, parted between words where that is possible.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest = word;
+        while !rest.is_empty() {
+            let last = lines.last().map_or("", String::as_str);
+            let room = columns.saturating_sub(last.width() + usize::from(!last.is_empty()));
+            if rest.width() <= room {
+                push_word(&mut lines, rest);
+                break;
+            }
+            if !last.is_empty() {
+                lines.push(String::new());
+                continue;
+            }
+            // A word that is wider than a line is parted inside.
+            let mut end = 0;
+            let mut width = 0;
+            for (at, ch) in rest.char_indices() {
+                width += ch.width().unwrap_or(0);
+                if width > columns && end > 0 {
+                    break;
+                }
+                end = at + ch.len_utf8();
+            }
+            push_word(&mut lines, &rest[..end]);
+            rest = &rest[end..];
+            if !rest.is_empty() {
+                lines.push(String::new());
+            }
+        }
+    }
+    lines
+}
+
+fn push_word(lines: &mut [String], word: &str) {
+    if let Some(last) = lines.last_mut() {
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+}
+
 /// A table whose last column takes what the others leave of 80 columns.
 pub(crate) struct Table {
     heads: Vec<&'static str>,
@@ -150,6 +205,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn wrapped_text_is_whole_and_keeps_to_its_width(text in "[a-z子 ]{0,200}") {
+            let lines = wrap(&text, 20);
+            for line in &lines {
+                prop_assert!(line.width() <= 20, "{line:?}");
+            }
+            let bare = |text: &str| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(bare(&lines.join(" ")), bare(&text));
+        }
+
         #[test]
         fn a_table_keeps_to_its_width(cells in proptest::collection::vec("\\PC{0,60}", 3..30)) {
             let mut table = Table::new(&["RUN", "STATE", "WHAT"]);

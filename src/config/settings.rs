@@ -83,6 +83,12 @@ pub struct Config {
     pub touch_each: Duration,
     /// `retention.audit_rows`: so many rows of the audit table are kept, the newest.
     pub audit_rows: u32,
+    /// `storage.min_free`: with less room on the disk, bytes, no new work is taken and nothing
+    /// is started; what is at work may use it to end.
+    pub min_free: u64,
+    /// `storage.check_after`: from when on, after a start, the whole store is checked beside
+    /// the work; `None` (`0`) = never.
+    pub check_after: Option<Duration>,
     /// `agents.watch`: how changes of agent files are noticed: `events`, `poll` or `off`.
     pub agents_watch: FileWatch,
     /// `agents.poll_each`: how often they are looked at with `poll`.
@@ -140,6 +146,8 @@ impl Default for Config {
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
             audit_rows: 100_000,
+            min_free: 64 << 20,
+            check_after: Some(Duration::from_secs(60)),
             agents_watch: FileWatch::Events,
             agents_poll_each: Duration::from_secs(2),
             agents_debounce: Duration::from_millis(250),
@@ -188,6 +196,8 @@ pub const KEYS: &[&str] = &[
     "recovery.compare_each",
     "recovery.touch_each",
     "retention.audit_rows",
+    "storage.min_free",
+    "storage.check_after",
     "agents.watch",
     "agents.poll_each",
     "agents.debounce",
@@ -304,6 +314,8 @@ impl Config {
             "retention.keys" => span(self.retain_keys),
             "retention.sweep_each" => span(self.sweep_each),
             "retention.audit_rows" => self.audit_rows.into(),
+            "storage.min_free" => i64::try_from(self.min_free).unwrap_or(i64::MAX).into(),
+            "storage.check_after" => span(self.check_after.unwrap_or_default()),
             "agents.watch" => self.agents_watch.as_str().into(),
             "agents.poll_each" => span(self.agents_poll_each),
             "agents.debounce" => span(self.agents_debounce),
@@ -362,6 +374,11 @@ impl Config {
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
             "retention.audit_rows" => self.audit_rows = count(value, 1, 10_000_000)?,
+            "storage.min_free" => self.min_free = bytes(value)?,
+            "storage.check_after" => {
+                let after = duration(value)?;
+                self.check_after = (!after.is_zero()).then_some(after);
+            }
             "agents.watch" => self.agents_watch = file_watch(value)?,
             "agents.poll_each" => self.agents_poll_each = period(value)?,
             "agents.debounce" => self.agents_debounce = duration(value)?,
@@ -445,6 +462,34 @@ fn duration(value: &Value) -> Result<Duration, String> {
         }
         _ => Err(expected.to_owned()),
     }
+}
+
+/// A number of bytes, or text such as `"64 MiB"`.
+fn bytes(value: &Value) -> Result<u64, String> {
+    let expected = "a number of bytes, or text such as \"64 MiB\", is expected";
+    let found = match value {
+        Value::Integer(bytes) => u64::try_from(*bytes).ok(),
+        Value::String(text) => {
+            let digits = text
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(text.len());
+            let (number, unit) = text.split_at(digits);
+            let shift = match unit.trim() {
+                "" | "B" => Some(0),
+                "KiB" => Some(10),
+                "MiB" => Some(20),
+                "GiB" => Some(30),
+                _ => None,
+            };
+            number
+                .parse::<u64>()
+                .ok()
+                .zip(shift)
+                .and_then(|(number, shift)| number.checked_mul(1 << shift))
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| expected.to_owned())
 }
 
 /// No time at all stands for "never".

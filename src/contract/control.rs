@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::BoxFuture;
+use super::finding::Finding;
 use crate::kernel::fault::Fault;
 
 /// How far the daemon has come.
@@ -110,6 +111,9 @@ pub struct Drain {
 pub trait Control: Send + Sync + 'static {
     /// How far the daemon has come.
     fn phase(&self) -> Phase;
+
+    /// What there is to say about the folder, the disk and the system around the process.
+    fn surroundings(&self) -> Vec<Finding>;
 
     /// Begins a drain; returns at once, with how long steps in flight may go on. While one is
     /// under way already, only one that would resume can be turned into one that ends.

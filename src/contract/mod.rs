@@ -7,6 +7,7 @@ pub mod allow;
 pub mod catalog;
 pub mod control;
 pub mod delegate;
+pub mod finding;
 pub mod journal;
 pub mod rows;
 pub mod runner;

@@ -91,7 +91,9 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Held { .. } | Failure::AddressTaken(_) | Failure::SocketTaken(_) => 75,
-            Failure::NotPermitted(..) | Failure::NotOurs { .. } => 77,
+            Failure::NotPermitted(..)
+            | Failure::NotOurs { .. }
+            | Failure::Open(OpenError::ReadOnly { .. }) => 77,
             Failure::Open(_) | Failure::Store(_) => 74,
             Failure::Config(_) | Failure::NoSocket(_) => 78,
             Failure::System(..) => 71,

@@ -7,11 +7,13 @@ mod failure;
 mod folder;
 mod local;
 mod lock;
+pub mod offline;
 mod parts;
 mod phase;
 mod settings;
 mod signals;
 mod supervisor;
+mod surroundings;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ use phase::Process;
 use settings::{Followers, InForce};
 use signals::Signals;
 use supervisor::Supervisor;
+use surroundings::Surroundings;
 
 /// How the daemon is started.
 pub struct Options {
@@ -131,7 +134,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
 
     supervisor.opening();
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
-    let threads = opened.threads;
+    opened.store.room().keep_free(config.min_free);
+    let mut threads = opened.threads;
+    if let Some(after) = config.check_after {
+        threads.check_after(&opened.store, after)?;
+    }
     let rows = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
@@ -162,7 +169,16 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         runner: workers.times,
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
-    let process = Arc::new(Process::new(registry.clone(), supervisor.clone(), in_force));
+    let process = Arc::new(Process::new(
+        registry.clone(),
+        supervisor.clone(),
+        in_force,
+        Surroundings {
+            folder: folder.clone(),
+            min_free: config.min_free,
+            clock: clock.clone(),
+        },
+    ));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
         let process = Arc::clone(&process);

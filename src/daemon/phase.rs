@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::settings::InForce;
 use super::supervisor::Supervisor;
+use super::surroundings::Surroundings;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
+use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
 
@@ -16,16 +18,23 @@ pub struct Process {
     in_force: InForce,
     supervisor: Supervisor,
     ready: AtomicBool,
+    surroundings: Surroundings,
 }
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry, supervisor: Supervisor, in_force: InForce) -> Self {
+    pub fn new(
+        registry: Registry,
+        supervisor: Supervisor,
+        in_force: InForce,
+        surroundings: Surroundings,
+    ) -> Self {
         Process {
             registry,
             in_force,
             supervisor,
             ready: AtomicBool::new(false),
+            surroundings,
         }
     }
 
@@ -58,6 +67,10 @@ impl Control for Process {
         } else {
             Phase::Ready
         }
+    }
+
+    fn surroundings(&self) -> Vec<Finding> {
+        self.surroundings.look(false)
     }
 
     fn drain(&self, order: Drain) -> Result<Duration, Fault> {

@@ -218,6 +218,18 @@ pub(super) const METHODS: &[About] = &[
         r#"{"folder": "/srv/project"}"#,
     ),
     row(
+        "gateway.backup",
+        Changes,
+        "Copies the whole store, as of one moment, into a new file, and checks the copy.",
+        "{}",
+    ),
+    row(
+        "gateway.doctor",
+        Reads,
+        "Examines the store, its files and what surrounds them.",
+        "{}",
+    ),
+    row(
         "questions.answer",
         Changes,
         "Answers what a run asks; the answer goes back to that run.",

@@ -4,6 +4,7 @@
 mod about;
 mod agents;
 mod auth;
+mod care;
 mod convert;
 mod discover;
 mod envelope;

@@ -14,6 +14,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
+use crate::store::tx::DbError;
 use crate::store::{Command, blobs, runs, sessions};
 
 /// A delivery that failed is tried again after this long; the outbox row stays until then.
@@ -134,10 +135,11 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
         };
         let mut pinned = |hash: &str| {
             let body = blobs::get(tx, hash)?;
-            Ok(body.map(|body| Pinned {
+            let pinned = body.map(|body| Pinned {
                 hash: hash.to_owned(),
                 body: body.into(),
-            }))
+            });
+            Ok::<_, DbError>(pinned)
         };
         let (definition, tools) = (pinned(&run.pins.agent)?, pinned(&run.pins.tools)?);
         let (Some(definition), Some(tools)) = (definition, tools) else {

@@ -5,6 +5,7 @@ mod agents;
 mod announce;
 mod audit;
 mod cancel;
+mod care;
 mod compare;
 mod damage;
 mod delegate;

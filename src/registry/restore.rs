@@ -49,6 +49,7 @@ impl Registry {
                 "the store did not answer how the last life ended",
             ));
         };
+        settle_salvaged(&inner.store).await?;
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = readable(&inner.store).await?;
         let mut restored = Restored {
@@ -131,6 +132,15 @@ impl Registry {
         }
         Ok(refused)
     }
+}
+
+/// Where the rows were saved out of a damaged file, what was lost with the others is settled.
+async fn settle_salvaged(store: &Store) -> Result<(), Fault> {
+    if let Some(unsettled) = store.read(read::unsettled).await? {
+        let read::Unsettled { broken, untold } = unsettled;
+        patiently(store, Command::SettleSalvaged { broken, untold }).await?;
+    }
+    Ok(())
 }
 
 /// Every open run, after those were set aside that cannot be read.

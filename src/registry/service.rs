@@ -156,6 +156,10 @@ impl Service {
 
     /// Starts whoever may run now.
     fn admit(&mut self) {
+        // What is at work needs the room that is left.
+        if self.inner.store.room().is_low() {
+            return;
+        }
         while let Some(ticket) = self.lanes.admit() {
             let run = ticket.run;
             let stop = CancellationToken::new();
@@ -264,6 +268,7 @@ impl Service {
     }
 
     fn tick(&mut self) {
+        self.inner.store.room().look();
         self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
             super::timers::time_out(&self.inner, &self.tasks, run);

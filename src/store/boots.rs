@@ -76,6 +76,22 @@ pub fn set_meta_once(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbE
     .map(|_| ())
 }
 
+/// The text is kept, in place of one of that name.
+pub fn set_meta(tx: &mut dyn Tx, name: &str, value: &str) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO meta (name, value) VALUES (?1, ?2) \
+         ON CONFLICT (name) DO UPDATE SET value = ?2",
+        &[name.into(), value.into()],
+    )
+    .map(|_| ())
+}
+
+/// There is no text of that name.
+pub fn clear_meta(tx: &mut dyn Tx, name: &str) -> Result<(), DbError> {
+    tx.execute("DELETE FROM meta WHERE name = ?1", &[name.into()])
+        .map(|_| ())
+}
+
 /// This life of the daemon is known; whether the one before it ended uncleanly.
 pub fn begin(
     tx: &mut dyn Tx,

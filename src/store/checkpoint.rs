@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -15,18 +15,44 @@ const LOOK_EACH: Duration = Duration::from_millis(100);
 /// The write-ahead file may hold so many frames of 4 KiB (64 MiB) before the writer itself
 /// waits for the readers and starts it anew.
 const MOST_FRAMES: i64 = 16 * 1024;
+/// While somebody reads the whole database, which takes its time, it may hold so many times
+/// more: the writer would wait for that reader in vain.
+const TIMES_MORE: i64 = 4;
 
 /// What writer and checkpoint thread tell each other.
 #[derive(Default)]
 pub struct Checkpoints {
     commits: Arc<AtomicU64>,
     restart: AtomicBool,
+    long_reads: AtomicUsize,
+}
+
+/// Somebody reads the whole database, until it is dropped.
+pub struct LongRead(Arc<Checkpoints>);
+
+impl Drop for LongRead {
+    fn drop(&mut self) {
+        self.0.long_reads.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Checkpoints {
     /// The counter that the writer raises at each commit.
     pub fn commits(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.commits)
+    }
+
+    /// Somebody begins to read the whole database.
+    pub fn long_read(self: &Arc<Self>) -> LongRead {
+        self.long_reads.fetch_add(1, Ordering::Relaxed);
+        LongRead(Arc::clone(self))
+    }
+
+    fn most_frames(&self) -> i64 {
+        match self.long_reads.load(Ordering::Relaxed) {
+            0 => MOST_FRAMES,
+            _ => MOST_FRAMES * TIMES_MORE,
+        }
     }
 
     /// The file has passed its bound: the writer must start it anew.
@@ -63,7 +89,7 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>) {
                 if frames == done {
                     copied = commits;
                 }
-                if frames > MOST_FRAMES {
+                if frames > shared.most_frames() {
                     shared.restart.store(true, Ordering::Relaxed);
                 }
             }

@@ -564,8 +564,10 @@ commands! {
         = "revoke_trust",
     /// The row lies in quarantine, whole; what can be read of it stays where it was.
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
-    /// These open runs, of which rows were lost, have ended.
-    CloseDamaged({ /** The runs. */ runs: Vec<RunId> }) = "close_damaged",
+    /// The store that was saved out of a damaged file fits together: these open runs, of which
+    /// rows were lost, have ended, and the ends of those are told whose announces were lost.
+    SettleSalvaged({ /** Open runs. */ broken: Vec<RunId>, /** Ended runs. */ untold: Vec<RunId> })
+        = "settle_salvaged",
     /// The runs of the target and below it are marked to end; those that nothing holds have
     /// ended.
     Cancel((Box<Cancel>)) = "cancel",
@@ -598,6 +600,14 @@ commands! {
 pub const EDGES: &[&str] = &["begin", "applied", "committed", "answered"];
 
 impl Command {
+    /// Does it make work that nobody has accepted yet?
+    pub fn makes_work(&self) -> bool {
+        matches!(
+            self,
+            Command::Spawn(_) | Command::RunTurn(_) | Command::CreateSession(_)
+        )
+    }
+
     /// May it wait for another command to ride along with?
     pub fn is_soft(&self) -> bool {
         matches!(
@@ -749,7 +759,9 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         } => agents::trust_project(context, org, user, folder, hash),
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
-        Command::CloseDamaged { runs } => quarantine::close_damaged(context, &runs),
+        Command::SettleSalvaged { broken, untold } => {
+            quarantine::settle_salvaged(context, &broken, &untold)
+        }
         Command::Cancel(cancel) => cancel::cancel(context, *cancel),
         Command::Steer {
             org,

@@ -110,6 +110,20 @@ pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
     run(db, path, MIGRATIONS)
 }
 
+/// Once this returns, the empty database has the schema of this version, which is one that
+/// this program knows.
+pub fn make(db: &mut Sqlite, version: i64) -> Result<(), DbError> {
+    let steps = usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
+    // An empty database is not copied, so its path does not matter.
+    run(db, Path::new(""), &MIGRATIONS[..steps]).map_err(|fault| match fault {
+        MigrateError::Db(fault) | MigrateError::Failed { source: fault, .. } => fault,
+        fault @ MigrateError::Newer { .. } => DbError {
+            kind: DbErrorKind::Other,
+            message: fault.to_string(),
+        },
+    })
+}
+
 fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), MigrateError> {
     let found = version(db)?;
     let known = migrations.len() as i64;

@@ -2,21 +2,39 @@
 //! be read, and whether the file itself is damaged.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::files;
 use super::tx::BadRow;
+use crate::kernel::time::Timestamp;
 
 /// So many rows are remembered in one life of the daemon; more is a matter for a repair of
 /// the whole file.
 const MOST: usize = 100_000;
 
 /// What was noticed of damage.
-#[derive(Default)]
 pub struct Noticed {
+    database: PathBuf,
     rows: Mutex<Rows>,
     news: Notify,
+    is_corrupt: AtomicBool,
+    checked: Mutex<Checked>,
+}
+
+/// How far the full check of this life has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Checked {
+    /// It has not begun.
+    #[default]
+    NotYet,
+    /// It is at this table.
+    At(String),
+    /// It has looked at every table: when, and what it found.
+    Done(Timestamp, Vec<String>),
 }
 
 #[derive(Default)]
@@ -27,6 +45,33 @@ struct Rows {
 }
 
 impl Noticed {
+    /// Nothing yet, of this database.
+    pub fn new(database: &Path) -> Self {
+        Noticed {
+            database: database.to_owned(),
+            rows: Mutex::default(),
+            news: Notify::new(),
+            is_corrupt: AtomicBool::new(false),
+            checked: Mutex::default(),
+        }
+    }
+
+    /// The file itself is damaged: the next start looks at all of it.
+    pub fn corrupt(&self, why: &str) {
+        if !self.is_corrupt.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                why,
+                "the store's file is damaged; restart the daemon to have it repaired"
+            );
+            files::mark_suspect(&self.database, why);
+        }
+    }
+
+    /// Was the file seen to be damaged in this life?
+    pub fn is_corrupt(&self) -> bool {
+        self.is_corrupt.load(Ordering::Relaxed)
+    }
+
     /// These rows could not be read.
     pub fn rows(&self, found: Vec<BadRow>) {
         if found.is_empty() {
@@ -40,6 +85,17 @@ impl Noticed {
                 self.news.notify_one();
             }
         }
+    }
+
+    /// How far the full check has come.
+    pub fn checked(&self) -> Checked {
+        let checked = self.checked.lock();
+        checked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The full check has come so far.
+    pub fn set_checked(&self, checked: Checked) {
+        *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = checked;
     }
 
     /// Takes out what nobody has seen to yet.

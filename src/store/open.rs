@@ -1,24 +1,29 @@
 //! Opening a store, and the handle to an open one.
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::backup::{self, Backup};
 use super::checkpoint::{self, Checkpoints};
 use super::command::{Accepted, Command, Effect, Key, Reply, Settings, first_answer};
+use super::health::{self, Health};
 use super::migrate::{self, MigrateError};
 use super::noticed::Noticed;
-use super::sqlite::{Sqlite, Use, header_version};
+use super::outline::Outline;
+use super::room::Room;
+use super::salvage::{self, Report, Unsaved};
+use super::sqlite::{Interrupt, Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx};
 use super::writer::{Job, Message, OnFatal, QUEUE, Told, Writer, busy};
-use super::{boots, db_fault};
+use super::{boots, check, db_fault, files, redo};
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
-const FILE: &str = "abide.db";
 /// Longer reads at the same time. More would not help: they share the machine's cores.
 const LONG_READS: usize = 4;
 
@@ -40,12 +45,34 @@ pub enum OpenError {
     /// Its schema cannot be used.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
-    /// The file is damaged, or no database.
+    /// The file is damaged, or no database, and nothing of it could be read.
     #[error(
-        "{path} cannot be read as a store: {source}. It was left as it is; put back a backup, or \
+        "{path} cannot be read as a store: {why}. No row of it could be saved, so it was left as \
+         it is and nothing was started. Put back a backup with `abide restore FILE --force`, or \
          move the file away to start anew"
     )]
     Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The database is gone, its write-ahead file is not.
+    #[error(
+        "{log} holds what was written last, but the store that it belongs to is not there. \
+         Nothing was started, so that it is not lost. Put the store back (`abide restore FILE`), \
+         or move this file away to start anew"
+    )]
+    OnlyLog {
+        /// The write-ahead file.
+        log: PathBuf,
+    },
+    /// The file, or its folder, takes no writes.
+    #[error(
+        "{path} cannot be written: {source}. Nothing was started and nothing was changed. Make \
+         the file and its folder writable for this user, or choose another --state-dir"
+    )]
+    ReadOnly {
         /// The file.
         path: PathBuf,
         /// What the engine said.
@@ -61,6 +88,16 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    fn of(path: &Path, source: DbError) -> Self {
+        let path = path.to_owned();
+        match source.kind {
+            DbErrorKind::ReadOnly => OpenError::ReadOnly { path, source },
+            _ => OpenError::Db { path, source },
+        }
+    }
+}
+
 /// An open store: cheap to clone, closed by [`Threads::close`].
 #[derive(Clone)]
 pub struct Store {
@@ -71,6 +108,10 @@ struct Inner {
     queue: mpsc::Sender<Message>,
     readers: Readers,
     noticed: Arc<Noticed>,
+    checkpoints: Arc<Checkpoints>,
+    clock: Clock,
+    copying: Mutex<()>,
+    room: Room,
     id: String,
     digest_key: [u8; 32],
     head: watch::Receiver<i64>,
@@ -84,6 +125,8 @@ pub struct Opened {
     pub effects: mpsc::UnboundedReceiver<Vec<Effect>>,
     /// The threads; kept until the end.
     pub threads: Threads,
+    /// What was saved, if the file was found damaged.
+    pub salvaged: Option<Report>,
     /// Resolves (with an error) when the writer's thread has ended.
     pub writer_ended: oneshot::Receiver<()>,
 }
@@ -94,12 +137,50 @@ pub struct Threads {
     writer: JoinHandle<()>,
     checkpoints: JoinHandle<()>,
     stop_checkpoints: std::sync::mpsc::Sender<()>,
+    check: Option<Checking>,
+}
+
+/// A full check that goes on beside the work.
+struct Checking {
+    thread: JoinHandle<()>,
+    stop: std::sync::mpsc::Sender<()>,
+    interrupt: Interrupt,
 }
 
 impl Threads {
+    /// From `after` on the whole file is checked, table by table, beside the work.
+    pub fn check_after(&mut self, store: &Store, after: Duration) -> Result<(), OpenError> {
+        let path = store.inner.readers.path.clone();
+        let wrap = |source| OpenError::of(&path, source);
+        let db = Sqlite::open(&path, Use::Read).map_err(wrap)?;
+        let interrupt = db.interrupt_handle();
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let inner = Arc::clone(&store.inner);
+        let work = move || {
+            if stopped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+                let _long = inner.checkpoints.long_read();
+                check::beside_work(db, &inner.noticed, &inner.clock, &stopped);
+            }
+        };
+        let thread = thread("abide-check", work, &path)?;
+        self.check = Some(Checking {
+            thread,
+            stop,
+            interrupt,
+        });
+        Ok(())
+    }
+
     /// Once this returns, every queued command is committed and the write-ahead file is
     /// empty. Handles that are still there find the store closed. Blocks.
     pub fn close(self) {
+        if let Some(check) = self.check {
+            drop(check.stop);
+            while !check.thread.is_finished() {
+                check.interrupt.interrupt();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
         drop(self.stop_checkpoints);
         // A panic there was logged by its thread; the rows hold what was committed. It goes
         // first: while it copies, the writer could not empty the file.
@@ -111,36 +192,25 @@ impl Threads {
 }
 
 impl Store {
-    /// Opens the store in a folder, or makes a new one; runs migrations.
+    /// Opens the store in a folder, or makes a new one; runs migrations. A damaged file is set
+    /// aside, and what can be read of it is what is opened.
     pub fn open(options: OpenOptions) -> Result<Opened, OpenError> {
-        let path = options.folder.join(FILE);
-        let wrap = |source: DbError| match source.kind {
-            DbErrorKind::Corrupt => OpenError::Damaged {
-                path: path.clone(),
-                source,
-            },
-            _ => OpenError::Db {
-                path: path.clone(),
-                source,
-            },
-        };
+        let path = options.folder.join(files::DATABASE);
+        let wrap = |source: DbError| OpenError::of(&path, source);
         let unusable = |fault: MigrateError| match fault {
             MigrateError::Db(source) => wrap(source),
             fault => OpenError::Migrate(fault),
         };
-        if path.exists() {
-            // A newer file is refused before anything touches it.
-            let found = header_version(&path).map_err(&wrap)?;
-            migrate::check_not_newer(found).map_err(unusable)?;
-        } else {
-            make(&path, &options.clock).map_err(unusable)?;
-        }
+        let salvaged = prepare(&path, &options.clock)?;
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(unusable)?;
+        let outline = Outline::of(&mut db).map_err(&wrap)?;
+        outline.keep(&path).map_err(|fault| wrap(fault.into()))?;
         let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
-        let noticed = Arc::new(Noticed::default());
+        let noticed = Arc::new(Noticed::new(&path));
         let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
+        let (kept, clock) = (Arc::clone(&shared), options.clock.clone());
         let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
 
         let (queue, jobs) = mpsc::channel(QUEUE);
@@ -177,6 +247,10 @@ impl Store {
                     queue: queue.clone(),
                     readers,
                     noticed,
+                    checkpoints: kept,
+                    clock,
+                    copying: Mutex::new(()),
+                    room: Room::new(&options.folder),
                     id,
                     digest_key,
                     head,
@@ -188,7 +262,9 @@ impl Store {
                 writer,
                 checkpoints,
                 stop_checkpoints,
+                check: None,
             },
+            salvaged,
             writer_ended,
         })
     }
@@ -196,6 +272,9 @@ impl Store {
     /// Submits a command and waits until it is committed. Dropping the future does not take
     /// the command back.
     pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
+        if command.makes_work() {
+            self.inner.room.check()?;
+        }
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
@@ -302,6 +381,44 @@ impl Store {
         std::fs::metadata(file).map_or(0, |about| about.len())
     }
 
+    /// Copies the whole store, as of one moment, into a new file, and checks the copy. Commits
+    /// go on meanwhile. One copy at a time; `None`: under a name with the time in it.
+    pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
+        let store = self.clone();
+        let copied = tokio::task::spawn_blocking(move || {
+            let inner = &store.inner;
+            let _alone = match inner.copying.try_lock() {
+                Ok(alone) => alone,
+                // The one that panicked holds nothing any more.
+                Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Fault::new(
+                        Kind::Conflict,
+                        "a backup is being made already; nothing was done",
+                    )
+                    .hint("wait until it is there, then ask again"));
+                }
+            };
+            let _long = inner.checkpoints.long_read();
+            backup::copy(&inner.readers.path, to, &inner.clock)
+        });
+        copied
+            .await
+            .unwrap_or_else(|fault| Err(Fault::internal(format!("a backup panicked: {fault}"))))
+    }
+
+    /// How the store and its files are.
+    pub async fn health(&self) -> Result<Health, Fault> {
+        let path = self.inner.readers.path.clone();
+        let noticed = Arc::clone(&self.inner.noticed);
+        self.read(move |tx| health::of(tx, &path, &noticed)).await
+    }
+
+    /// The room on the disk.
+    pub fn room(&self) -> &Room {
+        &self.inner.room
+    }
+
     /// What reads and writes have noticed of damage.
     pub fn noticed(&self) -> &Noticed {
         &self.inner.noticed
@@ -326,13 +443,64 @@ impl Store {
     }
 }
 
+/// Once this returns, there is a whole database at `path`: the one that was there, a new one,
+/// or what could be saved of a damaged one, with the report of that.
+fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
+    let wrap = |source: DbError| OpenError::of(path, source);
+    let io = |fault: std::io::Error| wrap(DbError::from(fault));
+    files::finish(path).map_err(io)?;
+    if !path.exists() {
+        let log = files::log(path);
+        if log.metadata().is_ok_and(|log| log.len() > 0) {
+            return Err(OpenError::OnlyLog { log });
+        }
+        make(path, clock).map_err(|fault| match fault {
+            MigrateError::Db(source) => wrap(source),
+            fault => OpenError::Migrate(fault),
+        })?;
+        return Ok(None);
+    }
+    let mut redone = None;
+    let damage = match header_version(path) {
+        // A newer file is refused before anything touches it.
+        Ok(found) => {
+            migrate::check_not_newer(found)?;
+            // First: what the engine reads beside a damaged log is no state of the store.
+            match check::lost_of_log(path).map_err(wrap)? {
+                Some(lost) => {
+                    redone = Some(redo::redo(path).map_err(io)?);
+                    Some(lost)
+                }
+                None => check::at_start(path).map_err(wrap)?,
+            }
+        }
+        Err(fault) if fault.kind == DbErrorKind::Corrupt => Some(fault.message),
+        Err(fault) => return Err(wrap(fault)),
+    };
+    let Some(why) = damage else {
+        files::clear_suspect(path).map_err(io)?;
+        return Ok(None);
+    };
+    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
+    let source = redone.as_ref().map(redo::Redone::path);
+    match salvage::salvage(path, source, &why, clock) {
+        Ok(report) => {
+            let summary = report.summary();
+            tracing::error!(set_aside = %report.set_aside.display(), summary, "the store was salvaged");
+            Ok(Some(report))
+        }
+        Err(Unsaved::Nothing) => Err(OpenError::Damaged {
+            path: path.to_owned(),
+            why,
+        }),
+        Err(Unsaved::Db(source)) => Err(wrap(source)),
+    }
+}
+
 /// Makes a new store aside and puts it in its place whole, so that an empty or half file
 /// there is always damage and never taken for a new store.
 fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
-    let io = |fault: std::io::Error| DbError {
-        kind: DbErrorKind::Other,
-        message: fault.to_string(),
-    };
+    let io = DbError::from;
     let aside = path.with_extension("db.new");
     for left in ["db.new", "db.new-wal", "db.new-shm"] {
         match std::fs::remove_file(path.with_extension(left)) {
@@ -342,7 +510,7 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
             _ => {}
         }
     }
-    private(&aside)?;
+    files::private(&aside).map_err(io)?;
     let mut db = Sqlite::open(&aside, Use::Write)?;
     migrate::migrate(&mut db, &aside)?;
     identity(&mut db, clock)?;
@@ -355,21 +523,6 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
             .map_err(io)?;
     }
     Ok(())
-}
-
-/// The file is there and readable by its owner alone; the engine gives the files beside it
-/// the same mode.
-fn private(path: &Path) -> Result<(), DbError> {
-    std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
-        .map(|_| ())
-        .map_err(|fault| DbError {
-            kind: DbErrorKind::Other,
-            message: fault.to_string(),
-        })
 }
 
 fn closed() -> Fault {
@@ -457,8 +610,11 @@ impl Readers {
         // seen in one of them, never in neither.
         db.execute("BEGIN", &[])?;
         let answer = query(&mut db);
-        db.execute("COMMIT", &[])?;
         self.noticed.rows(db.take_bad());
+        if db.is_corrupt() {
+            self.noticed.corrupt("a read met a damaged page");
+        }
+        db.execute("COMMIT", &[])?;
         let mut idle = self.lock();
         if idle.len() < self.most_idle {
             idle.push(db);

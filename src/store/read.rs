@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::columns::whole;
 use super::command::Window;
 use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
-use super::{blobs, messages, outbox, questions, runs, sends, sessions, steps, waits};
+use super::{
+    blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
+};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::question::Question;
@@ -239,6 +241,33 @@ pub fn session_id(
     key: &SessionKey,
 ) -> Result<Option<SessionId>, DbError> {
     Ok(sessions::by_key(tx, org, key)?.map(|session| session.id))
+}
+
+/// Runs of a salvaged store that somebody must see to.
+pub struct Unsettled {
+    /// Open runs of which rows were lost.
+    pub broken: Vec<RunId>,
+    /// Ended runs whose announces were lost.
+    pub untold: Vec<RunId>,
+}
+
+/// In a store whose rows were saved out of a damaged file, and not settled since: open runs of
+/// which rows were lost, and ended ones whose announces were.
+pub fn unsettled(tx: &mut dyn Tx) -> Result<Option<Unsettled>, DbError> {
+    if !salvage::is_unsettled(tx)? {
+        return Ok(None);
+    }
+    let broken = consistency::broken_runs(tx)?;
+    // An end without an announce of its own is no loss where no announce was lost.
+    let announces = salvage::report(tx)?.and_then(|report| {
+        let mut tables = report.tables.into_iter();
+        tables.find(|saved| saved.table == "outbox")
+    });
+    let untold = match announces {
+        Some(saved) if saved.lost > 0 || saved.more => consistency::untold_runs(tx)?,
+        _ => Vec::new(),
+    };
+    Ok(Some(Unsettled { broken, untold }))
 }
 
 /// Every window in which an outcome is waited for, with its end.

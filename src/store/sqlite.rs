@@ -17,6 +17,16 @@ const OLDEST: i32 = 3_051_003;
 const APPLICATION_ID: i64 = 0x4142_4445;
 const STATEMENTS: usize = 256;
 
+/// Writes lines into the schema of a file that nobody has open, past all checks.
+pub fn write_schema(path: &Path, lines: &str) -> Result<(), DbError> {
+    let connection = Connection::open(path).map_err(error)?;
+    connection
+        .execute_batch(&format!(
+            "PRAGMA writable_schema = 1; BEGIN; {lines} COMMIT; PRAGMA writable_schema = 0"
+        ))
+        .map_err(error)
+}
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -26,6 +36,9 @@ pub enum Use {
     Read,
     /// Copies the write-ahead file into the database file, nothing else.
     Checkpoint,
+    /// Looks at a file that may be damaged: nothing of it is changed, its write-ahead file
+    /// neither, and as much as can be is read of it.
+    Examine,
 }
 
 /// An open database file.
@@ -33,6 +46,17 @@ pub struct Sqlite {
     connection: Connection,
     for_use: Use,
     bad: Vec<BadRow>,
+    corrupt: bool,
+}
+
+/// Ends a statement from another thread.
+pub struct Interrupt(rusqlite::InterruptHandle);
+
+impl Interrupt {
+    /// The statement that runs now ends with an error.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
 }
 
 /// The version of the SQLite library that is built in.
@@ -86,6 +110,7 @@ impl Sqlite {
             connection,
             for_use,
             bad: Vec::new(),
+            corrupt: false,
         };
         sqlite.set_pragmas(for_use)?;
         Ok(sqlite)
@@ -117,11 +142,20 @@ impl Sqlite {
             }
             self.pragma("journal_size_limit", 64 << 20)?;
         }
+        if for_use == Use::Examine {
+            // The last connection to close would otherwise copy the write-ahead file.
+            let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            if !kept.map_err(error)? {
+                return Err(other("SQLite would checkpoint when it closes".to_owned()));
+            }
+            // Opens also what is shorter than its header says, or has a broken schema.
+            self.pragma("writable_schema", 1)?;
+        }
         // FULL: a commit that was answered survives a power cut, not just a kill.
         self.pragma("synchronous", 2)?;
         self.pragma("foreign_keys", 1)?;
         self.pragma("trusted_schema", 0)?;
-        self.pragma("cell_size_check", 1)?;
+        self.pragma("cell_size_check", i64::from(for_use != Use::Examine))?;
         // With a memory map a read error would be a signal instead of an error.
         self.pragma("mmap_size", 0)?;
         // Checkpoints are the checkpoint thread's work, never part of somebody's commit.
@@ -133,7 +167,7 @@ impl Sqlite {
             2 << 10
         };
         self.pragma("cache_size", -cache_kib)?;
-        if for_use == Use::Read {
+        if matches!(for_use, Use::Read | Use::Examine) {
             self.pragma("query_only", 1)?;
         }
         Ok(())
@@ -179,6 +213,49 @@ impl Sqlite {
     /// Is a transaction open? Some faults, such as a full disk, end it by themselves.
     pub fn in_transaction(&self) -> bool {
         !self.connection.is_autocommit()
+    }
+
+    /// Did a statement find that the file is damaged?
+    pub fn is_corrupt(&self) -> bool {
+        self.corrupt
+    }
+
+    /// Ends the statement that another thread runs on this connection.
+    pub fn interrupt_handle(&self) -> Interrupt {
+        Interrupt(self.connection.get_interrupt_handle())
+    }
+
+    /// What the engine's own check finds wrong with a table and its indexes, or with the whole
+    /// file; at most so many findings. Reads all of it.
+    pub fn check(&mut self, table: Option<&str>, most: u32) -> Result<Vec<String>, DbError> {
+        let mut findings = Vec::new();
+        let mut ask = |sql: &str| {
+            self.query(sql, &[], &mut |row| {
+                let text = row.text(0)?;
+                if text != "ok" {
+                    findings.push(text.to_owned());
+                }
+                Ok(())
+            })
+        };
+        match table {
+            // The names are this program's own.
+            Some(table) => ask(&format!("PRAGMA integrity_check('{table}')"))?,
+            None => ask(&format!("PRAGMA integrity_check({most})"))?,
+        }
+        findings.truncate(most as usize);
+        Ok(findings)
+    }
+
+    /// How many frames of the write-ahead file are in force.
+    pub fn frames(&mut self) -> Result<i64, DbError> {
+        self.checkpoint("NOOP").map(|(frames, _)| frames.max(0))
+    }
+
+    fn seen(&mut self, fault: rusqlite::Error) -> DbError {
+        let fault = error(fault);
+        self.corrupt |= fault.kind == DbErrorKind::Corrupt;
+        fault
     }
 
     /// Takes out the rows that could not be read since this was last asked.
@@ -234,12 +311,8 @@ impl Sqlite {
 
 impl Tx for Sqlite {
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(error)?;
-        bind(&mut statement, params)?;
-        statement
-            .raw_execute()
-            .map(|changed| changed as u64)
-            .map_err(error)
+        let done = execute(&self.connection, sql, params);
+        done.map_err(|fault| self.seen(fault))
     }
 
     fn query(
@@ -248,13 +321,10 @@ impl Tx for Sqlite {
         params: &[Param<'_>],
         each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
     ) -> Result<(), DbError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(error)?;
-        bind(&mut statement, params)?;
-        let mut rows = statement.raw_query();
-        while let Some(row) = rows.next().map_err(error)? {
-            each(&SqliteRow(row))?;
+        match query(&self.connection, sql, params, each) {
+            Ok(done) => done,
+            Err(fault) => Err(self.seen(fault)),
         }
-        Ok(())
     }
 
     fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
@@ -267,14 +337,36 @@ impl Tx for Sqlite {
     }
 }
 
+fn execute(connection: &Connection, sql: &str, params: &[Param<'_>]) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, params)?;
+    statement.raw_execute().map(|changed| changed as u64)
+}
+
+/// The engine's own errors outside, those of `each` inside.
+fn query(
+    connection: &Connection,
+    sql: &str,
+    params: &[Param<'_>],
+    each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
+) -> rusqlite::Result<Result<(), DbError>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, params)?;
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        if let Err(fault) = each(&SqliteRow(row)) {
+            return Ok(Err(fault));
+        }
+    }
+    Ok(Ok(()))
+}
+
 fn bind(
     statement: &mut rusqlite::CachedStatement<'_>,
     params: &[Param<'_>],
-) -> Result<(), DbError> {
+) -> rusqlite::Result<()> {
     for (at, param) in params.iter().enumerate() {
-        statement
-            .raw_bind_parameter(at + 1, Bound(*param))
-            .map_err(error)?;
+        statement.raw_bind_parameter(at + 1, Bound(*param))?;
     }
     Ok(())
 }

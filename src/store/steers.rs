@@ -1,7 +1,7 @@
 //! The table of steers: what is said to a run in the middle of its turn, until the run's next
 //! model call sees it. Commands in this room write and read it.
 
-use super::columns::{time, uuid};
+use super::columns::{time, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, number};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::time::Timestamp;
@@ -19,7 +19,15 @@ pub struct Steer {
     pub at: Timestamp,
 }
 
+/// The columns that [`read`] reads, in its order, and the run.
+pub const COLUMNS: &str = "seq, message_id, text, at, run_id";
+
 fn read(row: &dyn Row) -> Result<Steer, DbError> {
+    whole(row, "steers", &[("run_id", 4), ("seq", 0)], decode)
+}
+
+/// A text out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Steer, DbError> {
     Ok(Steer {
         seq: row.int(0)?,
         message: MessageId(uuid(row, 1)?),
@@ -54,8 +62,9 @@ pub fn has(tx: &mut dyn Tx, run: RunId, message: MessageId) -> Result<bool, DbEr
 pub fn waiting(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Steer>, DbError> {
     all(
         tx,
-        "SELECT seq, message_id, text, at FROM steers WHERE run_id = ?1 \
-         AND message_seq IS NULL ORDER BY seq",
+        &format!(
+            "SELECT {COLUMNS} FROM steers WHERE run_id = ?1 AND message_seq IS NULL ORDER BY seq"
+        ),
         &[(&run.0).into()],
         read,
     )

@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions, steps,
-    trust,
+    agents, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions, steers,
+    steps, trust,
 };
 
 /// A table of decoded rows.
@@ -71,6 +71,10 @@ pub const TABLES: &[Table] = &[
             ("cleanup", "cleanup = 'keep'"),
             ("archived_at", "archived_at = NULL"),
             ("thinking", "thinking = NULL"),
+            // Without where it begins it has no beginning.
+            ("fork_of", "fork_of = NULL"),
+            ("fork_generation", "fork_of = NULL"),
+            ("fork_seq", "fork_of = NULL"),
         ],
         beyond: Beyond::Moved,
     },
@@ -139,6 +143,8 @@ pub const TABLES: &[Table] = &[
             ("title", "title = ''"),
             ("input", "input = NULL"),
             ("retry_of", "retry_of = NULL"),
+            ("cancel_reason", "cancel_reason = NULL"),
+            ("cancel_inherited", "cancel_inherited = 0"),
             ("thinking", "thinking = NULL"),
         ],
         beyond: Beyond::Moved,
@@ -204,6 +210,14 @@ pub const TABLES: &[Table] = &[
         columns: &[blobs::COLUMNS],
         decode: |row| blobs::decode(row).map(drop),
         // The next run with the same body brings it back.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "steers",
+        primary: &["run_id", "seq"],
+        columns: &[steers::COLUMNS],
+        decode: |row| steers::decode(row).map(drop),
         mends: &[],
         beyond: Beyond::Moved,
     },

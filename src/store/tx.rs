@@ -19,7 +19,7 @@ pub enum Param<'a> {
 }
 
 /// A value as it lies in the database, before anybody asks what it means.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Raw {
     /// NULL.
     Null,
@@ -241,6 +241,21 @@ impl DbError {
         DbError {
             message: format!("a row of {} cannot be read: {}", row.table, row.why),
             kind: DbErrorKind::Unreadable(Box::new(row)),
+        }
+    }
+}
+
+impl From<std::io::Error> for DbError {
+    fn from(fault: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        let kind = match fault.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => DbErrorKind::Full,
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => DbErrorKind::ReadOnly,
+            _ => DbErrorKind::Other,
+        };
+        DbError {
+            kind,
+            message: fault.to_string(),
         }
     }
 }

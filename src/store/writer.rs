@@ -284,6 +284,14 @@ impl Writer {
             )))
         });
         self.noticed.rows(self.db.take_bad());
+        if self.db.is_corrupt() {
+            // What stands on other pages is not to be mixed up with it.
+            self.noticed.corrupt("a write met a damaged page");
+            self.check_fatal(&DbError {
+                kind: DbErrorKind::Corrupt,
+                message: "a page of its file is damaged".to_owned(),
+            });
+        }
         reach_edge(name, "applied");
         if self.db.in_transaction() {
             return Ok(done);
@@ -362,7 +370,13 @@ impl Writer {
     /// After a failed sync nobody knows what is on disk, and asking again would lie: the
     /// process ends and recovery decides.
     fn check_fatal(&self, fault: &DbError) {
-        if matches!(fault.kind, DbErrorKind::Io | DbErrorKind::Corrupt) {
+        if fault.kind == DbErrorKind::Corrupt {
+            self.noticed.corrupt(&fault.message);
+        }
+        if matches!(
+            fault.kind,
+            DbErrorKind::Io | DbErrorKind::Corrupt | DbErrorKind::ReadOnly
+        ) {
             (self.on_fatal)(format!(
                 "the store failed: {fault}. What was answered is kept; the next start recovers the rest"
             ));

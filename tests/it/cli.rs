@@ -24,6 +24,9 @@ const COMMANDS: &[&str] = &[
     "config",
     "completions",
     "demo",
+    "backup",
+    "restore",
+    "doctor",
 ];
 
 /// A state folder whose daemon has this pid and address.

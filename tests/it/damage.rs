@@ -1,6 +1,8 @@
 //! Damage of the store, seen through the real binary: rows that cannot be read cost
 //! themselves only, a damaged file is set aside and what can be read of it is kept.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Script, damaged, run, says};
@@ -150,6 +152,251 @@ fn a_repeat_is_refused_when_nobody_knows_what_its_key_did() {
         let runs = client.call("runs.list", json!({})).await;
         assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
         client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let root = client.session("client", "bot").await;
+        let mut ended = Vec::new();
+        for number in 0..60 {
+            let params = json!({ "task": format!("task {number}"), "parent": root });
+            let spawned = client.spawn(params).await;
+            client.ended(&spawned.id).await;
+            ended.push(spawned.id);
+        }
+        let held = client
+            .spawn(json!({ "task": "[held]", "parent": root }))
+            .await;
+        client.in_state(&held.id, "running").await;
+        let store = client.call("gateway.hello", json!({})).await["storeId"].clone();
+        assert_eq!(daemon.stop().await, 0);
+        let whole = fs::read(place.database()).unwrap();
+        // Its first page, without which no reader finds anything.
+        let mut torn = whole.clone();
+        torn[..4096].fill(0);
+        fs::write(place.database(), &torn).unwrap();
+
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let hello = client.call("gateway.hello", json!({})).await;
+        assert_ne!(
+            hello["storeId"], store,
+            "cursors of the damaged store are not to be used"
+        );
+        for id in &ended {
+            assert_eq!(client.run(id).await["result"], "done");
+        }
+        place.let_go("go");
+        assert_eq!(client.ended(&held.id).await["result"], "held is done");
+        client.quiet().await;
+        // It lies beside the new one, as it was; and everybody is told.
+        let aside: Vec<_> = set_aside(&place, "damaged");
+        assert_eq!(aside.len(), 1, "{aside:?}");
+        assert!(fs::read(&aside[0]).unwrap() == torn, "it was changed");
+        assert!(
+            place.log().contains("the store was salvaged"),
+            "{}",
+            place.log()
+        );
+        assert_eq!(daemon.stop().await, 0);
+        let db = rusqlite::Connection::open(place.database()).unwrap();
+        let told: i64 = db
+            .query_row(
+                "SELECT count(*) FROM events WHERE kind = 'alert.raised' \
+                 AND data LIKE '%store_salvaged%'",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        assert_eq!(told, 1);
+    });
+}
+
+/// Files that were set aside for this reason.
+fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
+    let start = format!("abide.db.{why}-");
+    let entries = fs::read_dir(place.state()).unwrap();
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with(&start)
+        })
+        .filter(|path| !path.to_str().unwrap().ends_with("-wal"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn g1_6_an_open_run_whose_rows_were_lost_has_ended_before_anybody_is_served() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let root = client.session("client", "bot").await;
+        let held = client
+            .spawn(json!({ "task": "[held]", "parent": root }))
+            .await;
+        client.in_state(&held.id, "running").await;
+        assert_eq!(daemon.stop().await, 0);
+        // The page of the journal goes; that of its runs stays.
+        let page: i64 = rusqlite::Connection::open(place.database())
+            .unwrap()
+            .query_row(
+                "SELECT rootpage FROM sqlite_master WHERE name = 'steps'",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        let mut bytes = fs::read(place.database()).unwrap();
+        let at = usize::try_from(page - 1).unwrap() * 4096;
+        bytes[at..at + 4096].fill(0);
+        fs::write(place.database(), bytes).unwrap();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = client.run(&held.id).await;
+        assert_eq!(run["state"], "interrupted", "{run}");
+        assert_eq!(run["error"]["kind"], "damaged");
+        client.quiet().await;
+        let inbox = client
+            .call("sessions.inbox", json!({ "sessionKey": root }))
+            .await;
+        assert_eq!(inbox["announces"][0]["outcome"], "interrupted", "{inbox}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g5_1_a_damaged_write_ahead_file_is_kept_and_used_as_far_as_it_is_whole() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut ended = Vec::new();
+        for number in 0..40 {
+            let spawned = client
+                .spawn(json!({ "task": format!("task {number}") }))
+                .await;
+            client.ended(&spawned.id).await;
+            ended.push(spawned.id);
+        }
+        client.quiet().await;
+        daemon.kill().await;
+        let path = place.database().with_extension("db-wal");
+        let mut log = fs::read(&path).unwrap();
+        let frames = (log.len() - 32) / 4120;
+        assert!(frames > 100, "{frames}");
+        // Its page was copied into the database long ago, or came again in a later frame.
+        let at = 32 + 10 * 4120 + 24 + 300;
+        for byte in &mut log[at..at + 16] {
+            *byte ^= 0xaa;
+        }
+        fs::write(&path, &log).unwrap();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for id in &ended {
+            assert_eq!(client.run(id).await["result"], "done");
+        }
+        assert!(
+            place
+                .log()
+                .contains("a frame of the write-ahead file is damaged"),
+            "{}",
+            place.log()
+        );
+        let aside = set_aside(&place, "damaged");
+        let mut kept = aside[0].clone().into_os_string();
+        kept.push("-wal");
+        assert!(
+            fs::read(kept).unwrap() == log,
+            "the damaged log was not kept as it was"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn damage_that_is_met_at_work_ends_in_a_repair_at_the_next_start() {
+    run(async {
+        let place = place().with("storage.check_after", "0");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut ended = Vec::new();
+        for number in 0..80 {
+            let task = format!("task {number} {}", "x".repeat(500));
+            let spawned = client.spawn(json!({ "task": task })).await;
+            client.ended(&spawned.id).await;
+            ended.push(spawned.id);
+        }
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+        // A page that no start looks at: the middle of the runs.
+        let mut bytes = fs::read(place.database()).unwrap();
+        let marker = b"task 40 ";
+        let found = bytes
+            .windows(marker.len())
+            .rposition(|window| window == marker);
+        let page = found.unwrap() / 4096;
+        bytes[page * 4096..(page + 1) * 4096].fill(0);
+        fs::write(place.database(), &bytes).unwrap();
+
+        let mut daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut failed = 0;
+        for id in &ended {
+            let params = json!({ "runId": id });
+            for (method, params) in [("runs.get", &params), ("runs.steps", &params)] {
+                match client.attempt(method, params).await {
+                    Ok(_) => {}
+                    Err(Some(error)) => {
+                        assert!(error.message.contains("damaged"), "{error:?}");
+                        failed += 1;
+                    }
+                    // A write that meets it ends the process; no read does.
+                    Err(None) => panic!("the daemon ended: {}", place.log()),
+                }
+            }
+            let session = client.attempt("runs.get", &params).await;
+            if let Ok(run) = session {
+                let history = json!({ "sessionKey": run["sessionKey"] });
+                if let Err(error) = client.attempt("sessions.history", &history).await {
+                    let error = error.unwrap();
+                    assert!(error.message.contains("damaged"), "{error:?}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(failed > 0, "nothing met the damage");
+        let doctor = client.call("gateway.doctor", json!({})).await;
+        assert_eq!(doctor["ok"], false, "{doctor}");
+        daemon.terminate();
+        daemon.ended().await;
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let saved = ended.len();
+        let mut there = 0;
+        for id in &ended {
+            there += usize::from(
+                client
+                    .attempt("runs.get", &json!({ "runId": id }))
+                    .await
+                    .is_ok(),
+            );
+        }
+        assert!(there >= saved - 30, "{there} of {saved}");
+        let doctor = client.call("gateway.doctor", json!({})).await;
+        assert_eq!(doctor["ok"], true, "{doctor}");
+        assert_eq!(set_aside(&place, "damaged").len(), 1);
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -29,6 +29,10 @@ const BETWEEN: &[&str] = &[
     "drive.started",
     "drive.performing",
     "drive.recording",
+    "store.salvaged",
+    "store.switch.ordered",
+    "store.switch.moved",
+    "store.switch.placed",
 ];
 
 /// So many scenarios are played at once.

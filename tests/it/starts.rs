@@ -147,19 +147,16 @@ fn g5_11_a_store_of_a_newer_program_is_refused_with_both_numbers_and_left_alone(
 }
 
 #[test]
-fn g5_1_a_damaged_store_is_refused_and_never_replaced_by_an_empty_one() {
+fn g5_1_a_store_of_which_nothing_can_be_saved_is_refused_and_never_replaced() {
     run(async {
         let place = place();
         let daemon = place.start().await;
         daemon.client().await.spawn(json!({ "task": "[b]" })).await;
         assert_eq!(daemon.stop().await, 0);
         let whole = fs::read(place.database()).unwrap();
-        let mut torn = whole.clone();
-        torn[..4096].fill(0);
         for damaged in [
             &b"this was a database once".repeat(500),
-            &torn,
-            &whole[..9000].to_vec(),
+            &whole[..5000].to_vec(),
             &Vec::new(),
         ] {
             fs::write(place.database(), damaged).unwrap();

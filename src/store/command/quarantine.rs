@@ -14,7 +14,7 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
-use crate::store::{db_fault, outbox, runs};
+use crate::store::{boots, db_fault, outbox, runs, salvage};
 
 /// The row lies in quarantine with every byte that it had. What can be read of it stays in its
 /// table, where that is still true; open runs that cannot be carried on without the rest have
@@ -41,13 +41,31 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     Ok(Reply::Done)
 }
 
-/// The open runs have ended `interrupted`: rows of theirs were lost.
-pub fn close_damaged(context: &mut Context<'_>, ids: &[RunId]) -> Result<Reply, Fault> {
+/// The open runs of a salvaged store of which rows were lost have ended `interrupted`, and the
+/// ended runs whose announces were lost are told of. The log of events says what was saved.
+/// A second time nothing changes.
+pub fn settle_salvaged(
+    context: &mut Context<'_>,
+    runs: &[RunId],
+    untold: &[RunId],
+) -> Result<Reply, Fault> {
+    if !salvage::is_unsettled(context.tx).map_err(db_fault)? {
+        return Ok(Reply::Done);
+    }
     let broken = Broken {
-        runs: ids.iter().copied().collect(),
+        runs: runs.iter().copied().collect(),
         children: true,
     };
     end_what_is_broken(context, broken)?;
+    for id in untold {
+        if outbox::of_run(context.tx, *id).map_err(db_fault)?.is_none() {
+            tell_again(context, *id)?;
+        }
+    }
+    if let Some(report) = salvage::report(context.tx).map_err(db_fault)? {
+        context.alert(json!({ "alert": "store_salvaged", "report": report }));
+    }
+    boots::clear_meta(context.tx, salvage::UNSETTLED).map_err(db_fault)?;
     Ok(Reply::Done)
 }
 
@@ -167,6 +185,12 @@ fn remove(
         follow_all(context, "run_id IS ?1", &[id.into()])?;
     }
     table.remove(context.tx, place).map_err(db_fault)?;
+    if id.is_some() {
+        // What waits for it or in it waits no more.
+        let nobody = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id)";
+        let sql = format!("DELETE FROM waits WHERE {nobody}");
+        context.tx.execute(&sql, &[]).map_err(db_fault)?;
+    }
     if id.is_some_and(|id| run_id(id).is_none()) {
         // Nobody knows any more which id it had: what refers to it refers to nothing now.
         let orphans = "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)";
@@ -175,9 +199,9 @@ fn remove(
     Ok(())
 }
 
-/// Moves the steps and announces for which `clause` holds: their run goes.
+/// Moves the steps, announces and steers for which `clause` holds: their run goes.
 fn follow_all(context: &mut Context<'_>, clause: &str, params: &[Param<'_>]) -> Result<(), Fault> {
-    for name in ["steps", "outbox"] {
+    for name in ["steps", "outbox", "steers"] {
         let table = tables::find(name).expect("it is listed");
         let places = table.places(context.tx, clause, params);
         for place in places.map_err(db_fault)? {
@@ -209,7 +233,7 @@ fn note_what_broke(
 ) -> Result<(), Fault> {
     let (_, run) = owner(table, row);
     match (table.name, fate) {
-        ("runs" | "steps" | "messages", _) => {
+        ("runs" | "steps" | "messages" | "steers" | "sends" | "questions", _) => {
             broken.runs.extend(run);
             if table.name == "runs" && fate == Fate::Moved {
                 broken.children = true;

@@ -116,6 +116,11 @@ fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
     all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap()
 }
 
+/// As [`texts`], of a file that may not answer.
+pub(super) fn texts_or_none(db: &mut dyn Tx, sql: &str) -> Vec<String> {
+    all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap_or_default()
+}
+
 /// Writes past every check and trigger, as a damaged page would.
 fn overwrite(db: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> bool {
     let triggers = "SELECT sql FROM sqlite_master WHERE type = 'trigger'";

@@ -3,6 +3,7 @@
 
 mod announces;
 mod cancels;
+mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
 mod recovery;
@@ -90,6 +91,11 @@ impl Bench {
             self.sequence.undone();
         }
         done
+    }
+
+    /// The database's file.
+    pub fn path(&self) -> std::path::PathBuf {
+        self._folder.path().join("abide.db")
     }
 
     pub fn count(&mut self, sql: &str) -> i64 {

@@ -403,6 +403,17 @@ impl Caller {
         self.start().await;
     }
 
+    /// Stops the daemon in order, has something done to its folder, and starts it again.
+    pub(crate) async fn restart_after(&mut self, done: impl FnOnce(&Place)) {
+        if self.daemon.is_none() {
+            self.start().await;
+            self.quiet().await;
+        }
+        self.stop().await;
+        done(&self.place);
+        self.start().await;
+    }
+
     /// Waits until the process is gone whose link was lost, and starts it again.
     async fn revive(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
@@ -435,6 +446,10 @@ impl Caller {
 
     /// Looks at what a kill has left, before anybody mends it.
     fn look(&mut self) {
+        if self.place.is_being_repaired() {
+            // Nobody can read it but the next start.
+            return;
+        }
         let book = self.place.book();
         invariants::check(&book, Moment::Killed, &self.history, &self.place);
         self.history.kills.push(Kill::of(&book, self.place.asked()));

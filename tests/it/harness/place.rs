@@ -135,6 +135,13 @@ impl Place {
         Book::read(&self.database())
     }
 
+    /// Is the database damaged, or is a repaired one about to take its place?
+    pub(crate) fn is_being_repaired(&self) -> bool {
+        let switch = self.state().join("abide.db.switch");
+        let head = fs::read(self.database()).unwrap_or_default();
+        switch.exists() || (head.len() > 16 && !head.starts_with(b"SQLite format 3"))
+    }
+
     /// The program, with nothing of this machine's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));

@@ -6,11 +6,18 @@ use super::Scenario;
 use crate::harness::{Caller, Place, Script, damaged, says};
 
 /// The scenarios of damaged rows.
-pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
-    name: "damaged_rows",
-    place,
-    play: |caller| Box::pin(damaged_rows(caller)),
-}];
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "damaged_rows",
+        place,
+        play: |caller| Box::pin(damaged_rows(caller)),
+    },
+    Scenario {
+        name: "damaged_file",
+        place,
+        play: |caller| Box::pin(damaged_file(caller)),
+    },
+];
 
 fn place() -> Place {
     Place::new(Script::new().on("*", [says("done")]))
@@ -52,4 +59,24 @@ async fn damaged_rows(caller: &mut Caller) {
             })
             .await;
     }
+}
+
+/// The first page of the file is destroyed between two lives: everything is saved.
+async fn damaged_file(caller: &mut Caller) {
+    let root = caller.session("client", "bot:one").await;
+    let a = caller.spawn(json!({ "task": "[a]", "parent": root })).await;
+    caller.ended(&a.id).await;
+    caller.quiet().await;
+    caller
+        .restart_after(|place| {
+            let mut bytes = std::fs::read(place.database()).unwrap();
+            bytes[..4096].fill(0);
+            std::fs::write(place.database(), bytes).unwrap();
+        })
+        .await;
+    let b = caller.spawn(json!({ "task": "[b]", "parent": root })).await;
+    assert_eq!(caller.ended(&a.id).await["result"], "done");
+    assert_eq!(caller.ended(&b.id).await["result"], "done");
+    caller.quiet().await;
+    assert_eq!(caller.ack_all(&root).await.len(), 2);
 }

@@ -1,0 +1,58 @@
+//! `abide backup`: has the daemon copy its store into a file, and checks the copy.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::print::{self, GOOD, styled};
+use super::text::{clean, size, span};
+use crate::wire::care::{Backup as Request, BackupMade};
+
+/// Copy the store into a file, while the daemon works on
+///
+/// The copy is of one moment, is read through and checked before it gets its name, and is for
+/// its owner alone. A file that is there already is never overwritten.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The file to make; else one in the state folder's backups, with the time in its name
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
+}
+
+impl Backup {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        // The daemon has a working folder of its own.
+        let path = self
+            .path
+            .map(|path| {
+                std::path::absolute(&path).map_err(|error| Failure::local(path.display(), error))
+            })
+            .transpose()?;
+        let link = Link::open(&common.place).await?;
+        let request = Request {
+            path: path.map(|path| path.to_string_lossy().into_owned()),
+        };
+        let raw = link.raw("gateway.backup", request).await?;
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let made: BackupMade = link::read(&raw)?;
+        print::answer(&clean(&made.path))?;
+        let of = |table: &str| made.rows.get(table).copied().unwrap_or(0);
+        print::note(&format!(
+            "{} {} in {}: {} sessions, {} runs, {} messages; the copy was checked",
+            styled(GOOD, "✓"),
+            size(made.bytes),
+            span(made.took_ms),
+            of("sessions"),
+            of("runs"),
+            of("messages"),
+        ));
+        print::note("put it back with: abide stop && abide restore FILE --force");
+        Ok(0)
+    }
+}

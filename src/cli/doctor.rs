@@ -1,0 +1,133 @@
+//! `abide doctor`: looks at the configuration, the state folder, the store and the system,
+//! with the daemon up or down.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::print::{self, BAD, BUSY, DIM, GOOD, styled};
+use super::serve;
+use super::text::{clean, wrap};
+use crate::config::Config;
+use crate::contract::finding::{Finding, Health};
+use crate::daemon::offline;
+use crate::wire::care::Examined;
+use crate::wire::gateway::NoParams;
+
+/// Look at everything that could be wrong, and say what to do
+///
+/// Works with the daemon up and down. With it down the whole store is read. Ends with 1 if
+/// something has failed.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The configuration; else the usual one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Set right what can be without any harm: permissions of the state folder
+    #[arg(long)]
+    fix: bool,
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let (config, mut findings) = configuration(self.config);
+        let state = common.place.state_dir()?;
+        let fix = self.fix;
+        let look = tokio::task::spawn_blocking(move || offline::look(&state, &config, fix))
+            .await
+            .map_err(|error| Failure::local("the folder was not looked at", error))?;
+        findings.extend(look.findings);
+        if look.is_held {
+            findings.extend(from_inside(common).await);
+        }
+        let examined = Examined::of(findings);
+        if common.json {
+            print::object(&examined)?;
+        } else {
+            for finding in &examined.findings {
+                print::answer(&shown(finding))?;
+            }
+        }
+        Ok(u8::from(!examined.ok))
+    }
+}
+
+/// The settings in force, and whether they can be used.
+fn configuration(file: Option<PathBuf>) -> (Config, Vec<Finding>) {
+    let id = "config";
+    match serve::settings(file) {
+        Ok(loaded) => {
+            let name = match &loaded.file {
+                Some(file) => file.display().to_string(),
+                None => "no file, defaults".to_owned(),
+            };
+            let finding = match loaded.warnings.is_empty() {
+                true => Finding::new(id, Health::Ok, name),
+                false => Finding::new(
+                    id,
+                    Health::Warn,
+                    format!("{name}: {}", loaded.warnings.join("; ")),
+                )
+                .fix("correct the names; what is not known is left as it is"),
+            };
+            (loaded.config, vec![finding])
+        }
+        Err(failure) => {
+            let finding = Finding::new(id, Health::Fail, failure.message)
+                .fix("correct the setting; a daemon would not start with it");
+            (Config::default(), vec![finding])
+        }
+    }
+}
+
+/// What the daemon that holds the folder says.
+async fn from_inside(common: &Common) -> Vec<Finding> {
+    let asked = async {
+        let link = Link::open(&common.place).await?;
+        let raw = link.raw("gateway.doctor", NoParams {}).await?;
+        let examined: Examined = link::read(&raw)?;
+        Ok::<_, Failure>(examined.findings)
+    };
+    match asked.await {
+        Ok(findings) => {
+            let answers = Finding::new("daemon.answers", Health::Ok, "the daemon answers");
+            std::iter::once(answers).chain(findings).collect()
+        }
+        Err(failure) => {
+            let finding = Finding::new("daemon.answers", Health::Fail, failure.message);
+            vec![match failure.hints.is_empty() {
+                true => finding,
+                false => finding.fix(failure.hints.join("; ")),
+            }]
+        }
+    }
+}
+
+/// A finding as lines of 80 columns.
+fn shown(finding: &Finding) -> String {
+    let (style, word) = match finding.status {
+        Health::Ok => (GOOD, "ok  "),
+        Health::Warn => (BUSY, "warn"),
+        Health::Fail => (BAD, "FAIL"),
+        Health::Skip => (DIM, "skip"),
+    };
+    let text = clean(&format!("{}: {}", finding.id, finding.message));
+    let mut out = format!(
+        "{} {}",
+        styled(style, word),
+        wrap(&text, 75).join("\n     ")
+    );
+    if let Some(fix) = &finding.fix
+        && finding.status != Health::Ok
+    {
+        for line in wrap(&clean(&format!("→ {fix}")), 75) {
+            out.push_str("\n     ");
+            out.push_str(&line);
+        }
+    }
+    out
+}

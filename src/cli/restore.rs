@@ -1,0 +1,74 @@
+//! `abide restore`: puts a backup in the place of the store, while no daemon runs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::print::{self, GOOD, styled};
+use super::text::clean;
+use crate::daemon::offline::{self, NotRestored};
+
+/// Put a backup in the place of the store
+///
+/// The daemon must be stopped. The backup is checked first. The store that is there is
+/// renamed and lies beside the new one; nothing is deleted. What was not told when the backup
+/// was made is told again by the next start, and runs that were open then go on.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Also where there is a store already: it is set aside
+    #[arg(long)]
+    force: bool,
+}
+
+impl Restore {
+    pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
+        common.place.refuse_address("restore", "--state-dir")?;
+        let state = common.place.state_dir()?;
+        let placed = offline::restore(&state, &self.file, self.force).map_err(refused)?;
+        let of = |table: &str| placed.rows.get(table).copied().unwrap_or(0);
+        if common.json {
+            print::object(&json!({
+                "restored": true,
+                "schema": placed.schema,
+                "rows": placed.rows,
+                "openRuns": placed.open_runs,
+                "pendingAnnounces": placed.pending_announces,
+                "setAside": placed.set_aside,
+            }))?;
+            return Ok(0);
+        }
+        print::answer(&format!(
+            "{} restored: {} sessions, {} runs, {} messages",
+            styled(GOOD, "✓"),
+            of("sessions"),
+            of("runs"),
+            of("messages")
+        ))?;
+        print::note(&format!(
+            "the next start carries on {} open runs and tells {} results again;\n\
+             clients that follow events must take a snapshot: the store has a new id",
+            placed.open_runs, placed.pending_announces
+        ));
+        if let Some(aside) = &placed.set_aside {
+            let aside = clean(&aside.display().to_string());
+            print::note(&format!("the store that was there is now\n  {aside}"));
+        }
+        print::note("start it: abide serve --detach");
+        Ok(0)
+    }
+}
+
+fn refused(why: NotRestored) -> Failure {
+    let (code, kind) = match &why {
+        NotRestored::Folder(failure) => (failure.exit_code(), "restore"),
+        NotRestored::Store(_) => (exit::REFUSED, "restore"),
+    };
+    Failure::new(code, kind, why.to_string())
+}

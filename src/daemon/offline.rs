@@ -1,0 +1,111 @@
+//! What can be done with a store while no daemon runs on it: look at it, and put a backup in
+//! its place. Both take the folder's lock first. The command line calls this.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use super::{Failure, folder, lock, surroundings};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::contract::finding::{Finding, Health};
+use crate::kernel::ids::BootId;
+use crate::store::{self, Placed, Unplaced, findings};
+
+/// What was found from outside.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// A daemon holds the folder: how its store is, only it can say.
+    pub is_held: bool,
+}
+
+/// Looks at a state folder and what is around it. Nothing is changed, but for permissions
+/// with `mend`.
+pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
+    let clock = Clock::system();
+    if !state.exists() {
+        let mut findings = surroundings::look(state, config.min_free, &clock, false);
+        findings.push(findings::of_unexamined(&store::Unexamined::Missing));
+        findings.push(port(config.listen));
+        return Look {
+            findings,
+            is_held: false,
+        };
+    }
+    let boot = BootId(clock.new_id());
+    let taken = lock::take(state, boot, std::process::id(), clock.now());
+    let mut is_held = false;
+    let held = match &taken {
+        Ok(_) => Finding::new("daemon.lock", Health::Ok, "no daemon runs on this folder"),
+        Err(Failure::Held { holder, .. }) => {
+            is_held = true;
+            Finding::new(
+                "daemon.lock",
+                Health::Ok,
+                format!("a daemon runs on this folder ({holder})"),
+            )
+        }
+        Err(other) => Finding::new("daemon.lock", Health::Fail, other.to_string())
+            .fix("make the folder writable for this user, or choose another --state-dir"),
+    };
+    let mut findings = vec![held];
+    if !is_held {
+        findings.extend(surroundings::look(state, config.min_free, &clock, mend));
+        match store::examine(state) {
+            Ok(health) => findings.extend(findings::of(&health)),
+            Err(why) => findings.push(findings::of_unexamined(&why)),
+        }
+        findings.push(port(config.listen));
+    } else if mend {
+        findings.extend(surroundings::look(state, config.min_free, &clock, true));
+    }
+    drop(taken);
+    Look { findings, is_held }
+}
+
+/// Can the next start listen where it is told to?
+fn port(address: SocketAddr) -> Finding {
+    let id = "gateway.port";
+    match TcpListener::bind(address) {
+        Ok(_) => Finding::new(id, Health::Ok, format!("{address} is free")),
+        Err(fault) if fault.kind() == std::io::ErrorKind::AddrInUse => Finding::new(
+            id,
+            Health::Fail,
+            format!("{address} is taken by another program"),
+        )
+        .fix(
+            "free it (ss -ltnp shows whose it is), or set gateway.listen; port 0 picks a free one",
+        ),
+        Err(fault) => Finding::new(
+            id,
+            Health::Fail,
+            format!("{address} cannot be listened on: {fault}"),
+        )
+        .fix("set gateway.listen to an address of this machine"),
+    }
+}
+
+/// Why a backup was not put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRestored {
+    /// The folder cannot be used now.
+    #[error(transparent)]
+    Folder(#[from] Failure),
+    /// The store was not replaced.
+    #[error(transparent)]
+    Store(#[from] Unplaced),
+}
+
+/// Once this returns, a copy of `file` is the store of this state folder, and the one that was
+/// there lies beside it.
+pub fn restore(state: &Path, file: &Path, force: bool) -> Result<Placed, NotRestored> {
+    crate::failpoint::configure_from_env().map_err(Failure::Config)?;
+    let clock = Clock::system();
+    let state = folder::prepare(state)?;
+    let boot = BootId(clock.new_id());
+    let lock = lock::take(&state, boot, std::process::id(), clock.now())?;
+    let placed = store::place(&state, file, force, &clock)?;
+    drop(lock);
+    Ok(placed)
+}

@@ -1,0 +1,194 @@
+//! What the doctor finds around a daemon: its folder, the disk, the clock, the system's limits.
+//! The daemon looks from inside, `abide doctor` from outside.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::clock::Clock;
+use crate::contract::finding::{Finding, Health};
+use crate::store::findings::bytes;
+
+/// Files that must be their owner's alone.
+const PRIVATE: &[&str] = &[
+    "abide.db",
+    "abide.db-wal",
+    "token",
+    "endpoint.json",
+    "abide.lock",
+];
+/// A disk with less room than this is worth a word.
+const ROOM: u64 = 1 << 30;
+/// So many watches are enough for a few folders of skills.
+const WATCHES: u64 = 8192;
+/// A file from the future by so much says that the clock was set back.
+const AHEAD_S: i64 = 120;
+
+/// Where a running daemon looks.
+pub struct Surroundings {
+    /// The state folder.
+    pub folder: PathBuf,
+    /// `storage.min_free`.
+    pub min_free: u64,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Surroundings {
+    /// What there is to say.
+    pub fn look(&self, mend: bool) -> Vec<Finding> {
+        look(&self.folder, self.min_free, &self.clock, mend)
+    }
+}
+
+/// What there is to say. With `mend` permissions are set right where they are too wide.
+pub fn look(folder: &Path, min_free: u64, clock: &Clock, mend: bool) -> Vec<Finding> {
+    vec![
+        permissions(folder, mend),
+        space(folder, min_free),
+        clock_runs(folder, clock),
+        watches(),
+    ]
+}
+
+fn permissions(folder: &Path, mend: bool) -> Finding {
+    let id = "folder.permissions";
+    let Ok(about) = fs::metadata(folder) else {
+        return Finding::new(
+            id,
+            Health::Skip,
+            format!(
+                "{} is not there yet: the first start makes it",
+                folder.display()
+            ),
+        );
+    };
+    let own = rustix::process::geteuid();
+    if about.uid() != own.as_raw() && !own.is_root() {
+        return Finding::new(
+            id,
+            Health::Fail,
+            format!("{} belongs to another user", folder.display()),
+        )
+        .fix("run as the user who started the daemon, or choose another --state-dir");
+    }
+    let mut wide = Vec::new();
+    let paths = PRIVATE.iter().map(|name| (folder.join(name), 0o600));
+    for (path, mode) in std::iter::once((folder.to_owned(), 0o700)).chain(paths) {
+        let Ok(about) = fs::metadata(&path) else {
+            continue;
+        };
+        if about.permissions().mode() & 0o077 == 0 {
+            continue;
+        }
+        let mended = mend && fs::set_permissions(&path, PermissionsExt::from_mode(mode)).is_ok();
+        if !mended {
+            wide.push(format!("chmod {mode:o} {}", path.display()));
+        }
+    }
+    if wide.is_empty() {
+        return Finding::new(id, Health::Ok, "the state folder is its owner's alone");
+    }
+    Finding::new(
+        id,
+        Health::Fail,
+        "others may look into the state folder, which holds the token and every transcript",
+    )
+    .fix(format!("abide doctor --fix, or: {}", wide.join("; ")))
+}
+
+fn space(folder: &Path, min_free: u64) -> Finding {
+    let id = "disk.space";
+    let existing = folder.ancestors().find(|folder| folder.exists());
+    let Some(free) = existing.and_then(crate::store::free) else {
+        return Finding::new(id, Health::Skip, "the system does not say how much is free");
+    };
+    let message = format!("{} are free where the state folder is", bytes(free));
+    if free < min_free {
+        Finding::new(
+            id,
+            Health::Fail,
+            format!(
+                "{message}; below storage.min_free ({}) no new work is taken",
+                bytes(min_free)
+            ),
+        )
+        .fix("free some space; the daemon goes on by itself")
+    } else if free < ROOM {
+        Finding::new(id, Health::Warn, message).fix("free some space before it runs out")
+    } else {
+        Finding::new(id, Health::Ok, message)
+    }
+}
+
+fn clock_runs(folder: &Path, clock: &Clock) -> Finding {
+    let id = "clock";
+    let now = clock.now().0 / 1000;
+    let newest = PRIVATE
+        .iter()
+        .filter_map(|name| fs::metadata(folder.join(name)).ok())
+        .map(|about| about.mtime())
+        .max();
+    match newest {
+        Some(newest) if newest > now + AHEAD_S => Finding::new(
+            id,
+            Health::Warn,
+            format!(
+                "files were written {} s in the future: the clock was set back",
+                newest - now
+            ),
+        )
+        .fix("set the clock right; limits of runs count steadily and do not depend on it"),
+        _ => Finding::new(id, Health::Ok, "the clock goes on"),
+    }
+}
+
+fn watches() -> Finding {
+    let id = "inotify";
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches");
+    let Some(limit) = limit.ok().and_then(|text| text.trim().parse::<u64>().ok()) else {
+        return Finding::new(id, Health::Skip, "this system has no such limit");
+    };
+    let message = format!("{limit} files and folders can be watched");
+    if limit < WATCHES {
+        Finding::new(id, Health::Warn, message)
+            .fix("sysctl fs.inotify.max_user_watches=65536, in /etc/sysctl.d to keep it")
+    } else {
+        Finding::new(id, Health::Ok, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_permissions_are_found_and_mended_on_request_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        set(folder.path(), 0o755);
+        let token = folder.path().join("token");
+        fs::write(&token, "x").unwrap();
+        set(&token, 0o644);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let found = permissions(folder.path(), false);
+        assert_eq!(found.status, Health::Fail);
+        assert!(found.fix.unwrap().contains("chmod 600"));
+        assert_eq!((mode(folder.path()), mode(&token)), (0o755, 0o644));
+        assert_eq!(permissions(folder.path(), true).status, Health::Ok);
+        assert_eq!((mode(folder.path()), mode(&token)), (0o700, 0o600));
+    }
+
+    #[test]
+    fn too_little_room_is_a_fault_that_names_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = space(folder.path(), u64::MAX);
+        assert_eq!(found.status, Health::Fail);
+        assert!(found.message.contains("storage.min_free"), "{found:?}");
+        // A folder that is yet to be made lies on some disk all the same.
+        let later = folder.path().join("a/b");
+        assert_ne!(space(&later, 0).status, Health::Skip);
+    }
+}

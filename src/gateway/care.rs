@@ -1,0 +1,42 @@
+//! `gateway.backup` and `gateway.doctor`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+
+use super::Context;
+use super::method::Table;
+use crate::kernel::fault::Fault;
+use crate::wire::care as wire;
+use crate::wire::gateway::NoParams;
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.method("gateway.backup", backup)?;
+    table.method("gateway.doctor", doctor)
+}
+
+async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::BackupMade, Fault> {
+    let path = params.path.map(PathBuf::from);
+    if path.as_ref().is_some_and(|path| !path.is_absolute()) {
+        return Err(Fault::params(
+            "path",
+            "an absolute path is expected: the daemon does not know the caller's folder",
+        ));
+    }
+    let made = context.registry.backup(path).await?;
+    Ok(wire::BackupMade {
+        path: made.path.to_string_lossy().into_owned(),
+        bytes: made.bytes,
+        store_id: made.store_id,
+        schema: made.schema,
+        rows: made.rows,
+        took_ms: made.took_ms,
+    })
+}
+
+async fn doctor(context: Arc<Context>, _: NoParams) -> Result<wire::Examined, Fault> {
+    let mut findings = context.control.surroundings();
+    findings.extend(context.registry.examine().await?);
+    Ok(wire::Examined::of(findings))
+}

@@ -1,0 +1,20 @@
+//! Care for the store: backups, and what the doctor finds.
+
+use std::path::PathBuf;
+
+use super::Registry;
+use crate::contract::finding::Finding;
+use crate::kernel::fault::Fault;
+use crate::store::{Backup, findings};
+
+impl Registry {
+    /// Copies the whole store, as of one moment, into a new file, and checks the copy.
+    pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
+        self.inner.store.backup(to).await
+    }
+
+    /// How the store is.
+    pub async fn examine(&self) -> Result<Vec<Finding>, Fault> {
+        Ok(findings::of(&self.inner.store.health().await?))
+    }
+}

@@ -1,0 +1,186 @@
+//! Looks for damage: a short look before a store is opened, all of it when something was seen
+//! in an earlier life, and table by table beside the work.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use super::files;
+use super::noticed::{Checked, Noticed};
+use super::outline::Outline;
+use super::sqlite::{Sqlite, Use};
+use super::tx::{DbError, DbErrorKind, Tx, all};
+use crate::clock::Clock;
+
+/// So many findings are told of.
+pub const MOST_FINDINGS: u32 = 10;
+
+/// What is wrong with a file, in the engine's words; `None`: nothing was seen. Costs a few
+/// pages of each table, but for a file that was seen to be damaged: that is read whole.
+pub fn at_start(path: &Path) -> Result<Option<String>, DbError> {
+    let mut db = match Sqlite::open(path, Use::Examine) {
+        Ok(db) => db,
+        Err(fault) => return seen(fault),
+    };
+    let looked = look(&mut db, path);
+    match looked {
+        Ok(found) => Ok(found),
+        Err(fault) => seen(fault),
+    }
+}
+
+fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
+    // With the schema's faults forgiven, a schema that cannot be read looks empty.
+    let tables = tables(db)?;
+    if tables.is_empty() {
+        return Ok(Some("it holds no tables".to_owned()));
+    }
+    let outline = Outline::of(db)?;
+    if Outline::kept(path).is_some_and(|kept| kept.differs(&outline)) {
+        return Ok(Some("its schema is not what it was".to_owned()));
+    }
+    for table in tables {
+        db.query(&format!("SELECT 1 FROM {table} LIMIT 1"), &[], &mut |_| {
+            Ok(())
+        })?;
+    }
+    if db.read_pragma("page_count")? == 0 || is_shorter_than_it_says(db, path)? {
+        return Ok(Some("it is shorter than its header says".to_owned()));
+    }
+    if files::suspect(path).exists() {
+        let found = db.check(None, MOST_FINDINGS)?;
+        return Ok((!found.is_empty()).then(|| found.join("; ")));
+    }
+    Ok(None)
+}
+
+/// The names of the tables, in the order in which they were made: what others refer to first.
+pub fn tables(db: &mut dyn Tx) -> Result<Vec<String>, DbError> {
+    all(
+        db,
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+         ORDER BY rowid",
+        &[],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
+/// The file of a database whose log is empty holds all of its pages.
+fn is_shorter_than_it_says(db: &mut Sqlite, path: &Path) -> Result<bool, DbError> {
+    let pages = db.read_pragma("page_count")?;
+    let size = db.read_pragma("page_size")?;
+    let logged = files::log(path).metadata().map_or(0, |log| log.len());
+    let bytes = path.metadata().map_or(0, |file| file.len());
+    Ok(logged == 0 && bytes < u64::try_from(pages * size).unwrap_or(0))
+}
+
+/// Checks the whole file, table by table, until `stopped` is closed. What it finds is told in
+/// the log, kept for the doctor, and sees to it that the next start repairs the file.
+pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &Receiver<()>) {
+    let tables = match tables(&mut db) {
+        Ok(tables) => tables,
+        Err(fault) => return noticed.corrupt(&fault.message),
+    };
+    let mut findings = Vec::new();
+    for table in tables {
+        if stopped.try_recv() == Err(TryRecvError::Disconnected) {
+            return;
+        }
+        noticed.set_checked(Checked::At(table.clone()));
+        match db.check(Some(&table), MOST_FINDINGS) {
+            Ok(found) => findings.extend(found),
+            Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
+            Err(fault) => {
+                tracing::info!(table, %fault, "the check of the store ended early");
+                return noticed.set_checked(Checked::NotYet);
+            }
+        }
+    }
+    if findings.is_empty() {
+        tracing::info!("every table of the store was checked: it is whole");
+    } else {
+        noticed.corrupt(&findings.join("; "));
+    }
+    noticed.set_checked(Checked::Done(clock.now(), findings));
+}
+
+/// Damage is an answer here, not a fault.
+fn seen(fault: DbError) -> Result<Option<String>, DbError> {
+    match fault.kind {
+        DbErrorKind::Corrupt => Ok(Some(fault.message)),
+        DbErrorKind::Column(_) | DbErrorKind::Undecodable => Ok(Some(format!(
+            "its schema cannot be read: {}",
+            fault.message
+        ))),
+        _ => Err(fault),
+    }
+}
+
+/// Bytes of the head of a write-ahead file, and of the head of each of its frames.
+const LOG_HEAD: u64 = 32;
+const FRAME_HEAD: u64 = 24;
+
+/// What of the write-ahead file the engine does not use although it was committed: a damaged
+/// frame ends the log for it, without a word. `None`: nothing.
+///
+/// A kill leaves a torn end, which nobody was told of; that is no damage, and has no commit
+/// after it.
+pub fn lost_of_log(path: &Path) -> Result<Option<String>, DbError> {
+    let log = files::log(path);
+    let Ok(file) = File::open(&log) else {
+        return Ok(None);
+    };
+    let length = file.metadata()?.len();
+    // A file that cannot be opened is somebody else's finding.
+    let used = match Sqlite::open(path, Use::Examine).and_then(|mut db| db.frames()) {
+        Ok(used) => used,
+        Err(fault) if fault.kind == DbErrorKind::Corrupt => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
+    lost_frames(&file, length, u64::try_from(used).unwrap_or(0)).map_err(DbError::from)
+}
+
+fn lost_frames(file: &File, length: u64, used: u64) -> io::Result<Option<String>> {
+    if length <= LOG_HEAD + FRAME_HEAD {
+        return Ok(None);
+    }
+    let mut head = [0; LOG_HEAD as usize];
+    file.read_exact_at(&mut head, 0)?;
+    let number = |bytes: &[u8], at: usize| {
+        u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    };
+    let magic = number(&head, 0) & !1;
+    let page = u64::from(number(&head, 8));
+    if magic != 0x377f_0682 || !(512..=65536).contains(&page) {
+        return Ok((used == 0)
+            .then(|| format!("the head of the write-ahead file ({length} bytes) is damaged")));
+    }
+    let mut committed = false;
+    let mut lost = None;
+    for number_of in used.. {
+        let at = LOG_HEAD + number_of * (FRAME_HEAD + page);
+        if at + FRAME_HEAD + page > length {
+            break;
+        }
+        let mut frame = [0; FRAME_HEAD as usize];
+        file.read_exact_at(&mut frame, at)?;
+        // Frames of an earlier round of the log have another salt.
+        if frame[8..16] != head[16..24] {
+            continue;
+        }
+        // A kill may leave the head of a last frame that says "commit" without its page.
+        if committed {
+            lost = Some(number_of + 1 - used);
+        }
+        committed |= number(&frame, 4) != 0;
+    }
+    Ok(lost.map(|frames| {
+        format!(
+            "a frame of the write-ahead file is damaged: {frames} frames from number {} on were \
+             not used",
+            used + 1
+        )
+    }))
+}

@@ -1,0 +1,190 @@
+//! Makes rows fit together again that were saved out of a damaged file. What refers to lost
+//! rows goes to quarantine; what can be told from other rows is made anew.
+
+use super::quarantine::{self, Fate};
+use super::salvage::Misfit;
+use super::sqlite::Sqlite;
+use super::tables::{self, Table};
+use super::tx::{DbError, Raw, Tx, all, number};
+use crate::kernel::ids::RunId;
+use crate::kernel::time::Timestamp;
+
+/// Numbers that the lost rows may have had are left out.
+const MARGIN: i64 = 1 << 20;
+
+/// Once this returns, every reference finds its row, and no number is given away twice. How
+/// many rows went to quarantine for it, besides the misfits.
+pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<usize, DbError> {
+    db.batch("BEGIN IMMEDIATE")?;
+    count_on(db)?;
+    for misfit in misfits {
+        let seq = next(db)?;
+        let key = quarantine::to_text(&misfit.key);
+        let why = (misfit.why.as_str(), Fate::Moved);
+        quarantine::insert(db, seq, &misfit.table, &key, &misfit.row, why, now)?;
+    }
+    make_sessions_anew(db)?;
+    let mut removed = 0;
+    for (name, clause) in [
+        (
+            "steps",
+            "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)",
+        ),
+        (
+            "outbox",
+            "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)",
+        ),
+        (
+            "steers",
+            "NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id)",
+        ),
+        (
+            "messages",
+            "NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = session_id) \
+             AND NOT EXISTS (SELECT 1 FROM purges WHERE purges.session_id = messages.session_id)",
+        ),
+    ] {
+        let table = tables::find(name).expect("it is listed");
+        removed += move_away(db, table, clause, now)?;
+    }
+    db.batch(
+        "UPDATE sessions SET messages = max(messages, \
+           (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = sessions.id)); \
+         DELETE FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id); \
+         COMMIT",
+    )?;
+    Ok(removed)
+}
+
+/// The open runs of which rows were lost: their session, steps, or entries of the transcript
+/// that they work on.
+pub fn broken_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
+    runs(
+        tx,
+        "SELECT id FROM runs WHERE ended_at IS NULL AND (\
+           NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id) \
+           OR steps <> (SELECT count(*) FROM steps WHERE run_id = runs.id) \
+           OR (SELECT messages - coalesce(fork_seq, 0) FROM sessions WHERE sessions.id = runs.session_id) <> \
+              (SELECT count(*) FROM messages WHERE messages.session_id = runs.session_id))",
+    )
+}
+
+/// Ended runs whose requester was to be told, with no row that says whether it was.
+pub fn untold_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
+    runs(
+        tx,
+        "SELECT id FROM runs WHERE ended_at IS NOT NULL AND requester_id IS NOT NULL \
+         AND announce <> 'none' \
+         AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.run_id = runs.id)",
+    )
+}
+
+fn runs(tx: &mut dyn Tx, sql: &str) -> Result<Vec<RunId>, DbError> {
+    let found = all(tx, sql, &[], |row| row.raw(0))?;
+    Ok(found
+        .into_iter()
+        .filter_map(|id| match id {
+            Raw::Bytes(bytes) => uuid::Uuid::from_slice(&bytes).ok().map(RunId),
+            _ => None,
+        })
+        .collect())
+}
+
+/// The counter is above every number that any row has.
+fn count_on(db: &mut Sqlite) -> Result<(), DbError> {
+    let mut highest = number(db, "SELECT value FROM counters WHERE name = 'seq'", &[])?;
+    for (table, column) in [
+        ("sessions", "seq"),
+        ("runs", "seq"),
+        ("outbox", "seq"),
+        ("boots", "seq"),
+        ("quarantine", "seq"),
+        ("questions", "seq"),
+        ("events", "cursor"),
+    ] {
+        let sql = format!(
+            "SELECT max({column}) FROM {table} WHERE {column} < {}",
+            i64::MAX / 2
+        );
+        highest = highest.max(number_or_zero(db, &sql)?);
+    }
+    db.execute(
+        "INSERT INTO counters (name, value) VALUES ('seq', ?1) \
+         ON CONFLICT (name) DO UPDATE SET value = ?1",
+        &[(highest + MARGIN).into()],
+    )
+    .map(drop)
+}
+
+fn number_or_zero(db: &mut Sqlite, sql: &str) -> Result<i64, DbError> {
+    number(db, &format!("SELECT coalesce(({sql}), 0)"), &[])
+}
+
+fn next(db: &mut Sqlite) -> Result<i64, DbError> {
+    db.execute(
+        "UPDATE counters SET value = value + 1 WHERE name = 'seq'",
+        &[],
+    )?;
+    number(db, "SELECT value FROM counters WHERE name = 'seq'", &[])
+}
+
+/// A session whose row is lost and whose transcript is not: its runs say what it was.
+fn make_sessions_anew(db: &mut Sqlite) -> Result<(), DbError> {
+    db.execute(
+        "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
+           root_id, depth, title, cwd, mode, cleanup, messages, created_at, updated_at, ver) \
+         SELECT (SELECT value FROM counters WHERE name = 'seq') + row_number() OVER (), session_id, \
+           org, session_key, max(generation), 'agent', agent, \
+           CASE WHEN origin = 'spawn' THEN requester_id END, \
+           CASE WHEN origin = 'spawn' THEN requester_key END, \
+           root_session, depth, title, cwd, \
+           CASE WHEN origin = 'spawn' THEN 'run' ELSE 'session' END, 'keep', 0, \
+           min(created_at), max(last_activity_at), 1 \
+         FROM runs WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id) \
+           AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = runs.session_id) \
+           AND NOT EXISTS (SELECT 1 FROM purges WHERE purges.session_id = runs.session_id) \
+         GROUP BY session_id \
+         ON CONFLICT DO NOTHING",
+        &[],
+    )?;
+    // Sessions that only asked for runs and were told of them.
+    db.execute(
+        "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, root_id, depth, mode, \
+           cleanup, messages, created_at, updated_at, ver) \
+         SELECT (SELECT value FROM counters WHERE name = 'seq') + 500000 + row_number() OVER (), \
+           requester_id, org, requester_key, max(requester_generation), \
+           CASE WHEN announce = 'inbox' THEN 'client' ELSE 'agent' END, agent, root_session, 0, \
+           'session', 'keep', 0, min(created_at), max(last_activity_at), 1 \
+         FROM runs WHERE requester_id IS NOT NULL AND requester_key IS NOT NULL \
+           AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.requester_id) \
+           AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = runs.requester_id) \
+           AND NOT EXISTS (SELECT 1 FROM purges WHERE purges.session_id = runs.requester_id) \
+         GROUP BY requester_id \
+         ON CONFLICT DO NOTHING",
+        &[],
+    )?;
+    count_on(db)
+}
+
+/// Rows that refer to lost ones go to quarantine; how many.
+fn move_away(
+    db: &mut Sqlite,
+    table: &Table,
+    clause: &str,
+    now: Timestamp,
+) -> Result<usize, DbError> {
+    let places = table.places(db, clause, &[])?;
+    for place in &places {
+        let Some(row) = table.whole_row(db, place)? else {
+            continue;
+        };
+        let names = table.primary.iter().map(|name| (*name).to_owned());
+        let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
+        let seq = next(db)?;
+        let why = ("what it belongs to was lost", Fate::Moved);
+        let key = quarantine::to_text(&key);
+        quarantine::insert(db, seq, table.name, &key, &row, why, now)?;
+        table.remove(db, place)?;
+    }
+    Ok(places.len())
+}

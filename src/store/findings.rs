@@ -1,0 +1,207 @@
+//! How a store is, as the doctor says it.
+
+use super::health::{Health as Store, Unexamined};
+use super::noticed::Checked;
+use crate::contract::finding::{Finding, Health};
+
+/// A write-ahead file that is larger has not been copied for some reason.
+const MOST_LOG: u64 = 128 << 20;
+
+/// What there is to say about a store.
+pub fn of(store: &Store) -> Vec<Finding> {
+    vec![
+        integrity(store),
+        schema(store),
+        log(store),
+        quarantine(store),
+        salvaged(store),
+        set_aside(store),
+        told(store),
+        last_end(store),
+    ]
+}
+
+/// What there is to say about a store that could not be looked at.
+pub fn of_unexamined(why: &Unexamined) -> Finding {
+    let finding = |status, message: String| Finding::new("store.integrity", status, message);
+    match why {
+        Unexamined::Missing => finding(
+            Health::Skip,
+            "there is no store yet: the first start makes one".to_owned(),
+        ),
+        Unexamined::Newer(version) => Finding::new(
+            "store.schema",
+            Health::Fail,
+            format!(
+                "the store has schema version {version}, this program knows {}",
+                super::SCHEMA
+            ),
+        )
+        .fix("use the newer abide that wrote it"),
+        Unexamined::Unreadable(why) => {
+            finding(Health::Fail, format!("the store cannot be read: {why}")).fix(
+                "start the daemon: it sets the file aside and copies out what can be read; or put \
+             back a backup: abide restore FILE --force",
+            )
+        }
+    }
+}
+
+fn integrity(store: &Store) -> Finding {
+    let id = "store.integrity";
+    if !store.damage.is_empty() {
+        return Finding::new(
+            id,
+            Health::Fail,
+            format!("the file is damaged: {}", store.damage.join("; ")),
+        )
+        .fix("restart the daemon: it sets the file aside and copies out what can be read");
+    }
+    match &store.checked {
+        Checked::Done(..) => Finding::new(id, Health::Ok, "every table was checked and is whole"),
+        Checked::At(table) => Finding::new(
+            id,
+            Health::Ok,
+            format!("nothing wrong so far; the full check is at {table}"),
+        ),
+        Checked::NotYet => Finding::new(
+            id,
+            Health::Ok,
+            "nothing wrong was seen; the full check of this life has not ended",
+        ),
+    }
+}
+
+fn schema(store: &Store) -> Finding {
+    let (found, known) = store.schema;
+    let message = format!("schema version {found}, this program knows {known}");
+    if found > known {
+        Finding::new("store.schema", Health::Fail, message).fix("use the newer abide that wrote it")
+    } else {
+        Finding::new("store.schema", Health::Ok, message)
+    }
+}
+
+fn log(store: &Store) -> Finding {
+    let message = format!(
+        "the database has {}, its write-ahead file {}",
+        bytes(store.bytes),
+        bytes(store.log_bytes)
+    );
+    if store.log_bytes > MOST_LOG {
+        Finding::new("store.wal", Health::Warn, message)
+            .fix("look for a program that holds the database open; a restart empties the file")
+    } else {
+        Finding::new("store.wal", Health::Ok, message)
+    }
+}
+
+fn quarantine(store: &Store) -> Finding {
+    let id = "store.quarantine";
+    if store.quarantine.is_empty() {
+        return Finding::new(id, Health::Ok, "no row had to be set aside");
+    }
+    let counts: Vec<String> = store
+        .quarantine
+        .iter()
+        .map(|(table, count)| format!("{count} of {table}"))
+        .collect();
+    let latest: Vec<String> = store
+        .latest
+        .iter()
+        .map(|entry| {
+            format!(
+                "{} {} ({}): {}",
+                entry.source, entry.key, entry.fate, entry.reason
+            )
+        })
+        .collect();
+    Finding::new(
+        id,
+        Health::Warn,
+        format!(
+            "rows that could not be read: {}; the latest: {}",
+            counts.join(", "),
+            latest.join(" | ")
+        ),
+    )
+    .fix(
+        "they are kept whole in the table quarantine; runs that could not go on without them \
+          ended as interrupted (damaged) and can be spawned anew",
+    )
+}
+
+fn salvaged(store: &Store) -> Finding {
+    let id = "store.salvaged";
+    let Some(report) = &store.salvaged else {
+        return Finding::new(id, Health::Ok, "the file was never damaged");
+    };
+    Finding::new(
+        id,
+        Health::Warn,
+        format!(
+            "the file was found damaged at {} ({}): {}",
+            report.at,
+            report.why,
+            report.summary()
+        ),
+    )
+    .fix(format!(
+        "the damaged file is {}; where a backup has more, put it back: abide restore FILE --force",
+        report.set_aside.display()
+    ))
+}
+
+fn set_aside(store: &Store) -> Finding {
+    let id = "store.set_aside";
+    if store.set_aside.is_empty() {
+        return Finding::new(id, Health::Ok, "no file lies aside");
+    }
+    let names: Vec<String> = store
+        .set_aside
+        .iter()
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    Finding::new(
+        id,
+        Health::Warn,
+        format!("files that were set aside: {}", names.join(", ")),
+    )
+    .fix("delete them when nothing of them is needed any more")
+}
+
+fn told(store: &Store) -> Finding {
+    let id = "announces";
+    let message = format!(
+        "{} results wait to be told, {} could not be told to anybody",
+        store.pending, store.undelivered
+    );
+    if store.undelivered > 0 {
+        Finding::new(id, Health::Warn, message).fix("see them: runs.list {\"undelivered\": true}")
+    } else {
+        Finding::new(id, Health::Ok, message)
+    }
+}
+
+fn last_end(store: &Store) -> Finding {
+    let id = "daemon.last_end";
+    match store.unclean_since {
+        None => Finding::new(id, Health::Ok, "the life before ended with a stop"),
+        Some(at) => Finding::new(
+            id,
+            Health::Warn,
+            format!("the life that began at {at} ended without a stop; its runs go on"),
+        )
+        .fix("look into the log for why; a kill or a power cut is no fault of the store"),
+    }
+}
+
+/// A number of bytes as people say it.
+pub fn bytes(count: u64) -> String {
+    match count {
+        0..=9_999 => format!("{count} B"),
+        10_000..=9_999_999 => format!("{} KiB", count >> 10),
+        10_000_000..=9_999_999_999 => format!("{} MiB", count >> 20),
+        _ => format!("{} GiB", count >> 30),
+    }
+}

@@ -1,0 +1,194 @@
+//! How a store and its files are, for the doctor: of one that is open, and of one that is not.
+
+use std::path::{Path, PathBuf};
+
+use super::noticed::{Checked, Noticed};
+use super::outline::Outline;
+use super::salvage::{self, Report};
+use super::sqlite::{Sqlite, Use, header_version};
+use super::tx::{DbError, DbErrorKind, Tx, first, number};
+use super::{boots, check, files, migrate, quarantine};
+use crate::kernel::time::Timestamp;
+
+/// How a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with the file; empty: nothing that was seen.
+    pub damage: Vec<String>,
+    /// How far it was checked.
+    pub checked: Checked,
+    /// The version of its schema, and of this program.
+    pub schema: (i64, i64),
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Bytes of the write-ahead file.
+    pub log_bytes: u64,
+    /// Rows in quarantine, by table.
+    pub quarantine: Vec<(String, i64)>,
+    /// The latest of them.
+    pub latest: Vec<quarantine::Entry>,
+    /// Results that could not be told to anybody.
+    pub undelivered: i64,
+    /// Results that wait to be told.
+    pub pending: i64,
+    /// What was saved of a damaged file before this one.
+    pub salvaged: Option<Report>,
+    /// When the life of the daemon before the present one began, if it ended without a stop.
+    pub unclean_since: Option<Timestamp>,
+    /// Files that were set aside.
+    pub set_aside: Vec<PathBuf>,
+}
+
+/// So many entries of the quarantine are told of.
+const LATEST: i64 = 20;
+
+/// How the open store is.
+pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbError> {
+    let checked = noticed.checked();
+    let mut damage = match &checked {
+        Checked::Done(_, findings) => findings.clone(),
+        _ => Vec::new(),
+    };
+    if noticed.is_corrupt() && damage.is_empty() {
+        damage.push("a page of the file could not be read".to_owned());
+    }
+    let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
+    // The newest row is this life's own.
+    gather(tx, path, (damage, checked, schema), 1)
+}
+
+fn gather(
+    tx: &mut dyn Tx,
+    path: &Path,
+    (damage, checked, schema): (Vec<String>, Checked, i64),
+    own_boots: i64,
+) -> Result<Health, DbError> {
+    let size = |path: &Path| path.metadata().map_or(0, |file| file.len());
+    let last = number(tx, "SELECT coalesce(max(seq), 0) FROM quarantine", &[])?;
+    let after = number(
+        tx,
+        "SELECT coalesce(min(seq), 1) - 1 FROM \
+         (SELECT seq FROM quarantine WHERE seq <= ?1 ORDER BY seq DESC LIMIT 20)",
+        &[last.into()],
+    )?;
+    let unclean = first(
+        tx,
+        &format!(
+            "SELECT started_at FROM boots WHERE seq = \
+             (SELECT seq FROM boots ORDER BY seq DESC LIMIT 1 OFFSET {own_boots}) \
+             AND ended_at IS NULL"
+        ),
+        &[],
+        |row| row.int(0),
+    )?;
+    Ok(Health {
+        path: path.to_owned(),
+        damage,
+        checked,
+        schema: (schema, migrate::SCHEMA),
+        bytes: size(path),
+        log_bytes: size(&files::log(path)),
+        quarantine: quarantine::counts(tx)?,
+        latest: quarantine::list(tx, after, u32::try_from(LATEST).unwrap_or(20))?,
+        undelivered: number(
+            tx,
+            "SELECT count(*) FROM outbox WHERE state = 'undelivered'",
+            &[],
+        )?,
+        pending: number(
+            tx,
+            "SELECT count(*) FROM outbox WHERE state = 'pending'",
+            &[],
+        )?,
+        salvaged: salvage::report(tx)?,
+        unclean_since: unclean.map(Timestamp),
+        set_aside: set_aside(path),
+    })
+}
+
+fn set_aside(path: &Path) -> Vec<PathBuf> {
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+        return Vec::new();
+    };
+    let start = format!("{}.", name.to_string_lossy());
+    let Ok(entries) = folder.read_dir() else {
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let rest = name.strip_prefix(&start).unwrap_or_default();
+            rest.starts_with("damaged") || rest.starts_with("before-")
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Why a closed store could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unexamined {
+    /// There is none.
+    Missing,
+    /// A newer program wrote it: the version of its schema.
+    Newer(i64),
+    /// Nothing of it can be read: why.
+    Unreadable(String),
+}
+
+/// How the store in this folder is, which nobody has open. All of it is read, and nothing of
+/// it is changed.
+pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
+    let path = folder.join(files::DATABASE);
+    if !path.exists() {
+        return Err(Unexamined::Missing);
+    }
+    let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message);
+    let version = header_version(&path).map_err(unreadable)?;
+    if version > migrate::SCHEMA {
+        return Err(Unexamined::Newer(version));
+    }
+    look(&path).map_err(unreadable)
+}
+
+fn look(path: &Path) -> Result<Health, DbError> {
+    let mut db = Sqlite::open(path, Use::Examine)?;
+    let mut damage = db.check(None, check::MOST_FINDINGS)?;
+    let outline = Outline::of(&mut db)?;
+    if Outline::kept(path).is_some_and(|kept| kept.differs(&outline)) {
+        damage.push("its schema is not what it was".to_owned());
+    }
+    let schema = migrate::version(&db)?;
+    let checked = Checked::Done(Timestamp::default(), damage.clone());
+    if check::tables(&mut db)?
+        .iter()
+        .any(|name| name == "quarantine")
+    {
+        return gather(&mut db, path, (damage, checked, schema), 0);
+    }
+    // A store of an earlier version, before its migration.
+    if boots::meta(&mut db, "store_id")?.is_none() {
+        return Err(DbError {
+            kind: DbErrorKind::Undecodable,
+            message: "it has no id of its own".to_owned(),
+        });
+    }
+    Ok(Health {
+        path: path.to_owned(),
+        damage,
+        checked,
+        schema: (schema, migrate::SCHEMA),
+        bytes: path.metadata()?.len(),
+        log_bytes: files::log(path).metadata().map_or(0, |log| log.len()),
+        quarantine: Vec::new(),
+        latest: Vec::new(),
+        undelivered: 0,
+        pending: 0,
+        salvaged: None,
+        unclean_since: None,
+        set_aside: set_aside(path),
+    })
+}

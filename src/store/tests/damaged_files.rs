@@ -1,0 +1,327 @@
+//! Files with damaged pages: whatever an independent reader still finds in one is in the store
+//! after the next opening, or in its quarantine, or the opening is refused and nothing changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::{Bench, accepted, sqlite};
+use crate::clock::Clock;
+use crate::store::open::Threads;
+use crate::store::open::{OpenError, OpenOptions, Store};
+use crate::store::outline::Outline;
+use crate::store::salvage::Report;
+use crate::store::sqlite::{Sqlite, Use};
+use crate::store::tables::TABLES;
+use crate::store::tx::{Raw, Tx, all, number};
+use crate::store::{files, quarantine, read};
+
+const PAGE: usize = files::PAGE;
+
+/// A store with some hundred rows of every kind, as the bytes of its file.
+fn bytes() -> Vec<u8> {
+    let mut bench = Bench::new(sqlite);
+    bench.settings.limits.max_children = 1000;
+    bench.settings.limits.max_total = 1000;
+    bench.settings.limits.max_unacked = 1000;
+    let root = bench.client_session("client:a");
+    for number in 0..120 {
+        let run = accepted(bench.run(super::spawn(Some(&root)))).run;
+        bench.started(run);
+        if number % 10 != 9 {
+            bench.ended(run, &format!("found {number} {}", "x".repeat(number * 7)));
+        }
+    }
+    let session = crate::store::sessions::by_key(bench.db.as_mut(), "default", &root)
+        .unwrap()
+        .unwrap()
+        .id;
+    for _ in 0..3 {
+        let deliver = crate::store::Command::Deliver {
+            session,
+            wake: None,
+            unable: None,
+        };
+        bench.run(deliver).unwrap();
+    }
+    let copy = bench.path().with_extension("copy");
+    let text = copy.to_str().unwrap();
+    bench.db.execute("VACUUM INTO ?1", &[text.into()]).unwrap();
+    fs::read(copy).unwrap()
+}
+
+/// The same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap()
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() % end
+    }
+}
+
+/// One way to damage a file; what it was.
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
+    let pages = bytes.len() / PAGE;
+    match random.below(6) {
+        0 => {
+            let count = 1 + random.below(20);
+            for _ in 0..count {
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
+            }
+            format!("{count} flipped bits")
+        }
+        1 => {
+            let page = 1 + random.below(pages - 1);
+            bytes[page * PAGE..(page + 1) * PAGE].fill(0);
+            format!("page {} zeroed", page + 1)
+        }
+        2 => {
+            let page = 1 + random.below(pages - 1);
+            for byte in &mut bytes[page * PAGE..(page + 1) * PAGE] {
+                *byte = u8::try_from(random.below(256)).unwrap();
+            }
+            format!("page {} overwritten", page + 1)
+        }
+        3 => {
+            let keep = 2 + random.below(pages - 2);
+            bytes.truncate(keep * PAGE);
+            format!("cut to {keep} pages")
+        }
+        4 => {
+            bytes[..PAGE].fill(0);
+            "the first page zeroed".to_owned()
+        }
+        _ => {
+            let count = 2 + random.below(4);
+            for _ in 0..count {
+                let page = 1 + random.below(pages - 1);
+                let from = page * PAGE + random.below(PAGE / 2);
+                bytes[from..from + 64].fill(0xff);
+            }
+            format!("{count} holes")
+        }
+    }
+}
+
+fn options(folder: &Path) -> OpenOptions {
+    OpenOptions {
+        folder: folder.to_owned(),
+        clock: Clock::system(),
+        settings: Bench::new(sqlite).settings.clone(),
+        on_fatal: Box::new(|why| panic!("{why}")),
+    }
+}
+
+type Keys = BTreeMap<&'static str, BTreeSet<String>>;
+
+/// What a reader finds that knows nothing of this program: rows by their keys, in their order,
+/// up to the first error.
+fn readable(path: &Path) -> Keys {
+    let mut found = Keys::new();
+    let Ok(mut db) = Sqlite::open(path, Use::Examine) else {
+        return found;
+    };
+    for table in TABLES {
+        let key = table.primary.join(", ");
+        let columns = super::damaged_rows::texts_or_none(
+            &mut db,
+            &format!("SELECT name FROM pragma_table_info('{}')", table.name),
+        );
+        if columns.is_empty() {
+            continue;
+        }
+        let sql = format!(
+            "SELECT {key}, {} FROM {} ORDER BY {key}",
+            columns.join(", "),
+            table.name
+        );
+        let keys = found.entry(table.name).or_default();
+        let mut last: Option<Vec<Raw>> = None;
+        // An error ends what this reader sees.
+        let _ = db.query(&sql, &[], &mut |row| {
+            let place = (0..table.primary.len()).map(|at| row.raw(at));
+            let place: Vec<Raw> = place.collect::<Result<_, _>>()?;
+            // Rows out of order are another row's garbage.
+            if last.as_ref().is_none_or(|last| *last < place) {
+                keys.insert(key_text(table.primary, &place));
+                last = Some(place);
+            }
+            Ok(())
+        });
+    }
+    found
+}
+
+fn key_text(names: &[&'static str], place: &[Raw]) -> String {
+    let names = names.iter().map(|name| (*name).to_owned());
+    let key: Vec<(String, Raw)> = names.zip(place.iter().cloned()).collect();
+    quarantine::to_text(&key)
+}
+
+/// Rows by their keys in the store and in its quarantine.
+fn stored(store: &Store) -> Keys {
+    let mut found = Keys::new();
+    for table in TABLES {
+        let mut keys = store
+            .read_now(|tx| {
+                let places = table.places(tx, "true", &[])?;
+                let keys = places.iter().map(|place| key_text(table.primary, place));
+                Ok(keys.collect::<BTreeSet<String>>())
+            })
+            .unwrap();
+        keys.extend(
+            store
+                .read_now(|tx| {
+                    let sql = "SELECT key FROM quarantine WHERE source = ?1";
+                    all(tx, sql, &[table.name.into()], |row| {
+                        Ok(row.text(0)?.to_owned())
+                    })
+                })
+                .unwrap(),
+        );
+        found.insert(table.name, keys);
+    }
+    found
+}
+
+fn close(store: Store, threads: Threads) {
+    drop(store);
+    threads.close();
+}
+
+#[test]
+fn g5_1_nothing_that_can_be_read_of_a_damaged_file_is_lost() {
+    let whole = bytes();
+    let outline = {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(files::DATABASE);
+        fs::write(&path, &whole).unwrap();
+        let mut db = Sqlite::open(&path, Use::Examine).unwrap();
+        Outline::of(&mut db).unwrap()
+    };
+    let (mut salvaged, mut refused, mut unseen) = (0, 0, 0);
+    for seed in 1..=40_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut damaged = whole.clone();
+        let what = format!("seed {seed}: {}", damage(&mut damaged, &mut random));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(files::DATABASE);
+        fs::write(&path, &damaged).unwrap();
+        outline.keep(&path).unwrap();
+        // As if the damage had been met in an earlier life.
+        files::mark_suspect(&path, "a test");
+        let expected = readable(&path);
+        match Store::open(options(folder.path())) {
+            Ok(opened) => {
+                let report = opened.salvaged.clone();
+                let found = stored(&opened.store);
+                for (table, keys) in &expected {
+                    let lost: Vec<&String> = keys.difference(&found[table]).collect();
+                    assert!(
+                        lost.is_empty(),
+                        "{what}: {table} lost {lost:?}, {report:#?}"
+                    );
+                }
+                let faults = "SELECT count(*) FROM pragma_foreign_key_check";
+                let check = |sql: &'static str| opened.store.read_now(|tx| number(tx, sql, &[]));
+                assert_eq!(check(faults), Ok(0), "{what}");
+                match report {
+                    Some(report) => {
+                        told(&report, &damaged, &what);
+                        salvaged += 1;
+                    }
+                    None => unseen += 1,
+                }
+                let unsettled = opened.store.read_now(read::unsettled).unwrap();
+                assert_eq!(unsettled.is_some(), opened.salvaged.is_some(), "{what}");
+                close(opened.store, opened.threads);
+            }
+            Err(OpenError::Damaged { .. }) => {
+                let rows: usize = ["sessions", "runs", "messages"]
+                    .iter()
+                    .filter_map(|table| expected.get(table))
+                    .map(BTreeSet::len)
+                    .sum();
+                assert_eq!(rows, 0, "{what}: refused, and rows could be read");
+                assert_eq!(fs::read(&path).unwrap(), damaged, "{what}: changed");
+                refused += 1;
+            }
+            Err(other) => panic!("{what}: {other}"),
+        }
+    }
+    println!("{salvaged} salvaged, {refused} refused, {unseen} in unused bytes");
+    assert!(salvaged > 20, "{salvaged} were salvaged");
+}
+
+/// The damaged file lies where the report says, as it was.
+fn told(report: &Report, damaged: &[u8], what: &str) {
+    assert_eq!(fs::read(&report.set_aside).unwrap(), damaged, "{what}");
+    assert!(
+        !report.tables.is_empty() && !report.why.is_empty(),
+        "{what}"
+    );
+}
+
+#[test]
+fn a_page_in_the_middle_of_a_table_costs_its_own_rows_only() {
+    let mut damaged = bytes();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(files::DATABASE);
+    fs::write(&path, &damaged).unwrap();
+    let before = readable(&path);
+    // A page of runs that is neither the first nor the last of them.
+    let page = {
+        let mut db = Sqlite::open(&path, Use::Examine).unwrap();
+        let sql = "SELECT count(*) FROM runs";
+        assert_eq!(number(&mut db, sql, &[]).unwrap(), 120);
+        let marker = b"found 60 ";
+        let at = damaged
+            .windows(marker.len())
+            .position(|window| window == marker);
+        at.unwrap() / PAGE
+    };
+    damaged[page * PAGE..(page + 1) * PAGE].fill(0);
+    fs::write(&path, &damaged).unwrap();
+    files::mark_suspect(&path, "a test");
+    let opened = Store::open(options(folder.path())).unwrap();
+    let report = opened.salvaged.clone().unwrap();
+    let after = stored(&opened.store);
+    for (table, keys) in &before {
+        let lost = keys.difference(&after[table]).count();
+        let saved = report.tables.iter().find(|saved| saved.table == *table);
+        let saved = saved.unwrap();
+        assert!(
+            lost as u64 == saved.lost || saved.more,
+            "{table}: {lost}, {report:#?}"
+        );
+        assert!(lost < 40, "{table}: {lost} rows of one page");
+    }
+    assert!(
+        report.tables.iter().any(|saved| saved.lost > 0),
+        "{report:#?}"
+    );
+    assert!(report.summary().contains("lost: "), "{}", report.summary());
+    close(opened.store, opened.threads);
+    // The next opening finds nothing to save.
+    let opened = Store::open(options(folder.path())).unwrap();
+    assert_eq!(opened.salvaged, None);
+    close(opened.store, opened.threads);
+}
+
+#[test]
+fn a_lost_store_beside_its_log_is_not_taken_for_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = files::log(&folder.path().join(files::DATABASE));
+    fs::write(&log, [1; 100]).unwrap();
+    let refused = Store::open(options(folder.path())).err().unwrap();
+    assert!(matches!(refused, OpenError::OnlyLog { .. }), "{refused}");
+    assert_eq!(fs::read(log).unwrap(), [1; 100]);
+}
