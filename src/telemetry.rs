@@ -1,4 +1,7 @@
 //! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
+//! Its numbers are in [`metrics`].
+
+pub mod metrics;
 
 use std::io::IsTerminal;
 

@@ -17,6 +17,7 @@ use crate::wire::agents::{
     ListAgents,
 };
 use crate::wire::gateway::NoParams;
+use crate::wire::input::{PAGE_LIMIT, PageSize};
 
 /// See which agents there are, and define some
 ///
@@ -103,6 +104,8 @@ impl List {
                 Whom::Task => Audience::Task,
             }),
             cwd: here(),
+            limit: PageSize(PAGE_LIMIT),
+            cursor: None,
         };
         let raw = link.raw("agents.list", request).await?;
         listed(&raw, common)

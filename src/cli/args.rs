@@ -9,9 +9,9 @@ use clap::{Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, answer, attach, backup, cancel, chat, demo, doctor, events, history, inbox, logs,
-    print, ps, restore, retry, rpc, run, send, serve, sessions, spawn, status, steer, stop, trust,
-    wait,
+    agents, answer, attach, audit, backup, cancel, chat, completions, config, demo, doctor, events,
+    history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve, sessions, spawn,
+    status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -81,6 +81,9 @@ enum Command {
     Logs(logs::Logs),
     History(history::History),
     Inbox(inbox::Inbox),
+    Audit(audit::Audit),
+    Config(config::Config),
+    Completions(completions::Completions),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
@@ -135,6 +138,9 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
             Command::Logs(command) => command.run(common).await,
             Command::History(command) => command.run(common).await,
             Command::Inbox(command) => command.run(common).await,
+            Command::Audit(command) => command.run(common).await,
+            Command::Config(command) => command.run(common).await,
+            Command::Completions(command) => command.run(),
             Command::Backup(command) => command.run(common).await,
             Command::Restore(command) => command.run(common),
             Command::Doctor(command) => command.run(common).await,

@@ -71,7 +71,7 @@ impl Attach {
             },
         };
         let mut interrupt = Interrupt::new()?;
-        let watch = Watch::open(link, &common.place, request).await?;
+        let watch = Watch::open(link, &common.place, request, print::note).await?;
         let mut look = Look {
             watch,
             target,

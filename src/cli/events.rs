@@ -66,7 +66,7 @@ impl Events {
             deltas: self.deltas,
         };
         let mut interrupt = Interrupt::new()?;
-        let mut watch = Watch::open(link, &common.place, request).await?;
+        let mut watch = Watch::open(link, &common.place, request, print::note).await?;
         let mut cursor = self.since;
         loop {
             let seen = tokio::select! {

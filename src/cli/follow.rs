@@ -72,7 +72,11 @@ pub(crate) async fn follow(
 ) -> Result<End, Failure> {
     let view = task.show.then(View::for_people);
     // From here on every move is an event, so none falls between a look and the next.
-    let watch = Watch::open(link, place, news_of(&task)).await?;
+    let watch = tokio::select! {
+        biased;
+        () = interrupt.pressed() => return Ok(End::Detached),
+        watch = Watch::open(link, place, news_of(&task), print::note) => watch?,
+    };
     let window = task.window;
     let mut follow = Follow { task, view, watch };
     let over = async {

@@ -11,7 +11,9 @@ use super::discover::{Target, Way, Where, read_token};
 use super::failure::{Failure, exit};
 use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
+use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
+use crate::wire::PROTOCOL;
 use crate::wire::events::SubscribeEvents;
 
 /// A connection to the daemon.
@@ -71,12 +73,37 @@ impl Link {
     }
 }
 
+/// A daemon of another protocol would be misunderstood, or would misunderstand.
+fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
+    if endpoint.protocol == PROTOCOL {
+        return Ok(());
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    let (theirs, protocol) = (&endpoint.version, endpoint.protocol);
+    Err(Failure::new(
+        exit::NO_DAEMON,
+        "protocol",
+        format!(
+            "the daemon (version {theirs}) speaks protocol {protocol}, this program (version \
+             {own}) speaks {PROTOCOL}; nothing was asked"
+        ),
+    )
+    .hint(format!(
+        "use the program of version {theirs}, or run the daemon of this one: kill {} && abide \
+         serve --detach (whatever it was told is kept)",
+        endpoint.pid
+    )))
+}
+
 /// Finds the daemon and connects to it by the first way that leads there.
 pub(crate) async fn by_any_way<C>(
     place: &Where,
     connect: impl AsyncFn(&Way) -> Result<Result<C, ClientError>, Failure>,
 ) -> Result<(C, Target), Failure> {
     let target = place.target()?;
+    if let Some(endpoint) = &target.endpoint {
+        speaks(endpoint)?;
+    }
     let mut lost = None;
     for way in &target.ways {
         match connect(way).await? {

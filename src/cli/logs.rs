@@ -50,7 +50,7 @@ impl Logs {
             kinds: vec!["run.*".to_owned(), "tool.*".to_owned()],
             ..SubscribeEvents::default()
         };
-        let mut watch = Watch::open(link, &common.place, request).await?;
+        let mut watch = Watch::open(link, &common.place, request, print::note).await?;
         loop {
             let seen = tokio::select! {
                 seen = watch.next(print::note) => seen?,

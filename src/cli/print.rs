@@ -29,7 +29,7 @@ pub(crate) fn answer(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(closed)
+        .map_err(failed)
 }
 
 /// Prints an object of the answer on a line of its own.
@@ -39,7 +39,7 @@ pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(closed)
+        .map_err(failed)
 }
 
 /// Prints a note. Notes are a courtesy: where nobody can read them, the work goes on.
@@ -53,7 +53,7 @@ pub(crate) fn notes_are_watched() -> bool {
 }
 
 /// A reader that has seen enough is no failure of the command.
-fn closed(error: io::Error) -> Failure {
+pub(crate) fn failed(error: io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::new(0, CLOSED, ""),
         _ => Failure::local("the answer cannot be printed", error),

@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
-use crate::config::{self, Loaded};
+use crate::config::{Flag, Loaded, Source};
 use crate::daemon::{self, Ending, Options, Ready};
 use crate::telemetry;
 
@@ -54,7 +54,8 @@ impl Serve {
             }
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
-        let loaded = settings(self.config.clone())?;
+        let source = self.source(common)?;
+        let loaded = load(&source)?;
         for warning in &loaded.warnings {
             print::note(&format!("note: {}", clean(warning)));
         }
@@ -62,9 +63,8 @@ impl Serve {
         let json = common.json;
         let ending = daemon::serve(Options {
             state_dir: common.place.state_dir_to_serve()?,
-            listen: self.listen,
-            socket: common.place.socket_to_listen()?,
-            config: loaded.config,
+            source,
+            loaded,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
         })
         .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
@@ -73,6 +73,26 @@ impl Serve {
             Ending::Restart => Ok(exit::RESTART),
             Ending::StartAgain => Err(start_again()),
         }
+    }
+
+    /// Where the settings come from; flags go before everything else.
+    fn source(&self, common: &Common) -> Result<Source, Failure> {
+        let mut source = Source::find(self.config.clone());
+        if let Some(address) = self.listen {
+            source.flags.push(Flag {
+                key: "gateway.listen",
+                name: "--listen",
+                value: address.to_string().into(),
+            });
+        }
+        if let Some(path) = common.place.socket_to_listen()? {
+            source.flags.push(Flag {
+                key: "gateway.socket",
+                name: "--socket",
+                value: path.display().to_string().into(),
+            });
+        }
+        Ok(source)
     }
 
     /// Starts the daemon in the background and returns once it is ready.
@@ -115,23 +135,13 @@ fn start_again() -> Failure {
 
 /// The settings in force: those of the file `named`, else of the usual one, below the variables.
 pub(crate) fn settings(named: Option<PathBuf>) -> Result<Loaded, Failure> {
-    let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
-    let usual = named.is_none().then(usual_config).flatten();
-    let file = named.as_deref().or(usual.as_deref());
-    // A variable that is not UTF-8 is none of ours.
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    config::load(file, named.is_some(), variables).map_err(|error| {
-        Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
-    })
+    load(&Source::find(named))
 }
 
-fn usual_config() -> Option<PathBuf> {
-    std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
-        .map(|folder| folder.join("abide/abide.toml"))
+fn load(source: &Source) -> Result<Loaded, Failure> {
+    source.load().map_err(|error| {
+        Failure::new(exit::CONFIG, "config", error.to_string()).hint("nothing was started")
+    })
 }
 
 /// What a person in front of a terminal wants to know of a daemon that is ready.

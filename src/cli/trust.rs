@@ -11,8 +11,8 @@ use super::link::{self, Link};
 use super::print::{self, DIM, styled};
 use super::text::{Table, age, clean};
 use crate::clock::Clock;
-use crate::wire::gateway::NoParams;
-use crate::wire::trust::{OneProject, Project, Projects, Revoked};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
 
 /// Trust a project, list trusted ones, take the trust back
 ///
@@ -37,7 +37,11 @@ impl Trust {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let Some(folder) = self.folder else {
-            let raw = link.raw("trust.list", NoParams {}).await?;
+            let request = ListProjects {
+                limit: PageSize(PAGE_LIMIT),
+                cursor: None,
+            };
+            let raw = link.raw("trust.list", request).await?;
             return listed(&raw, common);
         };
         let folder = std::path::absolute(&folder)
@@ -95,7 +99,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         print::object(raw)?;
         return Ok(0);
     }
-    let Projects { projects } = link::read(raw)?;
+    let Projects { projects, .. } = link::read(raw)?;
     if projects.is_empty() {
         print::note("no project is trusted; trust one: abide trust DIR");
         return Ok(0);

@@ -28,13 +28,26 @@ pub(crate) enum Seen {
 }
 
 impl<'a> Watch<'a> {
-    /// Subscribes.
+    /// Subscribes. A link that is lost at this very moment is found again, as later.
     pub(crate) async fn open(
-        link: Link,
+        mut link: Link,
         place: &'a Where,
         request: SubscribeEvents,
+        say: impl Fn(&str),
     ) -> Result<Watch<'a>, Failure> {
-        let events = link.subscribe(&request).await?;
+        let events = loop {
+            match link.subscribe(&request).await {
+                Ok(events) => break events,
+                Err(lost) if link::is_broken(&lost) => {
+                    link = link::find_again(place, lost, &say).await?;
+                }
+                // It is on its way up.
+                Err(failure) if failure.kind == "unavailable" => {
+                    tokio::time::sleep(link::RETRY).await;
+                }
+                Err(failure) => return Err(failure),
+            }
+        };
         Ok(Watch {
             link,
             place,

@@ -1,10 +1,13 @@
 //! Reads the file and the variables, checks each setting, and says what it does not know.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::settings::{Config, KEYS};
+use super::settings::{Config, KEYS, is_secret};
+use super::source::{Flag, Origin};
+use crate::kernel::fault::Fault;
 
 /// A configuration that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +19,37 @@ pub struct Loaded {
     /// What was not understood, each with the nearest known name. Nothing is dropped from
     /// the file.
     pub warnings: Vec<String>,
+    /// From where each value comes that is not the default.
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Loaded {
+    /// From where the value of `key` comes.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or_default()
+    }
+
+    /// The file, as text.
+    pub fn file_name(&self) -> Option<String> {
+        self.file.as_ref().map(|file| file.display().to_string())
+    }
+
+    /// Takes the value of `key`, and where it comes from, over from `other`.
+    pub fn take_from(&mut self, other: &Loaded, key: &'static str) -> Result<(), Fault> {
+        if let Some(value) = other.config.value(key) {
+            self.config.set(key, &value).map_err(Fault::internal)?;
+        }
+        match other.origins.get(key) {
+            Some(origin) => self.origins.insert(key, origin.clone()),
+            None => self.origins.remove(key),
+        };
+        Ok(())
+    }
+
+    /// Takes a flag, which goes before everything else.
+    pub(super) fn flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
+        take(flag.key, &flag.value, &Origin::Flag(flag.name), self)
+    }
 }
 
 /// A configuration that cannot be used.
@@ -62,6 +96,7 @@ pub fn load(
         config: Config::default(),
         file: None,
         warnings: Vec::new(),
+        origins: BTreeMap::new(),
     };
     if let Some(path) = file {
         read_file(path, required, &mut loaded)?;
@@ -88,12 +123,12 @@ fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), Con
         reason: format!("{fault}"),
     })?;
     loaded.file = Some(path.to_owned());
-    let source = path.display().to_string();
-    walk("", &Value::Table(table), &source, loaded)
+    let origin = Origin::File(path.display().to_string());
+    walk("", &Value::Table(table), &origin, loaded)
 }
 
 /// Takes each setting of a table and of the tables in it.
-fn walk(key: &str, value: &Value, source: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
+fn walk(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
     if let (Value::Table(table), false) = (value, KEYS.contains(&key)) {
         for (name, value) in table {
             let below = if key.is_empty() {
@@ -101,30 +136,37 @@ fn walk(key: &str, value: &Value, source: &str, loaded: &mut Loaded) -> Result<(
             } else {
                 format!("{key}.{name}")
             };
-            walk(&below, value, source, loaded)?;
+            walk(&below, value, origin, loaded)?;
         }
         return Ok(());
     }
-    take(key, value, source, loaded)
+    take(key, value, origin, loaded)
 }
 
-fn take(key: &str, value: &Value, source: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
-    if !KEYS.contains(&key) {
+fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
+    let source = match origin {
+        Origin::Variable(name) => format!("variable {name}"),
+        origin => origin.name().unwrap_or_default().to_owned(),
+    };
+    let Some(key) = KEYS.iter().find(|known| **known == key) else {
         loaded.warnings.push(match nearest(key) {
             Some(known) => format!("{source}: no setting {key:?}; did you mean {known:?}?"),
             None => format!("{source}: no setting {key:?}"),
         });
         return Ok(());
-    }
-    loaded
-        .config
-        .set(key, value)
-        .map_err(|reason| ConfigError::Value {
-            source_name: source.to_owned(),
-            key: key.to_owned(),
-            value: value.to_string(),
-            reason,
-        })
+    };
+    let set = loaded.config.set(key, value);
+    set.map_err(|reason| ConfigError::Value {
+        source_name: source,
+        key: (*key).to_owned(),
+        value: match is_secret(key) {
+            true => "[secret]".to_owned(),
+            false => value.to_string(),
+        },
+        reason,
+    })?;
+    loaded.origins.insert(key, origin.clone());
+    Ok(())
 }
 
 /// `ABIDE_GATEWAY__LISTEN` is `gateway.listen`. Names without `__` are not settings.
@@ -140,7 +182,7 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
         Ok(number) => Value::Integer(number),
         Err(_) => Value::String(text.to_owned()),
     };
-    take(&key, &value, &format!("variable {name}"), loaded)
+    take(&key, &value, &Origin::Variable(name.to_owned()), loaded)
 }
 
 /// The known key that is most like `key`, if any is at all.

@@ -1,8 +1,10 @@
 //! Every setting, its default and its check. TOML file, then `ABIDE_<SECTION>__<KEY>`
-//! variables. The daemon reads it once at start.
+//! variables. The daemon reads them at start and at a reload.
 
 mod load;
 mod settings;
+mod source;
 
-pub use load::{ConfigError, Loaded, load};
-pub use settings::{Config, FileWatch};
+pub use load::{ConfigError, Loaded};
+pub use settings::{Config, FileWatch, KEYS, is_live, shown};
+pub use source::{Flag, Origin, Shown, Source};

@@ -1,7 +1,7 @@
 //! The settings themselves. A setting that nothing reads does not exist.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Value;
@@ -16,6 +16,17 @@ pub enum FileWatch {
     Poll,
     /// Only at the start and when somebody asks.
     Off,
+}
+
+impl FileWatch {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FileWatch::Events => "events",
+            FileWatch::Poll => "poll",
+            FileWatch::Off => "off",
+        }
+    }
 }
 
 /// Every setting in force.
@@ -55,8 +66,8 @@ pub struct Config {
     pub lanes: [usize; 4],
     /// `sessions.visibility`: how far an agent's session sees.
     pub visibility: Visibility,
-    /// `sessions.rights.send`, `.list`, `.history`, `.control`: in place of that for one right.
-    pub rights: [Option<Visibility>; 4],
+    /// `sessions.rights.send`, `.list`, `.history`: in place of that for one right.
+    pub rights: [Option<Visibility>; 3],
     /// `sessions.agent_to_agent.allow`: patterns of agents that may deal with each other.
     pub agent_to_agent: Vec<String>,
     /// `sessions.max_ping_pong`: turns of an exchange after the first answer; 0 = none.
@@ -70,6 +81,8 @@ pub struct Config {
     /// `recovery.touch_each`: how often the used time of live runs is written; a kill loses no
     /// more of it.
     pub touch_each: Duration,
+    /// `retention.audit_rows`: so many rows of the audit table are kept, the newest.
+    pub audit_rows: u32,
     /// `storage.min_free`: with less room on the disk, bytes, no new work is taken and nothing
     /// is started; what is at work may use it to end.
     pub min_free: u64,
@@ -125,13 +138,14 @@ impl Default for Config {
             max_total_children: 100,
             lanes: [8, 8, 8, 16],
             visibility: Visibility::Tree,
-            rights: [None; 4],
+            rights: [None; 3],
             agent_to_agent: Vec::new(),
             max_ping_pong: 5,
             max_age: Duration::from_secs(24 * 3600),
             max_attempts: 5,
             compare_each: Duration::from_secs(30),
             touch_each: Duration::from_secs(30),
+            audit_rows: 100_000,
             min_free: 64 << 20,
             check_after: Some(Duration::from_secs(60)),
             agents_watch: FileWatch::Events,
@@ -175,13 +189,13 @@ pub const KEYS: &[&str] = &[
     "sessions.rights.send",
     "sessions.rights.list",
     "sessions.rights.history",
-    "sessions.rights.control",
     "sessions.agent_to_agent.allow",
     "sessions.max_ping_pong",
     "recovery.max_age",
     "recovery.max_attempts",
     "recovery.compare_each",
     "recovery.touch_each",
+    "retention.audit_rows",
     "storage.min_free",
     "storage.check_after",
     "agents.watch",
@@ -199,7 +213,122 @@ pub const KEYS: &[&str] = &[
     "providers.script.file",
 ];
 
+/// Those of [`KEYS`] whose change a reload applies; the others wait for the next start.
+const LIVE: &[&str] = &[
+    "gateway.allowed_hosts",
+    "gateway.allowed_origins",
+    "gateway.max_events_behind",
+    "defaults.run_timeout",
+    "defaults.max_spawn_depth",
+    "defaults.max_client_children",
+    "defaults.max_queued_turns",
+    "defaults.max_children",
+    "defaults.max_total_children",
+    "lanes.main",
+    "lanes.subagent",
+    "lanes.nested",
+    "lanes.global",
+    "sessions.visibility",
+    "sessions.rights.send",
+    "sessions.rights.list",
+    "sessions.rights.history",
+    "sessions.agent_to_agent.allow",
+    "sessions.max_ping_pong",
+    "recovery.max_age",
+    "recovery.max_attempts",
+    "recovery.compare_each",
+    "recovery.touch_each",
+    "retention.archive_after",
+    "retention.runs",
+    "retention.events",
+    "retention.keys",
+    "retention.sweep_each",
+    "retention.audit_rows",
+    "runner.pace",
+    "runner.model_timeout",
+    "runner.tool_timeout",
+];
+
+/// Does a reload apply a change of this setting?
+pub fn is_live(key: &str) -> bool {
+    LIVE.contains(&key)
+}
+
+/// A value as people are shown it: null where there is none, and never a secret.
+pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
+    let Some(value) = value else {
+        return serde_json::Value::Null;
+    };
+    if is_secret(key) {
+        return "[secret]".into();
+    }
+    // Texts, numbers and lists of them: they have a JSON form.
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Does the name say that the value is not for everybody's eyes? One that only says where the
+/// secret is (`…_env`, `…_file`) is.
+pub(super) fn is_secret(key: &str) -> bool {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    ["key", "token", "secret", "password"]
+        .iter()
+        .any(|word| name == *word || name.ends_with(&format!("_{word}")))
+}
+
 impl Config {
+    /// The value in force of one of [`KEYS`], in the form in which [`Config::set`] takes it;
+    /// `None` where nothing is set and nothing is the default.
+    pub fn value(&self, key: &str) -> Option<Value> {
+        let value = match key {
+            "gateway.listen" => self.listen.to_string().into(),
+            "gateway.socket" => path_value(self.socket.as_ref()?),
+            "gateway.max_events_behind" => self.max_events_behind.into(),
+            "gateway.allowed_hosts" => self.allowed_hosts.clone().into(),
+            "gateway.allowed_origins" => self.allowed_origins.clone().into(),
+            "gateway.drain_timeout" => span(self.drain_timeout?),
+            "defaults.agent" => self.agent.clone().into(),
+            "defaults.model" => self.model.clone().into(),
+            "defaults.run_timeout" => span(self.run_timeout.unwrap_or_default()),
+            "defaults.max_spawn_depth" => self.max_spawn_depth.into(),
+            "defaults.max_client_children" => self.max_client_children.into(),
+            "defaults.max_queued_turns" => self.max_queued_turns.into(),
+            "defaults.max_children" => self.max_children.into(),
+            "defaults.max_total_children" => self.max_total_children.into(),
+            "lanes.main" => slots_value(self.lanes[0]),
+            "lanes.subagent" => slots_value(self.lanes[1]),
+            "lanes.nested" => slots_value(self.lanes[2]),
+            "lanes.global" => slots_value(self.lanes[3]),
+            "sessions.visibility" => self.visibility.as_str().into(),
+            "sessions.rights.send" => self.rights[0].unwrap_or(self.visibility).as_str().into(),
+            "sessions.rights.list" => self.rights[1].unwrap_or(self.visibility).as_str().into(),
+            "sessions.rights.history" => self.rights[2].unwrap_or(self.visibility).as_str().into(),
+            "sessions.agent_to_agent.allow" => self.agent_to_agent.clone().into(),
+            "sessions.max_ping_pong" => self.max_ping_pong.into(),
+            "recovery.max_age" => span(self.max_age),
+            "recovery.max_attempts" => self.max_attempts.into(),
+            "recovery.compare_each" => span(self.compare_each),
+            "recovery.touch_each" => span(self.touch_each),
+            "retention.archive_after" => span(self.archive_after.unwrap_or_default()),
+            "retention.runs" => span(self.retain_runs.unwrap_or_default()),
+            "retention.events" => span(self.retain_events.unwrap_or_default()),
+            "retention.keys" => span(self.retain_keys),
+            "retention.sweep_each" => span(self.sweep_each),
+            "retention.audit_rows" => self.audit_rows.into(),
+            "storage.min_free" => i64::try_from(self.min_free).unwrap_or(i64::MAX).into(),
+            "storage.check_after" => span(self.check_after.unwrap_or_default()),
+            "agents.watch" => self.agents_watch.as_str().into(),
+            "agents.poll_each" => span(self.agents_poll_each),
+            "agents.debounce" => span(self.agents_debounce),
+            "workspace.root" => path_value(self.workspace.as_ref()?),
+            "runner.pace" => span(self.pace),
+            "runner.model_timeout" => span(self.model_timeout),
+            "runner.tool_timeout" => span(self.tool_timeout),
+            "providers.script.file" => path_value(self.script.as_ref()?),
+            _ => return None,
+        };
+        Some(value)
+    }
+
     /// Takes one setting; the fault says what is expected. The key must be one of [`KEYS`].
     pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
         match key {
@@ -238,13 +367,13 @@ impl Config {
             "sessions.rights.send" => self.rights[0] = Some(visibility(value)?),
             "sessions.rights.list" => self.rights[1] = Some(visibility(value)?),
             "sessions.rights.history" => self.rights[2] = Some(visibility(value)?),
-            "sessions.rights.control" => self.rights[3] = Some(visibility(value)?),
             "sessions.agent_to_agent.allow" => self.agent_to_agent = texts(value)?,
             "sessions.max_ping_pong" => self.max_ping_pong = count(value, 0, 5)?,
             "recovery.max_age" => self.max_age = duration(value)?,
             "recovery.max_attempts" => self.max_attempts = count(value, 1, 100)?,
             "recovery.compare_each" => self.compare_each = period(value)?,
             "recovery.touch_each" => self.touch_each = period(value)?,
+            "retention.audit_rows" => self.audit_rows = count(value, 1, 10_000_000)?,
             "storage.min_free" => self.min_free = bytes(value)?,
             "storage.check_after" => {
                 let after = duration(value)?;
@@ -267,6 +396,19 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn path_value(path: &Path) -> Value {
+    path.display().to_string().into()
+}
+
+fn span(duration: Duration) -> Value {
+    humantime::format_duration(duration).to_string().into()
+}
+
+fn slots_value(slots: usize) -> Value {
+    // At most 10,000.
+    i64::try_from(slots).unwrap_or(i64::MAX).into()
 }
 
 fn file_watch(value: &Value) -> Result<FileWatch, String> {
@@ -381,4 +523,58 @@ fn visibility(value: &Value) -> Result<Visibility, String> {
 
 fn slots(value: &Value) -> Result<usize, String> {
     count(value, 0, 10_000).map(|slots| slots as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_can_be_shown_and_set_to_what_it_shows() {
+        let mut config = Config {
+            run_timeout: None,
+            allowed_hosts: vec!["a.example".to_owned()],
+            ..Config::default()
+        };
+        for key in KEYS {
+            let Some(value) = config.value(key) else {
+                // Unset: a path or a time. Set, it is shown.
+                let values = [Value::from("/somewhere"), Value::from("7s")];
+                let value = values.iter().find(|value| config.set(key, value).is_ok());
+                assert_eq!(config.value(key).as_ref(), value, "{key}");
+                continue;
+            };
+            let before = config.clone();
+            config.set(key, &value).unwrap();
+            assert_eq!(config, before, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_a_reload_applies_are_settings_that_have_a_value() {
+        for key in LIVE {
+            assert!(KEYS.contains(key), "{key}");
+            assert!(Config::default().value(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_never_shown() {
+        let value = Value::from("sk-1");
+        for key in [
+            "providers.x.api_key",
+            "gateway.token",
+            "mcp.y.auth_secret",
+            "a.password",
+        ] {
+            assert_eq!(shown(key, Some(&value)), "[secret]", "{key}");
+        }
+        for key in [
+            "providers.x.api_key_env",
+            "providers.x.api_key_file",
+            "a.keys",
+        ] {
+            assert_eq!(shown(key, Some(&value)), "sk-1", "{key}");
+        }
+    }
 }

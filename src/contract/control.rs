@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
+use super::BoxFuture;
 use super::finding::Finding;
 use crate::kernel::fault::Fault;
 
@@ -19,6 +22,58 @@ pub enum Phase {
     Ready,
     /// Takes no work, and lets what is under way come to rest.
     Draining,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The file that was read.
+    pub file: Option<String>,
+    /// Every setting, by key.
+    pub settings: Vec<Setting>,
+    /// What was not understood.
+    pub warnings: Vec<String>,
+}
+
+/// One setting in force; secrets are hidden.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Its name, `section.key`.
+    pub key: &'static str,
+    /// Its value.
+    pub value: Value,
+    /// Where it comes from: `default`, `file`, `variable` or `flag`.
+    pub source: &'static str,
+    /// Which file, variable or flag that is.
+    pub from: Option<String>,
+    /// A reload applies a change of it.
+    pub live: bool,
+    /// What the next start will take in its place.
+    pub pending: Option<Value>,
+}
+
+/// What a reload did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reloaded {
+    /// Changes that are in force now.
+    pub applied: Vec<Change>,
+    /// Changes that wait for the next start.
+    pub needs_restart: Vec<Change>,
+    /// How many settings are as they were.
+    pub unchanged: u32,
+    /// What was not understood.
+    pub warnings: Vec<String>,
+}
+
+/// A setting that was changed; secrets are hidden.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Its name.
+    pub key: &'static str,
+    /// The value before.
+    pub before: Value,
+    /// The value after.
+    pub after: Value,
 }
 
 /// What follows a drain.
@@ -63,4 +118,11 @@ pub trait Control: Send + Sync + 'static {
     /// Begins a drain; returns at once, with how long steps in flight may go on. While one is
     /// under way already, only one that would resume can be turned into one that ends.
     fn drain(&self, order: Drain) -> Result<Duration, Fault>;
+
+    /// The settings in force.
+    fn settings(&self) -> Settings;
+
+    /// Reads file and variables again and applies what can be applied without a restart. What
+    /// cannot be read or used changes nothing and is a fault that says why.
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>>;
 }

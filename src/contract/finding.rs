@@ -1,9 +1,10 @@
 //! What a look at the daemon and its surroundings finds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a thing is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// As it should be.
@@ -17,7 +18,7 @@ pub enum Health {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// A stable name, such as `store.integrity`.
     pub id: String,

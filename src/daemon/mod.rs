@@ -10,6 +10,7 @@ mod lock;
 pub mod offline;
 mod parts;
 mod phase;
+mod settings;
 mod signals;
 mod supervisor;
 mod surroundings;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use check::AgentCheck;
@@ -27,14 +29,16 @@ pub use endpoint::Endpoint;
 pub use failure::Failure;
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Loaded, Source};
 use crate::contract::control::{Control, Then};
 use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
+use crate::telemetry::metrics::metrics;
 use phase::Process;
+use settings::{Followers, InForce};
 use signals::Signals;
 use supervisor::Supervisor;
 use surroundings::Surroundings;
@@ -43,12 +47,10 @@ use surroundings::Surroundings;
 pub struct Options {
     /// Where it keeps its state.
     pub state_dir: PathBuf,
-    /// Where it listens, in place of `gateway.listen`.
-    pub listen: Option<SocketAddr>,
-    /// Where its Unix socket is, in place of `gateway.socket`; absolute.
-    pub socket: Option<PathBuf>,
-    /// The settings in force.
-    pub config: Config,
+    /// Where its settings come from, for a reload.
+    pub source: Source,
+    /// The settings as they were read from there.
+    pub loaded: Loaded,
     /// Called once it is ready, with what clients need to know.
     pub on_ready: Box<dyn FnOnce(&Ready) + Send>,
 }
@@ -107,22 +109,23 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let clock = Clock::system();
     let boot = BootId(clock.new_id());
     let started_at = clock.now();
+    metrics().started(started_at);
     let pid = std::process::id();
-    let config = options.config;
+    let config = options.loaded.config.clone();
 
     let mut signals = Signals::catch()?;
+    let hangups = signals::hangups()?;
     let supervisor = Supervisor::from_env()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
     let lock = lock::take(&folder, boot, pid, started_at)?;
-    let address = options.listen.unwrap_or(config.listen);
+    let address = config.listen;
     let listener = bind(address).await?;
     let local = listener
         .local_addr()
         .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
     let url = format!("http://{local}");
-    let named = options.socket.as_deref().or(config.socket.as_deref());
-    let (unix, socket) = local::listen(&folder, named)?.unzip();
+    let (unix, socket) = local::listen(&folder, config.socket.as_deref())?.unzip();
     let socket_path = socket
         .as_ref()
         .and_then(|socket| socket.path().to_str())
@@ -140,13 +143,15 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let delegate = DelegateSlot::default();
     let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
     let agent_files = parts::watcher(&clock, &config);
+    let store = opened.store.clone();
+    let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
     let (registry, service) = Registry::new(crate::registry::Parts {
         store: opened.store,
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
         runner: workers.runner,
-        options: parts::registry_options(&config, supervisor.drain_timeout(config.drain_timeout)),
+        options: parts::registry_options(&config, drain_timeout),
         boot,
     });
 
@@ -155,15 +160,26 @@ async fn run(options: Options) -> Result<Ending, Failure> {
 
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.
+    let (names, followed) = watch::channel(parts::names(&config));
+    let followers = Followers {
+        store,
+        registry: registry.clone(),
+        drain_timeout,
+        names,
+        runner: workers.times,
+    };
+    let in_force = InForce::new(options.source, options.loaded, followers);
     let process = Arc::new(Process::new(
         registry.clone(),
         supervisor.clone(),
+        in_force,
         Surroundings {
             folder: folder.clone(),
             min_free: config.min_free,
             clock: clock.clone(),
         },
     ));
+    let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
         let process = Arc::clone(&process);
         async move {
@@ -192,11 +208,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             started_at,
             url: url.clone(),
             socket: socket_path.clone(),
-            options: gateway::Options {
-                allowed_hosts: config.allowed_hosts.clone(),
-                allowed_origins: config.allowed_origins.clone(),
-                limits: gateway::Limits::default(),
-            },
+            names: followed,
+            limits: gateway::Limits::default(),
         },
         shutdown.clone(),
     ));
@@ -265,6 +278,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         tracing::error!("the agent files were not watched any more; the next start reads them");
     }
     life.abort();
+    reloads.abort();
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

@@ -15,6 +15,7 @@ use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
+use crate::gateway;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
@@ -39,6 +40,8 @@ pub struct Workers {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// Gives them other times.
+    pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
     pub names: Vec<String>,
 }
@@ -48,24 +51,48 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
     OpenOptions {
         folder: folder.to_owned(),
         clock: clock.clone(),
-        settings: store::Settings {
-            limits: SpawnLimits {
-                max_depth: config.max_spawn_depth,
-                max_children: config.max_client_children,
-                max_run_children: config.max_children,
-                max_total: config.max_total_children,
-                max_unacked: MAX_UNACKED,
-                max_untold: MAX_UNTOLD,
-                max_queued_turns: config.max_queued_turns,
-            },
-            recovery: RecoveryPolicy {
-                max_age_ms: millis(config.max_age),
-                max_attempts: config.max_attempts,
-            },
-            policy: policy(config),
-            max_ping_pong: config.max_ping_pong,
-        },
+        settings: store_settings(config),
         on_fatal: Box::new(|why| end_now(&why)),
+    }
+}
+
+/// What the store's commands obey.
+pub fn store_settings(config: &Config) -> store::Settings {
+    store::Settings {
+        limits: SpawnLimits {
+            max_depth: config.max_spawn_depth,
+            max_children: config.max_client_children,
+            max_run_children: config.max_children,
+            max_total: config.max_total_children,
+            max_unacked: MAX_UNACKED,
+            max_untold: MAX_UNTOLD,
+            max_queued_turns: config.max_queued_turns,
+        },
+        recovery: RecoveryPolicy {
+            max_age_ms: millis(config.max_age),
+            max_attempts: config.max_attempts,
+        },
+        policy: policy(config),
+        max_ping_pong: config.max_ping_pong,
+        audit_rows: config.audit_rows,
+    }
+}
+
+/// The names by which callers may know the daemon.
+pub fn names(config: &Config) -> gateway::Names {
+    gateway::Names {
+        hosts: config.allowed_hosts.clone(),
+        origins: config.allowed_origins.clone(),
+    }
+}
+
+/// How long steps take and may take.
+pub fn times(config: &Config) -> runner::Options {
+    runner::Options {
+        pace: config.pace,
+        model_timeout: config.model_timeout,
+        tool_timeout: config.tool_timeout,
+        max_spawn_depth: config.max_spawn_depth,
     }
 }
 
@@ -109,10 +136,10 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
 
 /// What sessions may do with each other.
 fn policy(config: &Config) -> Policy {
-    let [send, list, history, control] = config.rights;
+    let [send, list, history] = config.rights;
     let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
     Policy {
-        reach: [send, list, history, control].map(reach),
+        reach: [send, list, history].map(reach),
         agent_to_agent: config.agent_to_agent.clone(),
     }
 }
@@ -157,14 +184,10 @@ pub fn workers(
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
+    let (times, followed) = tokio::sync::watch::channel(times(config));
     let runner = TurnRunner::new(
-        runner::Options {
-            pace: config.pace,
-            model_timeout: config.model_timeout,
-            tool_timeout: config.tool_timeout,
-            workspace,
-            max_spawn_depth: config.max_spawn_depth,
-        },
+        followed,
+        workspace,
         Arc::new(providers),
         Arc::new(tools),
         clock.clone(),
@@ -172,6 +195,7 @@ pub fn workers(
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(runner),
+        times,
         names,
     })
 }

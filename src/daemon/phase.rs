@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::settings::InForce;
 use super::supervisor::Supervisor;
 use super::surroundings::Surroundings;
-use crate::contract::control::{Control, Drain, Phase, Then};
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
 use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
@@ -13,6 +15,7 @@ use crate::registry::Registry;
 /// The process as its doors see it.
 pub struct Process {
     registry: Registry,
+    in_force: InForce,
     supervisor: Supervisor,
     ready: AtomicBool,
     surroundings: Surroundings,
@@ -20,9 +23,15 @@ pub struct Process {
 
 impl Process {
     /// A process that is starting.
-    pub fn new(registry: Registry, supervisor: Supervisor, surroundings: Surroundings) -> Self {
+    pub fn new(
+        registry: Registry,
+        supervisor: Supervisor,
+        in_force: InForce,
+        surroundings: Surroundings,
+    ) -> Self {
         Process {
             registry,
+            in_force,
             supervisor,
             ready: AtomicBool::new(false),
             surroundings,
@@ -76,5 +85,13 @@ impl Control for Process {
             }
         });
         Ok(timeout)
+    }
+
+    fn settings(&self) -> Settings {
+        self.in_force.show()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {
+        Box::pin(self.in_force.reload())
     }
 }

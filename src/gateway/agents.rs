@@ -35,7 +35,16 @@ async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::A
             agents.retain(|agent| agent.active && agent.mode != AgentMode::Primary);
         }
     }
+    // A name is a cursor: the list is in the order of names.
+    if let Some(last) = &params.cursor {
+        agents.retain(|agent| agent.id.as_str() > last.as_str());
+    }
+    let limit = params.limit.0 as usize;
+    let more = agents.len() > limit;
+    agents.truncate(limit);
+    let last = agents.last().filter(|_| more);
     Ok(wire::Agents {
+        next_cursor: last.map(|agent| agent.id.to_string()),
         agents: agents.into_iter().map(convert::agent).collect(),
         rejected: listing.rejected.into_iter().map(convert::aside).collect(),
     })

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Uri};
+use tokio::sync::watch;
 
+use super::Names;
 use crate::clock::Clock;
 use crate::kernel::fault::{Fault, Kind};
 
@@ -21,8 +23,7 @@ const PLACES: usize = 1024;
 /// Checks requests before anything of them is read.
 pub(crate) struct Guard {
     token: blake3::Hash,
-    hosts: Vec<String>,
-    origins: Vec<String>,
+    names: watch::Receiver<Names>,
     failures: Mutex<HashMap<IpAddr, Window>>,
     clock: Clock,
 }
@@ -45,11 +46,10 @@ pub(crate) struct Ends {
 
 impl Guard {
     /// Only a digest of `token` is kept.
-    pub(crate) fn new(token: &str, hosts: &[String], origins: &[String], clock: Clock) -> Self {
+    pub(crate) fn new(token: &str, names: watch::Receiver<Names>, clock: Clock) -> Self {
         Guard {
             token: blake3::hash(token.as_bytes()),
-            hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-            origins: origins.to_vec(),
+            names,
             failures: Mutex::default(),
             clock,
         }
@@ -89,12 +89,16 @@ impl Guard {
     pub(crate) fn knows(&self, host: &str) -> bool {
         address(host).is_some_and(|address| address.is_loopback())
             || host.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+            || {
+                let names = self.names.borrow();
+                names.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+            }
     }
 
     /// Is it one of the origins that are configured?
     pub(crate) fn is_configured(&self, origin: &HeaderValue) -> bool {
-        self.origins.iter().any(|allowed| allowed == origin)
+        let names = self.names.borrow();
+        names.origins.iter().any(|allowed| allowed == origin)
     }
 
     /// A page that the daemon itself could have served. Another port of the same machine is
@@ -191,9 +195,11 @@ mod tests {
     use crate::kernel::time::Timestamp;
 
     fn guard(clock: Clock) -> Guard {
-        let hosts = ["abide.lan".to_owned()];
-        let origins = ["https://panel.lan".to_owned()];
-        Guard::new("secret", &hosts, &origins, clock)
+        let names = Names {
+            hosts: vec!["abide.lan".to_owned()],
+            origins: vec!["https://panel.lan".to_owned()],
+        };
+        Guard::new("secret", watch::channel(names).1, clock)
     }
 
     fn ends() -> Ends {

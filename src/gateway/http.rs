@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::metrics::Scrape;
 use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
@@ -26,6 +27,7 @@ use super::status::phase_name;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
+use crate::telemetry::metrics;
 use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
@@ -35,6 +37,7 @@ const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) struct Door {
     pub(crate) gate: Gate,
     pub(crate) dispatcher: Arc<Dispatcher>,
+    pub(crate) metrics: Scrape,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -42,7 +45,7 @@ pub(crate) struct Door {
 type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
 /// Something that a connection holds as long as it lives.
-pub(crate) type Seat = Arc<tokio::sync::OwnedSemaphorePermit>;
+pub(crate) type Seat = Arc<(tokio::sync::OwnedSemaphorePermit, metrics::Held)>;
 
 /// Answers one request of a connection.
 pub(crate) async fn handle(
@@ -57,6 +60,11 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
+        (&Method::GET | &Method::HEAD, "/metrics") => match numbers(&door, &peer, &request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, "/metrics") => wrong_method("GET"),
         (_, "/") => match enter(&door, connection, peer, seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
@@ -69,9 +77,19 @@ pub(crate) async fn handle(
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(fault.hint("there are /, /events, /health and /ready"))
+            refused(fault.hint("there are /, /events, /health, /ready and /metrics"))
         }
     };
+    Ok(answered)
+}
+
+/// The daemon's numbers, for those who may call.
+async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Result<Answered, Fault> {
+    door.gate.admit(peer, request.headers())?;
+    let text = (door.metrics)().await?;
+    let mut answered = json(StatusCode::OK, text);
+    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+    answered.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(answered)
 }
 

@@ -1,25 +1,32 @@
 //! How a method is put into the table: a name, a request type, and a function from one to an
 //! answer.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use jsonrpsee::core::RegisterMethodError;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::discover::{self, Described};
 use super::rpc::{Connection, error_object, logged};
 use super::{
-    Context, Shared, agents, care, events, lifecycle, questions, runs, sessions, status, trust,
+    Context, Shared, about, agents, care, events, lifecycle, ops, questions, runs, sessions,
+    status, trust,
 };
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
 use crate::wire::decode::{Params, decode};
 
 /// Every method.
-pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
+pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sync>> {
     let shared = Arc::new(shared);
-    let mut table = Table(RpcModule::from_arc(Arc::clone(&shared)));
+    let mut table = Table {
+        module: RpcModule::from_arc(Arc::clone(&shared)),
+        described: Vec::new(),
+    };
     agents::register(&mut table)?;
     care::register(&mut table)?;
     events::register(&mut table)?;
@@ -29,7 +36,11 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
     sessions::register(&mut table)?;
     status::register(&mut table)?;
     trust::register(&mut table)?;
-    let methods: Methods = table.0.into();
+    ops::register(&mut table)?;
+    discover::register(&mut table)?;
+    let document = discover::document(&table.described, &shared.url, status::VERSION)?;
+    shared.document.get_or_init(|| document);
+    let methods: Methods = table.module.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();
     shared.capabilities.get_or_init(|| names);
@@ -37,7 +48,10 @@ pub(super) fn table(shared: Shared) -> Result<Methods, RegisterMethodError> {
 }
 
 /// The methods registered so far.
-pub(super) struct Table(RpcModule<Shared>);
+pub(super) struct Table {
+    module: RpcModule<Shared>,
+    described: Vec<Described>,
+}
 
 impl Table {
     /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
@@ -48,18 +62,27 @@ impl Table {
     ) -> Result<(), RegisterMethodError>
     where
         P: Params + Send + 'static,
-        R: Serialize + Clone + Send + 'static,
+        R: Serialize + JsonSchema + Clone + Send + 'static,
         F: Fn(Arc<Context>, P) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send,
     {
-        self.0
+        let changes = about::changes(name);
+        self.described.push(Described::new::<P, R>(name));
+        self.module
             .register_async_method(name, move |params, shared, extensions| async move {
-                let params = decode(params.as_str()).map_err(error_object)?;
+                let params: P = decode(params.as_str()).map_err(error_object)?;
                 let answer = match extensions.get::<Arc<Principal>>() {
                     Some(who) => {
                         let shared = Arc::clone(&shared);
                         let principal = Arc::clone(who);
-                        handler(Arc::new(Context { shared, principal }), params).await
+                        let registry = shared.registry.clone();
+                        let object = changes.then(|| params.object()).flatten();
+                        let who = Arc::clone(&principal);
+                        let call = handler(Arc::new(Context { shared, principal }), params);
+                        match changes {
+                            true => registry.audited(&who, name, object, call).await,
+                            false => call.await,
+                        }
                     }
                     None => Err(Fault::internal("a call came from nobody")),
                 };
@@ -80,13 +103,14 @@ impl Table {
     ) -> Result<(), RegisterMethodError>
     where
         P: Params + Send + 'static,
-        R: Serialize + Clone + Send + 'static,
+        R: Serialize + JsonSchema + Clone + Send + 'static,
         F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send,
     {
-        self.0
+        self.described.push(Described::new::<P, R>(name));
+        self.module
             .register_async_method(name, move |params, shared, extensions| async move {
-                let params = decode(params.as_str()).map_err(error_object)?;
+                let params: P = decode(params.as_str()).map_err(error_object)?;
                 let who = extensions.get::<Arc<Principal>>();
                 let answer = match who.zip(extensions.get::<Arc<Connection>>()) {
                     Some((who, connection)) => {

@@ -1,15 +1,19 @@
 //! The doors: JSON-RPC over HTTP and WebSocket, on a TCP port and a Unix socket. Methods translate the wire into calls of the
 //! registry and its answers back; nothing is decided here. The daemon calls [`serve`].
 
+mod about;
 mod agents;
 mod auth;
 mod care;
 mod convert;
+mod discover;
 mod envelope;
 mod events;
 mod http;
 mod lifecycle;
 mod method;
+mod metrics;
+mod ops;
 mod page;
 mod peer;
 mod questions;
@@ -30,6 +34,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -59,20 +64,20 @@ pub struct State {
     pub url: String,
     /// The path of its Unix socket, for `gateway.status`.
     pub socket: Option<String>,
-    /// What can be configured.
-    pub options: Options,
-}
-
-/// What can be configured of the doors.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Host names under which the daemon is reached, besides those of this machine's loopback
-    /// and the address that was called.
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call it, besides its own; `scheme://host[:port]`.
-    pub allowed_origins: Vec<String>,
+    /// Names by which callers may know it; they may change.
+    pub names: watch::Receiver<Names>,
     /// How much clients may ask for.
     pub limits: Limits,
+}
+
+/// Names by which callers may know the daemon, besides its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Host names under which it is reached, besides those of this machine's loopback and the
+    /// address that was called; any case.
+    pub hosts: Vec<String>,
+    /// Origins of web pages that may call it, besides its own; `scheme://host[:port]`.
+    pub origins: Vec<String>,
 }
 
 /// How much clients may ask for.
@@ -137,6 +142,7 @@ struct Shared {
     socket: Option<String>,
     limits: Limits,
     capabilities: OnceLock<Vec<String>>,
+    document: OnceLock<discover::Document>,
 }
 
 /// Where clients come in.
@@ -165,7 +171,8 @@ pub async fn serve(
         started_at,
         url,
         socket,
-        options,
+        names,
+        limits,
     } = state;
     let shared = Shared {
         registry,
@@ -175,19 +182,16 @@ pub async fn serve(
         started_at,
         url,
         socket,
-        limits: options.limits,
+        limits,
         capabilities: OnceLock::new(),
+        document: OnceLock::new(),
     };
+    let metrics = metrics::of(shared.registry.clone());
     let methods = method::table(shared).map_err(io::Error::other)?;
-    let guard = auth::Guard::new(
-        &token,
-        &options.allowed_hosts,
-        &options.allowed_origins,
-        clock.clone(),
-    );
-    let dispatcher = rpc::Dispatcher::new(methods, control, clock, options.limits);
+    let guard = auth::Guard::new(&token, names, clock.clone());
+    let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
     let gate = peer::Gate::new(guard, principal);
-    open(listeners, gate, dispatcher, shutdown).await
+    open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 
 /// The doors around any table of methods.
@@ -195,11 +199,13 @@ async fn open(
     listeners: Listeners,
     gate: peer::Gate,
     dispatcher: rpc::Dispatcher,
+    metrics: metrics::Scrape,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = http::Door {
         gate,
         dispatcher: Arc::new(dispatcher),
+        metrics,
         shutdown,
         tasks: TaskTracker::new(),
     };

@@ -117,12 +117,12 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     fn gate() -> Gate {
-        let guard = Guard::new(
-            "secret",
-            &["abide.lan".to_owned()],
-            &["https://panel.lan".to_owned()],
-            Clock::system(),
-        );
+        let names = crate::gateway::Names {
+            hosts: vec!["abide.lan".to_owned()],
+            origins: vec!["https://panel.lan".to_owned()],
+        };
+        let names = tokio::sync::watch::channel(names).1;
+        let guard = Guard::new("secret", names, Clock::system());
         let owner = Principal {
             org: "default".to_owned(),
             user: "admin".to_owned(),

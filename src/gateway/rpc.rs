@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
@@ -25,6 +26,7 @@ use crate::contract::control::{Control, Phase};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
 use crate::registry::Principal;
+use crate::telemetry::metrics::{self, metrics};
 use crate::wire::error::WireError;
 
 /// The methods that wait, which have a limit of their own.
@@ -91,6 +93,7 @@ pub(crate) enum Answer {
 struct Held {
     connection: Arc<Connection>,
     waits: bool,
+    _counted: Option<metrics::Held>,
 }
 
 impl Drop for Held {
@@ -213,8 +216,25 @@ impl Dispatcher {
         place: Place,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         let Some((name, method)) = self.methods.method_with_name(&message.method) else {
+            metrics().refused("unknown", Kind::UnknownMethod.as_str());
             return Err(self.unknown(&message.method));
         };
+        let began = self.begin(connection, name, method, who, id, message, place);
+        began.inspect_err(|fault| metrics().refused(name, fault.kind.as_str()))
+    }
+
+    /// Begins a call of a method that there is.
+    #[expect(clippy::too_many_arguments, reason = "one call, taken apart")]
+    fn begin(
+        &self,
+        connection: &Arc<Connection>,
+        name: &'static str,
+        method: &MethodCallback,
+        who: &Arc<Principal>,
+        id: Id,
+        message: &Envelope,
+        place: Place,
+    ) -> Result<BoxFuture<'static, String>, Fault> {
         self.check_phase(name)?;
         let waits = WAITS.contains(&name);
         if waits && matches!(place, Place::Batch) {
@@ -255,22 +275,28 @@ impl Dispatcher {
         );
         let most = self.limits.reply;
         let clock = self.clock.clone();
+        let began = clock.monotonic();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
                 fail::fail_point!("gateway.handler");
                 answer.await
             });
-            let text = match answer.catch_unwind().await {
-                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => {
-                    error_text(id, reply_too_large(most))
-                }
-                Ok(answer) => into_text(answer),
+            let (kind, text) = match answer.catch_unwind().await {
+                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => (
+                    Kind::TooLarge.as_str(),
+                    error_text(id, reply_too_large(most)),
+                ),
+                Ok(answer) => (kind_of(&answer), into_text(answer)),
                 // The panic hook has logged where it was.
                 Err(_) => {
                     let fault = Fault::internal(format_args!("{name} failed by a defect"));
-                    error_text(id, logged(name, fault, &clock))
+                    (
+                        Kind::Internal.as_str(),
+                        error_text(id, logged(name, fault, &clock)),
+                    )
                 }
             };
+            metrics().answered(name, kind, clock.monotonic() - began);
             drop(held);
             text
         }))
@@ -347,6 +373,7 @@ impl Dispatcher {
         let held = Held {
             connection: Arc::clone(connection),
             waits,
+            _counted: waits.then(|| metrics().wait()),
         };
         if before >= most {
             return Err(busy(&format!(
@@ -430,6 +457,20 @@ pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
 /// A fault as the text of an answer.
 pub(crate) fn error_text(id: Id, fault: Fault) -> String {
     into_text(MethodResponse::error(id, error_object(fault)))
+}
+
+/// `ok`, or the kind of the error.
+fn kind_of(answer: &MethodResponse) -> &'static str {
+    #[derive(Deserialize)]
+    struct Failed {
+        error: WireError,
+    }
+    if answer.is_success() {
+        return "ok";
+    }
+    let failed = serde_json::from_str::<Failed>(answer.as_json().get());
+    let kind = failed.ok().and_then(|failed| failed.error.kind());
+    kind.unwrap_or(Kind::Internal).as_str()
 }
 
 fn into_text(answer: MethodResponse) -> String {

@@ -19,6 +19,7 @@ use super::http::{self, Door};
 use super::peer::{Credentials, Peer};
 use super::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
+use crate::telemetry::metrics::metrics;
 
 /// How long a client may take to send the head of a request, the next one on an open
 /// connection too.
@@ -131,7 +132,7 @@ async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: OwnedSemaph
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let seat = Arc::new(seat);
+    let seat = Arc::new((seat, metrics().connection()));
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
     let service = service_fn(move |request| {

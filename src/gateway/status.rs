@@ -12,7 +12,8 @@ use crate::kernel::fault::Fault;
 use crate::wire::gateway as wire;
 use crate::wire::{PROTOCOL, gateway::Empty};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The daemon's version.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
     table.method("gateway.hello", hello)?;

@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
-use crate::contract::control::{Control, Drain, Phase, Then};
+use crate::contract::BoxFuture;
+use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
@@ -58,6 +59,22 @@ impl Control for Stage {
         *self.0.lock().unwrap() = Phase::Draining;
         Ok(Duration::ZERO)
     }
+
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {
+        Box::pin(std::future::ready(Ok(Reloaded::default())))
+    }
+}
+
+fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
+    tokio::sync::watch::channel(super::Names::default()).1
+}
+
+fn no_numbers() -> super::metrics::Scrape {
+    Box::new(|| Box::pin(std::future::ready(Ok(String::new()))))
 }
 
 /// As a signal asks for it.
@@ -173,13 +190,19 @@ impl Server {
             Clock::system(),
             limits,
         );
-        let guard = auth::Guard::new(TOKEN, &[], &[], Clock::system());
+        let guard = auth::Guard::new(TOKEN, no_names(), Clock::system());
         let listeners = Listeners {
             tcp: listener,
             unix: None,
         };
         let gate = peer::Gate::new(guard, principal());
-        let serving = tokio::spawn(open(listeners, gate, dispatcher, shutdown.clone()));
+        let serving = tokio::spawn(open(
+            listeners,
+            gate,
+            dispatcher,
+            no_numbers(),
+            shutdown.clone(),
+        ));
         Server {
             address,
             shared,

@@ -9,7 +9,6 @@ use super::method::Table;
 use crate::contract::catalog::Covers;
 use crate::kernel::fault::Fault;
 use crate::registry::TrustView;
-use crate::wire::gateway::NoParams;
 use crate::wire::trust as wire;
 
 pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
@@ -27,9 +26,19 @@ async fn add(context: Arc<Context>, params: wire::OneProject) -> Result<wire::Pr
     }))
 }
 
-async fn list(context: Arc<Context>, _: NoParams) -> Result<wire::Projects, Fault> {
-    let views = context.registry.trusted(&context.principal).await?;
+async fn list(context: Arc<Context>, params: wire::ListProjects) -> Result<wire::Projects, Fault> {
+    let mut views = context.registry.trusted(&context.principal).await?;
+    // A folder is a cursor: the list is in the order of folders.
+    views.sort_by(|a, b| a.project.folder.cmp(&b.project.folder));
+    if let Some(last) = &params.cursor {
+        views.retain(|view| view.project.folder > *last);
+    }
+    let limit = params.limit.0 as usize;
+    let more = views.len() > limit;
+    views.truncate(limit);
+    let last = views.last().filter(|_| more);
     Ok(wire::Projects {
+        next_cursor: last.map(|view| view.project.folder.clone()),
         projects: views.into_iter().map(shown).collect(),
     })
 }

@@ -45,6 +45,26 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: &'static [Kind] = &[
+        Kind::ParseError,
+        Kind::InvalidRequest,
+        Kind::UnknownMethod,
+        Kind::InvalidParams,
+        Kind::Internal,
+        Kind::Unauthorized,
+        Kind::Forbidden,
+        Kind::NotFound,
+        Kind::Conflict,
+        Kind::TooLarge,
+        Kind::Limit,
+        Kind::RateLimited,
+        Kind::Unavailable,
+        Kind::Busy,
+        Kind::CursorExpired,
+        Kind::CursorUnknown,
+    ];
+
     /// The text that stands in `data.kind`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,3 +156,20 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_kinds_has_every_kind() {
+        // The message of a word that is none lists all that there are.
+        let refusal = serde_json::from_str::<Kind>("\"none\"")
+            .unwrap_err()
+            .to_string();
+        let known = refusal.split_once("expected one of ").unwrap().1;
+        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        let listed: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(known, listed);
+    }
+}

@@ -28,8 +28,6 @@ text_enum! {
         List = "list",
         /// Read what was said in it.
         History = "history",
-        /// Cancel, reset or delete what is in it.
-        Control = "control",
     }
 }
 
@@ -37,7 +35,7 @@ text_enum! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How far each right of [`Right::ALL`] reaches, in that order.
-    pub reach: [Visibility; 4],
+    pub reach: [Visibility; 3],
     /// Patterns (`*` stands for any text): agents may deal with each other when the names of
     /// both fit one.
     pub agent_to_agent: Vec<String>,
@@ -46,7 +44,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Policy {
-            reach: [Visibility::Tree; 4],
+            reach: [Visibility::Tree; 3],
             agent_to_agent: Vec::new(),
         }
     }
@@ -135,12 +133,11 @@ impl Policy {
 
     /// How far this right reaches.
     pub fn reach(&self, right: Right) -> Visibility {
-        let [send, list, history, control] = self.reach;
+        let [send, list, history] = self.reach;
         match right {
             Right::Send => send,
             Right::List => list,
             Right::History => history,
-            Right::Control => control,
         }
     }
 
@@ -196,7 +193,7 @@ mod tests {
 
     fn policy(reach: Visibility, allow: &[&str]) -> Policy {
         Policy {
-            reach: [reach; 4],
+            reach: [reach; 3],
             agent_to_agent: allow.iter().map(ToString::to_string).collect(),
         }
     }
@@ -263,12 +260,7 @@ mod tests {
     #[test]
     fn rights_are_apart() {
         let policy = Policy {
-            reach: [
-                Visibility::All,
-                Visibility::Own,
-                Visibility::Tree,
-                Visibility::Own,
-            ],
+            reach: [Visibility::All, Visibility::Own, Visibility::Tree],
             agent_to_agent: Vec::new(),
         };
         let own = agent("build");
@@ -283,7 +275,7 @@ mod tests {
             kinship: Kinship::Other,
         };
         assert!(policy.may(Right::Send, who, target).is_ok());
-        for right in [Right::List, Right::History, Right::Control] {
+        for right in [Right::List, Right::History] {
             let fault = policy.may(right, who, target).unwrap_err();
             assert_eq!(fault.kind, Kind::Forbidden);
             assert_eq!(fault.data["right"], right.as_str());

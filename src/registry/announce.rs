@@ -118,7 +118,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         user: String::new(),
         label: None,
         title: "sees what its runs have brought".to_owned(),
-        limit_ms: agent.run_timeout_ms.or(inner.options.run_timeout_ms),
+        limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
         meta: None,
         agent,
         trace_id: inner.clock.new_id().simple().to_string(),

@@ -192,7 +192,7 @@ impl Registry {
         let caller = self.caller(site)?;
         let wide = caller.session.depth == 0
             && matches!(
-                self.inner.options.policy.reach(Right::List),
+                self.inner.options().policy.reach(Right::List),
                 Visibility::Agent | Visibility::All
             );
         let own = &caller.session;
@@ -324,7 +324,7 @@ impl Registry {
             agent: &session.agent,
             kinship: stands?,
         };
-        self.inner.options.policy.may(right, who, target)
+        self.inner.options().policy.may(right, who, target)
     }
 }
 

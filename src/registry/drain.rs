@@ -113,7 +113,7 @@ impl Registry {
     /// Gives how long steps in flight may go on. One that ends the process takes the place of
     /// one that resumes; any other second one is refused.
     pub fn drain(&self, order: Drain) -> Result<Duration, Fault> {
-        let timeout = order.timeout.unwrap_or(self.inner.options.drain_timeout);
+        let timeout = order.timeout.unwrap_or(self.inner.options().drain_timeout);
         let mut before = None;
         let begun = self.inner.drains.order.send_if_modified(|current| {
             before = current.map(|order| order.then);

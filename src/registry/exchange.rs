@@ -59,7 +59,7 @@ async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<B
         user: String::new(),
         label: None,
         title: preview(said, super::spawn::TITLE),
-        limit_ms: agent.run_timeout_ms.or(inner.options.run_timeout_ms),
+        limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
         meta: None,
         agent,
         trace_id: String::new(),

@@ -66,6 +66,32 @@ impl Lanes {
         }
     }
 
+    /// From now on so many hold a slot at once. Nobody who holds one loses it.
+    ///
+    /// A ticket of a closed lane stands in no session's queue, so that it keeps nobody of
+    /// another lane from the turn; when its lane opens it takes its old place there.
+    pub fn configure(&mut self, caps: LaneCaps) {
+        let before = std::mem::replace(&mut self.caps, caps);
+        let waiting = self.waiting.values().flat_map(Waiting::tickets);
+        let delayed = self.delayed.iter().map(|(_, ticket)| ticket);
+        for ticket in waiting.chain(delayed) {
+            let is_open = caps.of(ticket.lane) > 0;
+            if is_open == (before.of(ticket.lane) > 0) {
+                continue;
+            }
+            let Some((session, place)) = self.known.get(&ticket.run) else {
+                continue;
+            };
+            let queue = self.queues.entry(*session).or_default();
+            if is_open {
+                queue.insert(*place, ticket.run);
+            } else {
+                queue.remove(place);
+            }
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+    }
+
     /// The run waits for a slot. A run that waits already keeps its place.
     pub fn enqueue(&mut self, ticket: Ticket, now: Moment) {
         if self.known.contains_key(&ticket.run) {
@@ -219,6 +245,12 @@ impl Waiting {
             }
         }
         None
+    }
+
+    fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.roots
+            .values()
+            .flat_map(|root| root.back.iter().chain(root.tickets.values().flatten()))
     }
 
     fn forget(&mut self, run: RunId) {

@@ -253,3 +253,34 @@ fn with_one_slot_no_lane_starves_another() {
     }
     assert_eq!(order, [1, 4, 5, 2, 3]);
 }
+
+#[test]
+fn a_lane_that_opens_lets_those_in_who_waited_for_it() {
+    let mut lanes = lanes(0, 8);
+    lanes.enqueue(ticket(1, 1, 1), NOW);
+    lanes.enqueue(ticket(2, 1, 1), NOW);
+    assert_eq!(admitted(&mut lanes), [0; 0]);
+    let open = LaneCaps {
+        main: 8,
+        subagent: 2,
+        nested: 8,
+        global: 8,
+    };
+    lanes.configure(open);
+    // One turn at a time, in the order in which they came.
+    assert_eq!(admitted(&mut lanes), [1]);
+    lanes.configure(LaneCaps {
+        subagent: 0,
+        ..open
+    });
+    lanes.release(RunId(Uuid::from_u128(1)));
+    assert_eq!(admitted(&mut lanes), [0; 0]);
+    // A closed lane keeps nobody of another lane from the session's turn.
+    let mut other = ticket(3, 1, 1);
+    other.lane = Lane::Nested;
+    lanes.enqueue(other, NOW);
+    assert_eq!(admitted(&mut lanes), [3]);
+    lanes.release(RunId(Uuid::from_u128(3)));
+    lanes.configure(open);
+    assert_eq!(admitted(&mut lanes), [2]);
+}

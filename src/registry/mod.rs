@@ -3,6 +3,7 @@
 
 mod agents;
 mod announce;
+mod audit;
 mod cancel;
 mod care;
 mod compare;
@@ -12,6 +13,7 @@ mod drain;
 mod drive;
 mod events;
 mod exchange;
+mod gauges;
 mod lanes;
 mod lifecycle;
 mod options;
@@ -29,7 +31,7 @@ mod wait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 pub use agents::{ReloadReason, TrustView};
 pub use events::{
@@ -63,7 +65,7 @@ struct Inner {
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     runner: Arc<dyn Runner>,
-    options: Options,
+    options: watch::Sender<Arc<Options>>,
     boot: BootId,
     waiters: Waiters,
     feed: Feed,
@@ -103,7 +105,7 @@ impl Registry {
                 clock: parts.clock,
                 catalog: parts.catalog,
                 runner: parts.runner,
-                options: parts.options,
+                options: watch::Sender::new(Arc::new(parts.options)),
                 boot: parts.boot,
                 waiters: Waiters::default(),
                 feed: Feed::default(),
@@ -129,11 +131,23 @@ impl Registry {
         self.inner.store.id()
     }
 
+    /// Once this returns, `options` are obeyed, by what goes on already too.
+    pub fn configure(&self, options: Options) {
+        self.inner.options.send_replace(Arc::new(options));
+    }
+
     /// How many open runs were restored at this start, of how many.
     pub fn restore_progress(&self) -> (u64, u64) {
         (
             self.inner.restored.load(Ordering::Relaxed),
             self.inner.to_restore.load(Ordering::Relaxed),
         )
+    }
+}
+
+impl Inner {
+    /// The settings in force.
+    fn options(&self) -> Arc<Options> {
+        Arc::clone(&self.options.borrow())
     }
 }

@@ -41,7 +41,7 @@ impl LaneCaps {
 }
 
 /// The registry's settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Slots.
     pub lanes: LaneCaps,

@@ -63,7 +63,7 @@ impl Registry {
             waits_as_it_should(
                 run,
                 now.since(run.last_activity_at),
-                inner.options.max_age_ms,
+                inner.options().max_age_ms,
             )
         });
         let in_turn: HashSet<RunId> = inner

@@ -25,6 +25,7 @@ use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
 use crate::store::command::GatewayNote;
 use crate::store::{Command, Effect};
+use crate::telemetry::metrics::metrics;
 
 /// What the registry's tasks tell the loop.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Service {
     ) -> Self {
         let tasks = TaskTracker::new();
         Service {
-            lanes: Lanes::new(inner.options.lanes),
+            lanes: Lanes::new(inner.options().lanes),
             announcer: Announcer::new(Arc::clone(&inner), tasks.clone()),
             inner,
             effects,
@@ -94,16 +95,17 @@ impl Service {
         let tail = super::events::tail(Arc::clone(&self.inner));
         let _tail = AbortOnDropHandle::new(tokio::spawn(tail));
         let mut tick = tokio::time::interval(TICK);
-        let mut touch = every(self.inner.options.touch_each);
-        let mut compare = every(self.inner.options.compare_each);
+        let mut touch = every(self.inner.options().touch_each);
+        let mut compare = every(self.inner.options().compare_each);
         let mut orders = self.inner.drains.orders();
         // A signal may have come while rows were restored.
         orders.mark_changed();
         let mut patience: Option<Patience> = None;
         let mut began = Duration::ZERO;
         // The first one at once: a deletion may have been under way.
-        let mut sweep = tokio::time::interval(self.inner.options.retention.sweep_each);
+        let mut sweep = tokio::time::interval(self.inner.options().retention.sweep_each);
         let inner = Arc::clone(&self.inner);
+        let mut options = inner.options.subscribe();
         loop {
             if !self.inner.drains.is_under_way() {
                 self.admit();
@@ -134,6 +136,14 @@ impl Service {
                     }
                 }
                 Some(signal) = self.signals.recv() => self.hear(signal),
+                // The sender lives in `inner`, so a change is all that can be told.
+                Ok(()) = options.changed() => {
+                    let options = Arc::clone(&options.borrow_and_update());
+                    self.lanes.configure(options.lanes);
+                    reset(&mut touch, options.touch_each);
+                    reset(&mut compare, options.compare_each);
+                    reset(&mut sweep, options.retention.sweep_each);
+                }
                 () = Patience::runs_out(patience.as_mut()) => self.cut_off(),
                 () = inner.store.noticed().news() => super::damage::look(&self.inner, &self.tasks),
                 _ = tick.tick() => self.tick(),
@@ -205,6 +215,9 @@ impl Service {
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
+            }
+            Effect::Outcome(_, outcome, lived_ms) => {
+                metrics().run_ended(outcome, Duration::from_millis(lived_ms));
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
@@ -384,6 +397,13 @@ impl Service {
         {
             tracing::warn!(%fault, "the clean end was not written; the next start takes it for a crash");
         }
+    }
+}
+
+/// Ticks after each `period` from now on, if that is not what it does already.
+fn reset(ticks: &mut tokio::time::Interval, period: Duration) {
+    if ticks.period() != period {
+        *ticks = every(period);
     }
 }
 

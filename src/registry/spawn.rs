@@ -256,7 +256,7 @@ impl Registry {
             title: preview(&storable(about), TITLE),
             limit_ms: run_timeout_ms
                 .or(agent.run_timeout_ms)
-                .or(inner.options.run_timeout_ms),
+                .or(inner.options().run_timeout_ms),
             meta,
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),

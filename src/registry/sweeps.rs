@@ -99,7 +99,7 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
     for session in inner.store.read(purges::sessions).await? {
         purge(inner, session).await?;
     }
-    let retention = inner.options.retention;
+    let retention = inner.options().retention;
     let ago = |ms: u64| inner.clock.now().minus_ms(ms);
     if let Some(age) = retention.archive_after_ms {
         archive(inner, places, ago(age)).await?;

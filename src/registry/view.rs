@@ -258,7 +258,7 @@ impl Registry {
         let run = shown.run;
         let left = run.left_at(moment.steady);
         let waits = run.state == crate::kernel::run::RunState::Queued;
-        let closed = self.inner.options.lanes.closed(run.lane);
+        let closed = self.inner.options().lanes.closed(run.lane);
         RunDetail {
             step: shown.step,
             announce: announce_state(&run, shown.announce.as_ref()),

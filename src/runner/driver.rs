@@ -1,7 +1,7 @@
 //! For tests: drives a run in memory as the registry does through the store, over real tools
 //! and providers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -70,7 +70,8 @@ impl Driver {
         };
         let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(
-            options,
+            tokio::sync::watch::channel(options).1,
+            PathBuf::from("."),
             Arc::new(providers),
             Arc::new(tools),
             Clock::system(),

@@ -34,7 +34,7 @@ impl TurnRunner {
             Ok(request) => request,
             Err(error) => return StepOutcome::Failed(error),
         };
-        let limit = self.options.model_timeout;
+        let limit = self.options.borrow().model_timeout;
         match tokio::time::timeout(limit, provider.complete(request, sink)).await {
             Ok(Ok(answer)) => StepOutcome::Answer {
                 blocks: answer.blocks,
@@ -83,14 +83,14 @@ impl TurnRunner {
     /// Levels of spawning that are left below this run.
     fn levels_left(&self, definition: &AgentDefinition, view: &RunView) -> u32 {
         let most = definition.max_spawn_depth;
-        let most = most.unwrap_or(self.options.max_spawn_depth);
+        let most = most.unwrap_or(self.options.borrow().max_spawn_depth);
         most.saturating_sub(view.run.depth)
     }
 
     fn workspace<'a>(&'a self, view: &'a RunView) -> &'a Path {
         match &view.run.cwd {
             Some(cwd) => Path::new(cwd),
-            None => &self.options.workspace,
+            None => &self.workspace,
         }
     }
 
@@ -111,7 +111,7 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        let limit = self.options.tool_timeout;
+        let limit = self.options.borrow().tool_timeout;
         let site = Site {
             run: step.run,
             id: step.id,

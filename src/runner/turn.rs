@@ -1,11 +1,12 @@
 //! The model loop (strategy `react`): ask the model, call the tools it asks for, ask again,
 //! until it answers in text. What comes next is judged from the journal alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
@@ -35,8 +36,6 @@ pub struct Options {
     pub model_timeout: Duration,
     /// The most time of one tool call.
     pub tool_timeout: Duration,
-    /// The folder of runs that name none.
-    pub workspace: PathBuf,
     /// Levels of spawning below a root session.
     pub max_spawn_depth: u32,
 }
@@ -47,7 +46,6 @@ impl Default for Options {
             pace: Duration::ZERO,
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
-            workspace: PathBuf::from("."),
             max_spawn_depth: 1,
         }
     }
@@ -56,22 +54,26 @@ impl Default for Options {
 /// Carries out runs by the model loop. Cheap to clone.
 #[derive(Clone)]
 pub struct TurnRunner {
-    pub(super) options: Arc<Options>,
+    pub(super) options: watch::Receiver<Options>,
+    pub(super) workspace: Arc<Path>,
     pub(super) providers: Arc<Providers>,
     pub(super) tools: Arc<Catalogue>,
     clock: Clock,
 }
 
 impl TurnRunner {
-    /// A runner that asks `providers` and calls `tools`; `clock` mints step ids.
+    /// A runner that obeys the `options` of the moment, asks `providers` and calls `tools`;
+    /// `workspace` is the folder of runs that name none, `clock` mints step ids.
     pub fn new(
-        options: Options,
+        options: watch::Receiver<Options>,
+        workspace: PathBuf,
         providers: Arc<Providers>,
         tools: Arc<Catalogue>,
         clock: Clock,
     ) -> Self {
         TurnRunner {
-            options: Arc::new(options),
+            options,
+            workspace: workspace.into(),
             providers,
             tools,
             clock,
@@ -169,8 +171,9 @@ impl Runner for TurnRunner {
     ) -> BoxFuture<'static, StepOutcome> {
         let runner = self.clone();
         Box::pin(async move {
-            if !runner.options.pace.is_zero() {
-                tokio::time::sleep(runner.options.pace).await;
+            let pace = runner.options.borrow().pace;
+            if !pace.is_zero() {
+                tokio::time::sleep(pace).await;
             }
             match step.kind {
                 StepKind::Model => runner.perform_model(&view, &step, sink).await,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::audit::Entry;
 use crate::contract::catalog::Resolved;
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
@@ -539,6 +540,11 @@ commands! {
              /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
     /// The window is over: who waits is told how far things are.
     WindowOver({ /** Which. */ window: Window }) = "window_over",
+    /// The audit row of a call that no other command has taken along is there.
+    Audit({
+        /** Whose call. */ entry: Box<Entry>,
+        /** How it ended. */ outcome: &'static str,
+    }) = "audit",
     /// The stored agent has this definition; a definition that it has already is no change.
     PutAgent((Box<PutAgent>)) = "put_agent",
     /// The stored agent is gone.
@@ -606,7 +612,10 @@ impl Command {
     pub fn is_soft(&self) -> bool {
         matches!(
             self,
-            Command::Touch { .. } | Command::Purge { .. } | Command::Sweep(_)
+            Command::Touch { .. }
+                | Command::Purge { .. }
+                | Command::Sweep(_)
+                | Command::Audit { .. }
         )
     }
 }
@@ -724,6 +733,12 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             by,
         } => ask::answer(context, &org, id, &answer, &by),
         Command::WindowOver { window } => waiting::window_over(context, window),
+        Command::Audit { entry, outcome } => {
+            let (seq, now) = (context.take_seq()?, context.now.wall);
+            super::audit::insert(context.tx, seq, now, &entry, None, outcome)
+                .map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
         Command::PutAgent(new) => agents::put(context, *new),
         Command::DeleteAgent {
             org,

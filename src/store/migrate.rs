@@ -31,6 +31,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0004_audit",
+        sql: include_str!("migrations/sqlite/0004_audit.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0005_agents_and_trust",
         sql: include_str!("migrations/sqlite/0005_agents_and_trust.sql"),
         destructive: false,

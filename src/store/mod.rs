@@ -7,11 +7,13 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod audit;
 pub mod blobs;
 pub mod command;
 pub mod events;
 pub mod expired;
 pub mod findings;
+pub mod gauges;
 pub mod messages;
 pub mod outbox;
 pub mod purges;

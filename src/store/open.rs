@@ -182,10 +182,11 @@ impl Threads {
             }
         }
         drop(self.stop_checkpoints);
+        // A panic there was logged by its thread; the rows hold what was committed. It goes
+        // first: while it copies, the writer could not empty the file.
+        let _ = self.checkpoints.join();
         // A writer that is gone has nothing to be told.
         let _ = self.queue.blocking_send(Message::Close);
-        // A panic there was logged by its thread; the rows hold what was committed.
-        let _ = self.checkpoints.join();
         let _ = self.writer.join();
     }
 }
@@ -277,7 +278,7 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .try_send(Message::Job(Job { command, answer }))
+            .try_send(Message::Job(Job::new(command, answer)))
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => busy(),
                 mpsc::error::TrySendError::Closed(_) => closed(),
@@ -291,10 +292,28 @@ impl Store {
         let (answer, reply) = oneshot::channel();
         self.inner
             .queue
-            .send(Message::Job(Job { command, answer }))
+            .send(Message::Job(Job::new(command, answer)))
             .await
             .map_err(|_| closed())?;
         reply.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Submits a command that nobody waits for; one that finds the queue full is given up.
+    pub fn submit_quietly(&self, command: Command) {
+        let (answer, _) = oneshot::channel();
+        let job = Message::Job(Job::new(command, answer));
+        if self.inner.queue.try_send(job).is_err() {
+            tracing::warn!("a write that nobody waits for found no room; it was given up");
+        }
+    }
+
+    /// Once this returns, the commands that are submitted from now on obey `settings`.
+    pub async fn configure(&self, settings: Settings) -> Result<(), Fault> {
+        let queue = &self.inner.queue;
+        queue
+            .send(Message::Settings(settings))
+            .await
+            .map_err(|_| closed())
     }
 
     /// Does the writer work? Returns once it has answered; for ever if it is gone.
@@ -353,6 +372,13 @@ impl Store {
         })
         .await
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))
+    }
+
+    /// Bytes of the write-ahead file.
+    pub fn log_bytes(&self) -> u64 {
+        let file = self.inner.readers.path.with_extension("db-wal");
+        // Not there: nothing was written since it was emptied.
+        std::fs::metadata(file).map_or(0, |about| about.len())
     }
 
     /// Copies the whole store, as of one moment, into a new file, and checks the copy. Commits

@@ -290,9 +290,14 @@ impl Sqlite {
         self.checkpoint("RESTART")
     }
 
-    /// Empties the write-ahead file, at a clean stop.
-    pub fn checkpoint_truncate(&mut self) -> Result<(i64, i64), DbError> {
-        self.checkpoint("TRUNCATE")
+    /// Empties the write-ahead file, at a clean stop. `false`: a reader was at work on it until
+    /// the busy limit.
+    pub fn checkpoint_truncate(&mut self) -> Result<bool, DbError> {
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+                Ok(row.get::<_, i64>(0)? == 0)
+            })
+            .map_err(error)
     }
 
     fn checkpoint(&mut self, mode: &str) -> Result<(i64, i64), DbError> {

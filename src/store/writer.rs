@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::audit::{self, Entry};
 use super::boots::Sequence;
 use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
@@ -18,16 +19,21 @@ use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
 use crate::failpoint::{reach, reach_edge};
 use crate::kernel::fault::{Fault, Kind};
+use crate::telemetry::metrics::metrics;
 
 /// So many commands wait at most; one more is `busy`.
 pub const QUEUE: usize = 4096;
 /// So many commands share one commit at most.
 const BATCH: usize = 512;
+/// Old audit rows go after so many new ones.
+const PRUNE_EACH: u64 = 1024;
 
 /// What stands in the queue.
 pub enum Message {
     /// A command to carry out.
     Job(Job),
+    /// Settings that commands obey from now on.
+    Settings(Settings),
     /// Somebody asks whether the writer works; answered between two commits.
     Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
@@ -40,6 +46,19 @@ pub struct Job {
     pub command: Command,
     /// Where the answer goes; a caller that left does not read it, the command counts.
     pub answer: oneshot::Sender<Result<Reply, Fault>>,
+    /// Whose call it belongs to, if that has no audit row yet.
+    audit: Option<Entry>,
+}
+
+impl Job {
+    /// A command, with the audit entry of the call in which this is asked for.
+    pub fn new(command: Command, answer: oneshot::Sender<Result<Reply, Fault>>) -> Self {
+        Job {
+            command,
+            answer,
+            audit: audit::take(),
+        }
+    }
 }
 
 /// Called once when a commit cannot be trusted any more; it must end the process.
@@ -64,6 +83,7 @@ pub struct Writer {
     checkpoints: Arc<Checkpoints>,
     noticed: Arc<Noticed>,
     commits: Arc<AtomicU64>,
+    audited: u64,
     on_fatal: OnFatal,
 }
 
@@ -99,6 +119,7 @@ impl Writer {
             head: told.head,
             commits: checkpoints.commits(),
             checkpoints,
+            audited: 0,
             noticed,
             on_fatal,
         }
@@ -116,6 +137,7 @@ impl Writer {
             loop {
                 match next {
                     Message::Close => open = false,
+                    Message::Settings(settings) => self.settings = settings,
                     // Whoever asked may have given up.
                     Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
@@ -140,19 +162,29 @@ impl Writer {
                 self.restart_log();
             }
         }
-        if let Err(fault) = self.db.checkpoint_truncate() {
+        let emptied = self.db.checkpoint_truncate();
+        if emptied == Ok(false) {
+            tracing::warn!(
+                "a reader kept the write-ahead file from being emptied; the next start does it"
+            );
+        }
+        if let Err(fault) = emptied {
             tracing::warn!(%fault, "the write-ahead file could not be emptied; the next start does it");
         }
     }
 
     /// Carries out a batch in one transaction, and answers after its commit.
     fn commit(&mut self, batch: Vec<Job>) {
+        let began = self.clock.monotonic();
         let done = match self.together(&batch) {
             Err(Undone::Spoilt(at, fault)) => self.apart(&batch, at, &fault),
             done => done,
         };
         match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
-            Ok(done) => self.answer(batch, done),
+            Ok(done) => {
+                metrics().committed(batch.len(), self.clock.monotonic() - began);
+                self.answer(batch, done);
+            }
             Err(Undone::Spoilt(_, fault) | Undone::Lost(fault)) => self.lost(batch, &fault),
         }
     }
@@ -171,6 +203,7 @@ impl Writer {
                 self.roll_back();
                 return Err(Undone::Spoilt(at, fault.clone()));
             }
+            self.audit(job, &done)?;
             all.push(done);
         }
         Ok(all)
@@ -183,7 +216,9 @@ impl Writer {
         let mut all = Vec::with_capacity(batch.len());
         for (at, job) in batch.iter().enumerate() {
             if at == spoilt {
-                all.push(Err(fault.clone()));
+                let done = Err(fault.clone());
+                self.audit(job, &done)?;
+                all.push(done);
                 continue;
             }
             self.delimit("SAVEPOINT command")?;
@@ -193,9 +228,34 @@ impl Writer {
                 self.sequence.undone();
             }
             self.delimit("RELEASE command")?;
+            self.audit(job, &done)?;
             all.push(done);
         }
         Ok(all)
+    }
+
+    /// Puts the audit row of a command's call beside what the command has written.
+    fn audit(&mut self, job: &Job, done: &Done) -> Result<(), Undone> {
+        let (Some(entry), Some(outcome)) = (&job.audit, audit::outcome(done)) else {
+            return Ok(());
+        };
+        let object = done
+            .as_ref()
+            .ok()
+            .and_then(|(reply, _)| audit::object_of(reply));
+        let written = self.sequence.take(&mut self.db, 1).and_then(|seq| {
+            let now = self.clock.now();
+            audit::insert(&mut self.db, seq, now, entry, object.as_deref(), outcome)
+        });
+        self.audited += 1;
+        let pruned = match self.audited.is_multiple_of(PRUNE_EACH) {
+            true => audit::prune(&mut self.db, self.settings.audit_rows),
+            false => Ok(()),
+        };
+        written.and(pruned).map_err(|fault| {
+            self.check_fatal(&fault);
+            Undone::Lost(db_fault(fault))
+        })
     }
 
     /// Carries out one command. A panic in it is an answer, not the end of the thread.

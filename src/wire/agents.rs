@@ -1,11 +1,12 @@
 //! `agents.*`: which agents there are, and those that clients define.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use serde_json::{Map, Value};
 
 use super::decode::Params;
-use super::input::{self, choice};
+use super::input::{self, PageSize, choice};
 
 choice! {
     /// For whom a list of agents is.
@@ -30,33 +31,44 @@ choice! {
 }
 
 /// `agents.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
     /// For whom; every agent if unset.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub audience: Option<Audience>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
     /// The folder of the work, absolute: the agents of its project count, too.
     #[serde(
         default,
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
 }
 impl Params for ListAgents {}
 
 /// What `agents.list` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Agents {
-    /// By name.
+    /// A page of them, by name.
     pub agents: Vec<Agent>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
     /// Definitions that could not be taken.
     pub rejected: Vec<Aside>,
 }
 
 /// `agents.get`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgent {
     /// Its name.
@@ -67,12 +79,13 @@ pub struct GetAgent {
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
 }
 impl Params for GetAgent {}
 
 /// `agents.create`. Either `definition` or `text`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAgent {
     /// Its name, unless the definition gives another.
@@ -88,10 +101,14 @@ pub struct CreateAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
 }
-impl Params for CreateAgent {}
+impl Params for CreateAgent {
+    fn object(&self) -> Option<String> {
+        self.name.clone()
+    }
+}
 
 /// `agents.update`. Either `definition` or `text`, and all of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateAgent {
     /// Its name.
@@ -109,10 +126,14 @@ pub struct UpdateAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
-impl Params for UpdateAgent {}
+impl Params for UpdateAgent {
+    fn object(&self) -> Option<String> {
+        Some(self.agent.clone())
+    }
+}
 
 /// `agents.delete`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteAgent {
     /// Its name.
@@ -121,17 +142,21 @@ pub struct DeleteAgent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
-impl Params for DeleteAgent {}
+impl Params for DeleteAgent {
+    fn object(&self) -> Option<String> {
+        Some(self.agent.clone())
+    }
+}
 
 /// What `agents.delete` answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
     /// It was there; a repeat finds it gone.
     pub deleted: bool,
 }
 
 /// A definition without effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Aside {
     /// `preset`, `stored`, `config` or `project`.
     pub source: String,
@@ -146,7 +171,7 @@ pub struct Aside {
 }
 
 /// Whether an agent can be used as things stand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// It can.
     pub ok: bool,
@@ -155,7 +180,7 @@ pub struct Health {
 }
 
 /// An agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// Its name.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
 use crate::contract::finding::{Finding, Health};
 
 /// `gateway.backup`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
     /// The file to make, an absolute path; if unset one in the state folder's `backups`, with
@@ -19,7 +20,7 @@ pub struct Backup {
 impl Params for Backup {}
 
 /// What `gateway.backup` answers: a copy that was checked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupMade {
     /// Where it lies.
@@ -37,7 +38,7 @@ pub struct BackupMade {
 }
 
 /// What `gateway.doctor` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Examined {
     /// Nothing has failed.
     pub ok: bool,

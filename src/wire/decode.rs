@@ -1,15 +1,21 @@
 //! From the text of `params` to a request type, with refusals that name the parameter. The
 //! gateway calls it once for each call.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::kernel::fault::{Fault, Kind};
 
 /// The parameters of a method.
-pub trait Params: DeserializeOwned {
+pub trait Params: DeserializeOwned + JsonSchema {
     /// Parameters that the protocol has and this version does not.
     const LATER: &'static [&'static str] = &[];
+
+    /// What a call with them is about, for the audit table: the id or key that they name.
+    fn object(&self) -> Option<String> {
+        None
+    }
     /// The one parameter that may also be given by position: clients of subscriptions end them
     /// so.
     const ALONE: Option<&'static str> = None;
@@ -57,7 +63,12 @@ fn explain<P: Params>(text: &str, error: &serde_json::Error) -> Fault {
                     Some(name) => Fault::params(&name, "it is missing"),
                     None => Fault::new(Kind::InvalidParams, message),
                 },
-                path => Fault::params(path, message),
+                path => match nearest(path, &message) {
+                    Some(known) => {
+                        Fault::params(path, message).hint(format!("did you mean {known}?"))
+                    }
+                    None => Fault::params(path, message),
+                },
             }
         }
         Ok(_) => Fault::new(Kind::InvalidParams, without_position(error)),
@@ -71,6 +82,22 @@ fn without_position(error: &serde_json::Error) -> String {
         Some(end) => text[..end].to_owned(),
         None => text,
     }
+}
+
+/// The known name that an unknown one is most like, if any is at all.
+fn nearest(path: &str, message: &str) -> Option<String> {
+    let (_, known) = message
+        .strip_prefix("unknown field ")?
+        .split_once("expected ")?;
+    let unknown = path.rsplit('.').next().unwrap_or(path);
+    known
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(|known| (strsim::jaro_winkler(unknown, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .map(|(_, known)| known.to_owned())
 }
 
 fn quoted(message: &str) -> Option<String> {

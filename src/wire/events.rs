@@ -1,5 +1,6 @@
 //! `events.*` and `GET /events`: what happens, as it happens.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub const SNAPSHOT: &str = "snapshot";
 pub const LAGGED: &str = "lagged";
 
 /// `events.subscribe`. All conditions hold together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubscribeEvents {
     /// Everything after this cursor; a snapshot of what is live if unset.
@@ -51,6 +52,7 @@ pub struct SubscribeEvents {
         deserialize_with = "kinds",
         skip_serializing_if = "Vec::is_empty"
     )]
+    #[schemars(length(max = KINDS_LIMIT))]
     pub kinds: Vec<String>,
     /// Answers while they come, too, whatever `kinds` says.
     #[serde(default)]
@@ -70,7 +72,7 @@ fn kinds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
 }
 
 /// `events.unsubscribe`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnsubscribeEvents {
     /// What `events.subscribe` answered.
@@ -81,7 +83,7 @@ impl Params for UnsubscribeEvents {
 }
 
 /// What a subscription gives. `cursor` is there for what is stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<D = Value> {
     /// Its place in the log: strictly rising, with gaps.
@@ -111,7 +113,7 @@ pub struct Event<D = Value> {
 }
 
 /// Details of `snapshot`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// Everything up to here is in the picture; what follows comes after it.
@@ -127,7 +129,7 @@ pub struct Snapshot {
 }
 
 /// Details of `lagged`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lagged {
     /// The `since` with which nothing is missed.
@@ -135,7 +137,7 @@ pub struct Lagged {
 }
 
 /// Details of `message.delta`, `message.partial` and `message.reset`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageText {
     /// Which run speaks.

@@ -1,5 +1,6 @@
 //! `gateway.*`: who answers, how it is, and its drain.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
@@ -8,17 +9,17 @@ use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
 /// A request without parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
 impl Params for NoParams {}
 
 /// An answer that says only that it worked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
 
 /// `gateway.hello`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
     /// Who calls; for the daemon's log.
@@ -31,7 +32,7 @@ pub struct Hello {
 impl Params for Hello {}
 
 /// A client program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientInfo {
     /// Its name.
@@ -41,7 +42,7 @@ pub struct ClientInfo {
 }
 
 /// Protocol numbers, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProtocolRange {
     /// The lowest.
@@ -51,7 +52,7 @@ pub struct ProtocolRange {
 }
 
 /// What `gateway.hello` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Welcome {
     /// The protocol in use.
@@ -71,7 +72,7 @@ pub struct Welcome {
 }
 
 /// How much a client may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
     /// Bytes of a request.
@@ -90,7 +91,7 @@ pub struct Limits {
 }
 
 /// On whose behalf a connection speaks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrincipalInfo {
     /// The tenant.
     pub org: String,
@@ -101,7 +102,7 @@ pub struct PrincipalInfo {
 }
 
 /// What `gateway.status` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The daemon's version.
@@ -134,7 +135,7 @@ pub struct Status {
 }
 
 /// What is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Runs that want a slot.
@@ -150,7 +151,7 @@ pub struct Counts {
 }
 
 /// What `GET /ready` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Readiness {
     /// `starting`, `ready` or `draining`.
     pub state: String,
@@ -159,7 +160,7 @@ pub struct Readiness {
 }
 
 /// Rows restored, and to restore.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Restoring {
     /// Rows restored.
     pub done: u64,
@@ -180,7 +181,7 @@ choice! {
 }
 
 /// `gateway.drain`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// What follows.
@@ -192,7 +193,7 @@ pub struct Drain {
 impl Params for Drain {}
 
 /// What `gateway.drain` answers: it has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Draining {
     /// How long steps in flight may go on.

@@ -1,13 +1,17 @@
 //! Values as clients give them: durations, ids, texts and words of a closed set, each checked
 //! where it is read, so that a refusal names the parameter.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
+
+use super::schema;
 
 /// The most bytes of `meta`, as JSON.
 pub const META_LIMIT: usize = 4 * 1024;
@@ -32,8 +36,8 @@ macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }
      $(later [$($later:literal),+])?) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, schemars::JsonSchema)]
+        pub enum $name { $($(#[$vdoc])* #[schemars(rename = $text)] $variant,)+ }
 
         impl $name {
             /// Every word that it may be.
@@ -134,6 +138,54 @@ impl<'de> Deserialize<'de> for Span {
             }
         }
         deserializer.deserialize_any(Read)
+    }
+}
+
+impl JsonSchema for WaitTimeout {
+    fn schema_name() -> Cow<'static, str> {
+        "WaitTimeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let what = "How long this call waits, such as \"90s\", or in seconds; 0 = answer now.";
+        schema::span(what, 0, false, WAIT_LIMIT.as_secs())
+    }
+}
+
+impl JsonSchema for DrainTimeout {
+    fn schema_name() -> Cow<'static, str> {
+        "DrainTimeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let what = "How long a drain lets steps in flight go on, such as \"90s\", or in seconds.";
+        schema::span(what, 0, false, DRAIN_LIMIT.as_secs())
+    }
+}
+
+impl JsonSchema for RunTimeout {
+    fn schema_name() -> Cow<'static, str> {
+        "RunTimeout".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let what = "How long a run may run, such as \"90s\", or in seconds.";
+        schema::span(what, 0, true, RUN_LIMIT.as_secs())
+    }
+}
+
+impl JsonSchema for PageSize {
+    fn schema_name() -> Cow<'static, str> {
+        "PageSize".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "How many entries a page has at most.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": PAGE_LIMIT,
+        })
     }
 }
 

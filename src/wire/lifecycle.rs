@@ -1,6 +1,7 @@
 //! What ends, changes, repeats and removes: `runs.cancel`, `runs.steer` and their kin, and those
 //! methods of `sessions.*` that change a session that is there.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
@@ -8,7 +9,7 @@ use super::input;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 
 /// `runs.cancel`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelRun {
     /// Which.
@@ -20,12 +21,17 @@ pub struct CancelRun {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub reason: Option<String>,
 }
-impl Params for CancelRun {}
+impl Params for CancelRun {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
 
 /// `sessions.cancel`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelSession {
     /// What goes on in this session, and below it.
@@ -36,12 +42,17 @@ pub struct CancelSession {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub reason: Option<String>,
 }
-impl Params for CancelSession {}
+impl Params for CancelSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
 
 /// What a cancel answers. Each run of the subtree that was open stands in one of the lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {
     /// These have ended by it.
@@ -53,7 +64,7 @@ pub struct Cancelled {
 }
 
 /// `runs.steer`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Steer {
     /// A run in the middle of its turn.
@@ -61,6 +72,7 @@ pub struct Steer {
     pub run_id: RunId,
     /// What is said.
     #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The message's id, for a safe repeat.
     #[serde(
@@ -70,10 +82,14 @@ pub struct Steer {
     )]
     pub message_id: Option<MessageId>,
 }
-impl Params for Steer {}
+impl Params for Steer {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
 
 /// What `runs.steer` answers: the text is in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steered {
     /// The run.
@@ -83,7 +99,7 @@ pub struct Steered {
 }
 
 /// `runs.retry`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
     /// A run that has ended.
@@ -95,12 +111,17 @@ pub struct RetryRun {
         deserialize_with = "input::key",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
 }
-impl Params for RetryRun {}
+impl Params for RetryRun {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
 
 /// What `runs.retry` answers: the new run is in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Retried {
     /// `accepted`.
@@ -120,17 +141,21 @@ pub struct Retried {
 }
 
 /// `runs.retry_announce` and `runs.dismiss_announce`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OfAnnounce {
     /// The run whose end is to be told, or not.
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
 }
-impl Params for OfAnnounce {}
+impl Params for OfAnnounce {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
 
 /// What `runs.retry_announce` and `runs.dismiss_announce` answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDecided {
     /// The run.
@@ -141,7 +166,7 @@ pub struct AnnounceDecided {
 }
 
 /// `sessions.patch`: a value that is left out stays as it is, null takes it away.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
     /// Which.
@@ -152,6 +177,7 @@ pub struct PatchSession {
         deserialize_with = "patched_name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<Option<String>>,
     /// A heading for people.
     #[serde(
@@ -159,6 +185,7 @@ pub struct PatchSession {
         deserialize_with = "patched_name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub title: Option<Option<String>>,
     /// The model of its turns; null: the agent's.
     #[serde(
@@ -166,6 +193,7 @@ pub struct PatchSession {
         deserialize_with = "patched_name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub model: Option<Option<String>>,
     /// The folder that its tools see, absolute.
     #[serde(
@@ -173,6 +201,7 @@ pub struct PatchSession {
         deserialize_with = "patched_folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<Option<String>>,
     /// Only if its revision is this one; else `conflict`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,6 +209,10 @@ pub struct PatchSession {
 }
 impl Params for PatchSession {
     const LATER: &'static [&'static str] = &["thinking"];
+
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
 }
 
 /// A value that is there, be it null.
@@ -196,7 +229,7 @@ fn patched_folder<'de, D: serde::Deserializer<'de>>(
 }
 
 /// `sessions.reset` and `sessions.delete`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClearSession {
     /// Which.
@@ -205,10 +238,14 @@ pub struct ClearSession {
     #[serde(default)]
     pub force: bool,
 }
-impl Params for ClearSession {}
+impl Params for ClearSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
 
 /// What `sessions.delete` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deleted {
     /// The key, which is free now.
@@ -218,10 +255,14 @@ pub struct Deleted {
 }
 
 /// `sessions.compact`, which this version does not have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompactSession {
     /// Which.
     pub session_key: SessionKey,
 }
-impl Params for CompactSession {}
+impl Params for CompactSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}

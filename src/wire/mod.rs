@@ -2,15 +2,19 @@
 //! which decodes requests and encodes answers, and by the client, which does the opposite.
 
 pub mod agents;
+pub mod audit;
 pub mod care;
+pub mod config;
 pub mod decode;
 pub mod error;
+pub mod event_data;
 pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;
 pub mod questions;
 pub mod runs;
+mod schema;
 pub mod sessions;
 pub mod shapes;
 pub mod trust;

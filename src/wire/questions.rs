@@ -1,5 +1,6 @@
 //! `questions.*`: what runs ask people, and what people answer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
@@ -23,7 +24,7 @@ choice! {
 }
 
 /// `questions.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListQuestions {
     /// Only those of this session.
@@ -45,7 +46,7 @@ pub struct ListQuestions {
 impl Params for ListQuestions {}
 
 /// What `questions.list` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Questions {
     /// A page of them, oldest first.
@@ -56,7 +57,7 @@ pub struct Questions {
 }
 
 /// `questions.answer`: one of `text` and `choice`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
     /// Which.
@@ -72,7 +73,7 @@ pub struct AnswerQuestion {
 impl Params for AnswerQuestion {}
 
 /// What a run asks people, with where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Question {
     /// Its id.

@@ -2,23 +2,26 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
+use super::schema;
 use super::shapes::{Run, Step};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 /// `agent.run`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Turn {
     /// The session; made if there is none.
     pub session_key: SessionKey,
     /// What is said.
     #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The agent of a session that must be made first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +32,7 @@ pub struct Turn {
         deserialize_with = "input::chosen_run",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::chosen_run")]
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +49,7 @@ pub struct Turn {
         deserialize_with = "input::key",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(
@@ -56,10 +61,14 @@ pub struct Turn {
 }
 impl Params for Turn {
     const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
+
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
 }
 
 /// What `agent.run` answers: the run is in the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnAccepted {
     /// `accepted`.
@@ -88,7 +97,7 @@ choice! {
 pub const WAIT_RUNS: usize = 256;
 
 /// `agent.wait`: one of `runId` and `runIds`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wait {
     /// The run.
@@ -104,6 +113,7 @@ pub struct Wait {
         deserialize_with = "input::maybe_ids",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = WAIT_RUNS))]
     pub run_ids: Option<Vec<RunId>>,
     /// For several runs; `all` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +125,7 @@ pub struct Wait {
 impl Params for Wait {}
 
 /// What `agent.wait` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waited {
     /// One entry for each id, in the order in which they were given.
     pub runs: Vec<WaitedRun>,
@@ -126,7 +136,7 @@ pub struct Waited {
 }
 
 /// One run of a wait.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WaitedRun {
     /// It is there.
@@ -148,7 +158,7 @@ pub enum WaitedRun {
 }
 
 /// `runs.get`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetRun {
     /// Which.
@@ -182,7 +192,7 @@ choice! {
 }
 
 /// `runs.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRuns {
     /// Only those working in this session.
@@ -228,7 +238,7 @@ impl Params for ListRuns {
 }
 
 /// What `runs.list` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runs {
     /// A page of them; their results are cut to a preview.
@@ -239,7 +249,7 @@ pub struct Runs {
 }
 
 /// `runs.steps`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSteps {
     /// Of which run.
@@ -255,7 +265,7 @@ pub struct ListSteps {
 impl Params for ListSteps {}
 
 /// What `runs.steps` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steps {
     /// A page of the journal, oldest first.

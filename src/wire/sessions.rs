@@ -1,10 +1,12 @@
 //! `sessions.*`: spawn work, keep conversations, read them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
+use super::schema;
 use super::shapes::{Announce, Message, Session};
 use crate::kernel::ids::{AnnounceId, RunId, SessionKey};
 use crate::kernel::run::RunError;
@@ -54,11 +56,12 @@ choice! {
 }
 
 /// `sessions.spawn`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spawn {
     /// What is to be done.
     #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
     pub task: String,
     /// An id chosen by the client, a UUID of version 7.
     #[serde(
@@ -66,6 +69,7 @@ pub struct Spawn {
         deserialize_with = "input::chosen_run",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(schema_with = "schema::chosen_run")]
     pub run_id: Option<RunId>,
     /// The session that asks and is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +83,7 @@ pub struct Spawn {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<String>,
     /// In place of the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +97,7 @@ pub struct Spawn {
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
     /// How long it may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +120,7 @@ pub struct Spawn {
         deserialize_with = "input::key",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(
@@ -125,10 +132,14 @@ pub struct Spawn {
 }
 impl Params for Spawn {
     const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
+
+    fn object(&self) -> Option<String> {
+        self.parent.as_ref().map(SessionKey::to_string)
+    }
 }
 
 /// What `sessions.spawn` answers: the run is in the store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Spawned {
     /// `accepted`.
@@ -148,7 +159,7 @@ pub struct Spawned {
 }
 
 /// `sessions.send`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
     /// To the session with this key.
@@ -159,6 +170,7 @@ pub struct Send {
     pub label: Option<String>,
     /// What is said.
     #[serde(deserialize_with = "input::text")]
+    #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The session that says it and gets a late reply; a client owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +187,7 @@ pub struct Send {
         deserialize_with = "input::key",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(
@@ -187,7 +200,7 @@ pub struct Send {
 impl Params for Send {}
 
 /// What `sessions.send` answers: delivery and reply apart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
     /// The run of the turn that answers; missing where a client owns the session.
@@ -230,7 +243,7 @@ choice! {
 }
 
 /// `sessions.create`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
     /// The agent of its turns.
@@ -245,6 +258,7 @@ pub struct Create {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<String>,
     /// A heading for people.
     #[serde(
@@ -252,6 +266,7 @@ pub struct Create {
         deserialize_with = "input::name",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub title: Option<String>,
     /// How much the model thinks, in place of the agent's level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,6 +277,7 @@ pub struct Create {
         deserialize_with = "input::folder",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<String>,
     /// Who answers in it; the agent if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,10 +286,14 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_exists: Option<IfExists>,
 }
-impl Params for Create {}
+impl Params for Create {
+    fn object(&self) -> Option<String> {
+        self.key.as_ref().map(SessionKey::to_string)
+    }
+}
 
 /// What `sessions.create` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// The session.
     pub session: Session,
@@ -282,7 +302,7 @@ pub struct Created {
 }
 
 /// `sessions.get`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetSession {
     /// Its address.
@@ -303,7 +323,7 @@ choice! {
 }
 
 /// `sessions.list`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
     /// Which kind; `main` if unset.
@@ -334,7 +354,7 @@ pub struct ListSessions {
 impl Params for ListSessions {}
 
 /// What `sessions.list` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
     /// A page of them.
@@ -345,7 +365,7 @@ pub struct Sessions {
 }
 
 /// `sessions.history`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetHistory {
     /// Whose.
@@ -366,7 +386,7 @@ pub struct GetHistory {
 impl Params for GetHistory {}
 
 /// What `sessions.history` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// Oldest first.
     pub messages: Vec<Message>,
@@ -375,7 +395,7 @@ pub struct History {
 }
 
 /// `sessions.inbox`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetInbox {
     /// Whose.
@@ -393,7 +413,7 @@ pub struct GetInbox {
 impl Params for GetInbox {}
 
 /// What `sessions.inbox` answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbox {
     /// A page of them, oldest first.
@@ -404,7 +424,7 @@ pub struct Inbox {
 }
 
 /// `sessions.ack`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ack {
     /// Whose inbox.
@@ -413,10 +433,14 @@ pub struct Ack {
     #[serde(deserialize_with = "input::ids")]
     pub announce_ids: Vec<AnnounceId>,
 }
-impl Params for Ack {}
+impl Params for Ack {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
 
 /// What `sessions.ack` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Acked {
     /// Those acknowledged by this or an earlier call.

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use crate::kernel::time::Timestamp;
 pub type Word = Cow<'static, str>;
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// Its id.
@@ -114,7 +115,7 @@ pub struct Run {
 }
 
 /// What a run asks people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenQuestion {
     /// Its id.
@@ -130,7 +131,7 @@ pub struct OpenQuestion {
 }
 
 /// A run's present step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CurrentStep {
     /// Its place in the run.
     pub seq: u32,
@@ -139,7 +140,7 @@ pub struct CurrentStep {
 }
 
 /// How a requester is told, and how far that has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
     /// `wake`, `inbox`, `steer` or `none`.
     pub policy: Word,
@@ -151,7 +152,7 @@ pub struct AnnounceProgress {
 }
 
 /// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     /// Its address.
@@ -211,7 +212,7 @@ pub struct Session {
 }
 
 /// An entry of a transcript.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Its id.
@@ -249,7 +250,7 @@ pub struct Message {
 }
 
 /// How a run ended, in its requester's inbox.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announce {
     /// Its id.
@@ -291,7 +292,7 @@ pub struct Announce {
 }
 
 /// A journaled action of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Its id.

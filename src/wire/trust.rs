@@ -1,23 +1,42 @@
 //! `trust.*`: projects whose commands, servers and environment may take effect.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::Params;
-use super::input;
+use super::input::{self, PageSize};
 use crate::kernel::time::Timestamp;
 
 /// `trust.add` and `trust.revoke`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneProject {
     /// The project's folder, absolute.
     #[serde(deserialize_with = "input::needed_folder")]
+    #[schemars(regex(pattern = "^/"))]
     pub folder: String,
 }
-impl Params for OneProject {}
+impl Params for OneProject {
+    fn object(&self) -> Option<String> {
+        Some(self.folder.clone())
+    }
+}
+
+/// `trust.list`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListProjects {
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+impl Params for ListProjects {}
 
 /// A file whose statements need trust.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoveredFile {
     /// The file, seen from the project's folder.
     pub file: String,
@@ -26,7 +45,7 @@ pub struct CoveredFile {
 }
 
 /// A project that somebody trusts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Project {
     /// Its folder, without links.
@@ -48,14 +67,18 @@ pub struct Project {
 }
 
 /// What `trust.list` answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Projects {
-    /// By folder.
+    /// A page of them, by folder.
     pub projects: Vec<Project>,
+    /// Where the next page begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// What `trust.revoke` answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revoked {
     /// It was trusted; a repeat finds that it is not.
     pub revoked: bool,

@@ -132,12 +132,15 @@ fn g6_13_a_burst_of_files_is_told_in_one_or_two_changes() {
             write(&folder, &format!("agent-{number:03}.md"), "", "x");
         }
         until(&client, "agent-199", |_| true).await;
-        let listed = client.call("agents.list", json!({})).await;
+        let whole = json!({ "limit": 500 });
+        let listed = client.call("agents.list", whole).await;
         assert_eq!(listed["agents"].as_array().unwrap().len(), 202);
         // The same content again is no change.
         write(&folder, "agent-000.md", "", "x");
         let reloaded = client.call("agents.reload", json!({})).await;
-        assert_eq!(reloaded["agents"].as_array().unwrap().len(), 202);
+        assert!(reloaded["nextCursor"].is_string(), "a page of them");
+        let listed = client.call("agents.list", json!({ "limit": 500 })).await;
+        assert_eq!(listed["agents"].as_array().unwrap().len(), 202);
         assert_eq!(daemon.stop().await, 0);
         let told = changes(&place);
         assert!((1..=2).contains(&told.len()), "{told:?}");

@@ -464,9 +464,11 @@ fn what_later_versions_bring_is_refused_by_name() {
             ("env", json!({"A": "b"})),
             ("attachments", json!([])),
             ("budget", json!({"tokens": 1})),
-            ("context", json!("fork")),
-            ("mode", json!("session")),
-            ("cleanup", json!("delete")),
+            // It exists only where an agent calls another one.
+            ("context", json!("shared")),
+            ("mode", json!("for_ever")),
+            ("cleanup", json!("archive")),
+            // Without a parent there is nobody to tell, in whatever way.
             ("announce", json!("steer")),
             ("nonsense", json!(1)),
         ] {

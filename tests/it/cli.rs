@@ -10,8 +10,23 @@ use serde_json::{Value, json};
 use crate::home::{Home, said};
 
 const COMMANDS: &[&str] = &[
-    "serve", "status", "stop", "run", "spawn", "wait", "ps", "sessions", "history", "inbox",
-    "demo", "backup", "restore", "doctor",
+    "serve",
+    "status",
+    "stop",
+    "run",
+    "spawn",
+    "wait",
+    "ps",
+    "sessions",
+    "history",
+    "inbox",
+    "audit",
+    "config",
+    "completions",
+    "demo",
+    "backup",
+    "restore",
+    "doctor",
 ];
 
 /// A state folder whose daemon has this pid and address.

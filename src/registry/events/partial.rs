@@ -125,9 +125,6 @@ impl Partials {
             false => Begin::Fresh,
         };
         let mut state = lock(&self.state);
-        state
-            .listeners
-            .retain(|listener| listener.strong_count() > 0);
         for listener in state.listeners.iter().filter_map(Weak::upgrade) {
             listener.hears(&partial, begin);
         }
@@ -150,7 +147,7 @@ impl Partials {
         for partial in &state.coming {
             listener.hears(partial, Begin::Midway);
         }
-        state.listeners.push(Arc::downgrade(&listener));
+        remember(&mut state.listeners, &listener);
         Ear {
             listener,
             hearing: Vec::new(),
@@ -228,7 +225,7 @@ impl Listener {
         if !self.filter.covers(&self.org, &place) {
             return;
         }
-        lock(&partial.heard_by).push(Arc::downgrade(self));
+        remember(&mut lock(&partial.heard_by), self);
         let mut waiting = lock(&self.waiting);
         if waiting.len() == MOST_WAITING {
             waiting.remove(0);
@@ -241,6 +238,13 @@ impl Listener {
         drop(waiting);
         self.wake.notify_one();
     }
+}
+
+/// Adds a listener, in place of those that are gone: a list grows with those who listen, not
+/// with those who ever did.
+fn remember(listeners: &mut Vec<Weak<Listener>>, listener: &Arc<Listener>) {
+    listeners.retain(|other| other.strong_count() > 0);
+    listeners.push(Arc::downgrade(listener));
 }
 
 /// The listening side of a subscription.
@@ -290,4 +294,85 @@ impl Hearing {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each of these is whole at every moment, also where somebody panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partial() -> Partial {
+        let id = uuid::Uuid::from_u128(1);
+        Partial {
+            run: RunId(id),
+            message: MessageId(id),
+            org: "a".to_owned(),
+            session: "s".to_owned(),
+            root: RunId(id),
+            trace: String::new(),
+            again: false,
+            spoken: Mutex::default(),
+            heard_by: Mutex::default(),
+        }
+    }
+
+    fn coming(all: &Arc<Partials>) -> Coming {
+        let partial = Arc::new(partial());
+        let mut state = lock(&all.state);
+        for listener in state.listeners.iter().filter_map(Weak::upgrade) {
+            listener.hears(&partial, Begin::Fresh);
+        }
+        state.coming.push(Arc::clone(&partial));
+        Coming {
+            all: Arc::clone(all),
+            partial,
+        }
+    }
+
+    fn said(ear: &mut Ear) -> Vec<Said> {
+        ear.take().into_iter().map(|event| event.what).collect()
+    }
+
+    #[test]
+    fn pieces_are_told_together_and_the_rest_after_the_end() {
+        let all = Arc::new(Partials::default());
+        let mut ear = all.listen("a", &EventFilter::default());
+        let mut stranger = all.listen("b", &EventFilter::default());
+        let answer = coming(&all);
+        answer.sink().text("grü");
+        answer.sink().text("n");
+        assert_eq!(said(&mut ear), [Said::Delta(0, "grün".to_owned())]);
+        assert_eq!(said(&mut ear), []);
+        let mut late = all.listen("a", &EventFilter::default());
+        answer.sink().text("er");
+        drop(answer);
+        assert_eq!(said(&mut ear), [Said::Delta(5, "er".to_owned())]);
+        assert_eq!(said(&mut late), [Said::Partial("grüner".to_owned())]);
+        assert_eq!(said(&mut stranger), [], "another tenant's");
+        assert!(ear.hearing.is_empty() && late.hearing.is_empty());
+        assert!(lock(&all.state).coming.is_empty());
+    }
+
+    #[test]
+    fn g9_1_what_is_kept_of_answers_and_listeners_is_bounded() {
+        let all = Arc::new(Partials::default());
+        let mut deaf = all.listen("a", &EventFilter::default());
+        for _ in 0..3 * MOST_WAITING {
+            coming(&all).sink().text("x");
+        }
+        assert_eq!(lock(&deaf.listener.waiting).len(), MOST_WAITING);
+        assert_eq!(said(&mut deaf).len(), MOST_WAITING);
+
+        let answer = coming(&all);
+        let piece = "ä".repeat(1000);
+        for _ in 0..1000 {
+            answer.sink().text(&piece);
+        }
+        let kept = lock(&answer.partial.spoken).text.len();
+        assert!(kept <= MOST_TEXT && kept > MOST_TEXT - 2 * piece.len());
+        for _ in 0..1000 {
+            drop(all.listen("a", &EventFilter::default()));
+        }
+        assert!(lock(&all.state).listeners.len() <= 2);
+        assert!(lock(&answer.partial.heard_by).len() <= 2);
+    }
 }

@@ -265,7 +265,7 @@ impl Subscription {
             }
             Taken::Behind { floor, head } => {
                 let behind = head - self.cursor;
-                if self.is_live && behind > self.inner.options.events_behind {
+                if self.is_live && behind > self.inner.options().events_behind {
                     return (self.lagged(), false);
                 }
                 (self.read(floor).await, false)

@@ -11,7 +11,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::run::{Lane, Run, RunOrigin};
+use crate::kernel::run::{Lane, Outcome, Run, RunOrigin};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
@@ -30,6 +30,8 @@ pub struct Settings {
     pub policy: Policy,
     /// The most turns of an exchange of replies after the first answer.
     pub max_ping_pong: u32,
+    /// So many audit rows are kept, the newest.
+    pub audit_rows: u32,
 }
 
 /// A run that wants a slot.
@@ -100,6 +102,8 @@ pub enum Effect {
     Exchange(RunId),
     /// It has ended.
     Ended(RunId),
+    /// It has ended so, and so many milliseconds after it was accepted.
+    Outcome(RunId, Outcome, u64),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.

@@ -157,6 +157,10 @@ fn perform(
         }
         Action::WakeWaiters => {
             context.effect(Effect::Ended(run.id));
+            if let RunState::Ended(outcome) = run.state {
+                let lived = context.now.wall.since(run.created_at);
+                context.effect(Effect::Outcome(run.id, outcome, lived));
+            }
             Ok(())
         }
     }

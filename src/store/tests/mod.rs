@@ -55,6 +55,7 @@ impl Bench {
             db: engine(folder.path()),
             clock: Clock::test(Timestamp(1_000_000)),
             settings: Settings {
+                audit_rows: 1000,
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,

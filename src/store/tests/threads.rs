@@ -21,6 +21,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),
         settings: Settings {
+            audit_rows: 1000,
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,

@@ -43,6 +43,8 @@ pub(crate) struct Book {
     pub(crate) counter: i64,
     /// For each life of the daemon, whether it ended cleanly.
     pub(crate) boots: Vec<bool>,
+    /// Calls that changed something: method, object, outcome.
+    pub(crate) audit: Vec<(String, Option<String>, String)>,
 }
 
 /// A row of `sends`.
@@ -176,6 +178,7 @@ impl Book {
         let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";
         let waits = "SELECT awaited, run_id, step FROM waits";
         let counter = "SELECT value FROM counters WHERE name = 'seq'";
+        let audit = "SELECT method, object, outcome FROM audit ORDER BY seq";
         let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
         Book {
             sessions: sessions(db),
@@ -199,6 +202,9 @@ impl Book {
             questions: questions(db),
             waits: rows(db, waits, |row| (id(row, 0), (id(row, 1), number(row, 2)))),
             counter: rows(db, counter, |row| number(row, 0))[0],
+            audit: rows(db, audit, |row| {
+                (text(row, 0), maybe_text(row, 1), text(row, 2))
+            }),
             boots: rows(db, boots, |row| number(row, 0) == 1),
         }
     }

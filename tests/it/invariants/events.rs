@@ -13,6 +13,13 @@ pub(super) fn log_is_in_order(book: &Book) {
     );
 }
 
+/// What an event says has the shape that clients were told of.
+pub(super) fn data_is_as_described(book: &Book) {
+    for event in book.events.values() {
+        crate::schemas::assert_event(&event.kind, &event.data);
+    }
+}
+
 /// Each session, run, step, message and announce is told of exactly as far as its rows are.
 pub(super) fn each_move_is_told_once(book: &Book) {
     // What age has taken away cannot be counted.

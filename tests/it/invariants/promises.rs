@@ -27,6 +27,14 @@ pub(super) fn accepted_is_kept(book: &Book, history: &History) {
             assert_eq!(*session, row.key.as_str(), "{}", promise.params);
         }
     }
+    // Who made a run is kept in the transaction that made it.
+    for (_, run, _) in &book.keys {
+        let told = book
+            .audit
+            .iter()
+            .any(|(_, object, outcome)| object.as_deref() == Some(run.as_str()) && outcome == "ok");
+        assert!(told, "nobody is said to have made run {run}");
+    }
     // Nothing runs that nobody asked for: each run has its call or its step, or is a wake run
     // or a later turn of an exchange.
     let called = book

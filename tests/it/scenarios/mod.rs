@@ -3,6 +3,7 @@
 //! area.
 
 mod agents;
+mod audit;
 mod damage;
 mod delegate;
 mod drains;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
     let areas = [
         runs::SCENARIOS,
         agents::SCENARIOS,
+        audit::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
         drains::SCENARIOS,

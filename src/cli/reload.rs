@@ -1,0 +1,41 @@
+//! `abide config reload`: the daemon reads its configuration again and says what that changed.
+
+use super::args::Common;
+use super::config::text;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::print;
+use super::text::clean;
+use crate::wire::config::{Change, Reloaded};
+use crate::wire::gateway::NoParams;
+
+pub(super) async fn run(common: &Common) -> Result<u8, Failure> {
+    let link = Link::open(&common.place).await?;
+    let raw = link.raw("gateway.reload", NoParams {}).await?;
+    if common.json {
+        print::object(&raw)?;
+        return Ok(0);
+    }
+    let reloaded: Reloaded = link::read(&raw)?;
+    if reloaded.applied.is_empty() && reloaded.needs_restart.is_empty() {
+        print::answer("nothing has changed")?;
+    }
+    for change in &reloaded.applied {
+        print::answer(&line(change, "in force now"))?;
+    }
+    for change in &reloaded.needs_restart {
+        print::answer(&line(change, "from the next start on"))?;
+    }
+    for warning in &reloaded.warnings {
+        print::note(&clean(&format!("note: {warning}")));
+    }
+    if !reloaded.needs_restart.is_empty() {
+        print::note("restart it: abide stop && abide serve --detach");
+    }
+    Ok(0)
+}
+
+fn line(change: &Change, when: &str) -> String {
+    let (before, after) = (text(&change.before), text(&change.after));
+    clean(&format!("{}: {before} → {after}, {when}", change.key))
+}

@@ -1,0 +1,127 @@
+//! Where the settings come from: a file, this process's variables, flags. Read at start, at a
+//! reload, and by `abide config check`.
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use toml::Value;
+
+use super::load::{ConfigError, Loaded, load};
+use super::settings::{KEYS, is_live, shown};
+
+/// From where one value comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody has set it.
+    #[default]
+    Default,
+    /// It stands in this file.
+    File(String),
+    /// This variable has it.
+    Variable(String),
+    /// It was given on the command line.
+    Flag(&'static str),
+}
+
+impl Origin {
+    /// `default`, `file`, `variable` or `flag`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Origin::Default => "default",
+            Origin::File(_) => "file",
+            Origin::Variable(_) => "variable",
+            Origin::Flag(_) => "flag",
+        }
+    }
+
+    /// Which file, variable or flag.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Origin::Default => None,
+            Origin::File(name) | Origin::Variable(name) => Some(name),
+            Origin::Flag(name) => Some(name),
+        }
+    }
+}
+
+/// A value given on the command line; it goes before file and variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flag {
+    /// Which setting.
+    pub key: &'static str,
+    /// The flag's name, such as `--listen`.
+    pub name: &'static str,
+    /// The value.
+    pub value: Value,
+}
+
+/// Where the settings come from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Source {
+    /// The file, if one was named or one is usual.
+    pub file: Option<PathBuf>,
+    /// The file was named: it must be there.
+    pub named: bool,
+    /// What the command line says.
+    pub flags: Vec<Flag>,
+}
+
+impl Source {
+    /// The file `named` on the command line, else the one that `ABIDE_CONFIG` names, else
+    /// `abide/abide.toml` in the configuration folder, where it may be missing.
+    pub fn find(named: Option<PathBuf>) -> Source {
+        let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
+        let is_named = named.is_some();
+        Source {
+            file: named.or_else(usual_file),
+            named: is_named,
+            flags: Vec::new(),
+        }
+    }
+
+    /// Reads everything anew.
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        // A variable that is not UTF-8 is none of ours.
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let mut loaded = load(self.file.as_deref(), self.named, variables)?;
+        for flag in &self.flags {
+            loaded.flag(flag)?;
+        }
+        Ok(loaded)
+    }
+}
+
+fn usual_file() -> Option<PathBuf> {
+    std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
+        .map(|folder| folder.join("abide/abide.toml"))
+}
+
+/// One setting as people and programs are shown it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// Its name.
+    pub key: &'static str,
+    /// Its value; null if there is none, `[secret]` for one that is not shown.
+    pub value: Json,
+    /// Where that comes from.
+    pub origin: Origin,
+    /// A reload applies a change of it.
+    pub live: bool,
+}
+
+impl Loaded {
+    /// Every setting, in the order in which they are documented.
+    pub fn shown(&self) -> impl Iterator<Item = Shown> + '_ {
+        KEYS.iter().map(|key| Shown {
+            key,
+            value: shown(key, self.config.value(key).as_ref()),
+            origin: self.origin(key),
+            live: is_live(key),
+        })
+    }
+}

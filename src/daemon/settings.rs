@@ -1,0 +1,138 @@
+//! The settings in force, and how a reload brings new ones to the parts that obey them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::parts;
+use crate::config::{Config, KEYS, Loaded, Source, is_live, shown};
+use crate::contract::control::{Change, Reloaded, Setting, Settings};
+use crate::gateway;
+use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Registry;
+use crate::runner;
+use crate::store::Store;
+
+/// The settings in force and the parts that obey them.
+pub struct InForce {
+    source: Source,
+    state: Mutex<State>,
+    /// One reload after another.
+    turn: tokio::sync::Mutex<()>,
+    followers: Followers,
+}
+
+struct State {
+    running: Loaded,
+    /// As the next start would take them.
+    next: Config,
+}
+
+/// The parts that take new settings while they work.
+pub struct Followers {
+    /// Limits and recovery.
+    pub store: Store,
+    /// Lanes and times.
+    pub registry: Registry,
+    /// How long its drains take, which only a start decides.
+    pub drain_timeout: Duration,
+    /// Names that callers may use.
+    pub names: watch::Sender<gateway::Names>,
+    /// Times of steps.
+    pub runner: watch::Sender<runner::Options>,
+}
+
+impl InForce {
+    /// `running` was read from `source` and handed to the parts.
+    pub fn new(source: Source, running: Loaded, followers: Followers) -> Self {
+        let next = running.config.clone();
+        InForce {
+            source,
+            state: Mutex::new(State { running, next }),
+            turn: tokio::sync::Mutex::default(),
+            followers,
+        }
+    }
+
+    /// What is in force, and what waits for the next start.
+    pub fn show(&self) -> Settings {
+        let state = self.lock();
+        let waiting = |key: &str| {
+            let next = state.next.value(key);
+            let differs = next != state.running.config.value(key);
+            differs.then(|| shown(key, next.as_ref()))
+        };
+        let settings = state.running.shown().map(|setting| Setting {
+            key: setting.key,
+            value: setting.value,
+            source: setting.origin.kind(),
+            from: setting.origin.name().map(str::to_owned),
+            live: setting.live,
+            pending: waiting(setting.key),
+        });
+        Settings {
+            settings: settings.collect(),
+            file: state.running.file_name(),
+            warnings: state.running.warnings.clone(),
+        }
+    }
+
+    /// Reads the source again. Once this returns, what needs no restart is obeyed.
+    pub async fn reload(&self) -> Result<Reloaded, Fault> {
+        let _turn = self.turn.lock().await;
+        let fresh = self.source.load().map_err(|fault| {
+            Fault::new(
+                Kind::Conflict,
+                format!("{fault}. The settings in force stay as they were"),
+            )
+            .hint("correct it (abide config check) and reload again")
+        })?;
+        let mut running = self.lock().running.clone();
+        let mut reloaded = Reloaded {
+            warnings: fresh.warnings.clone(),
+            ..Reloaded::default()
+        };
+        for key in KEYS {
+            let (before, after) = (running.config.value(key), fresh.config.value(key));
+            if before == after {
+                reloaded.unchanged += 1;
+                running.take_from(&fresh, key)?;
+                continue;
+            }
+            let change = Change {
+                key,
+                before: shown(key, before.as_ref()),
+                after: shown(key, after.as_ref()),
+            };
+            if is_live(key) {
+                running.take_from(&fresh, key)?;
+                reloaded.applied.push(change);
+            } else {
+                reloaded.needs_restart.push(change);
+            }
+        }
+        running.file = fresh.file;
+        running.warnings = fresh.warnings;
+        self.hand_on(&running.config).await?;
+        let mut state = self.lock();
+        state.running = running;
+        state.next = fresh.config;
+        Ok(reloaded)
+    }
+
+    async fn hand_on(&self, config: &Config) -> Result<(), Fault> {
+        let parts = &self.followers;
+        parts.store.configure(parts::store_settings(config)).await?;
+        let options = parts::registry_options(config, parts.drain_timeout);
+        parts.registry.configure(options);
+        parts.names.send_replace(parts::names(config));
+        parts.runner.send_replace(parts::times(config));
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Replaced as a whole, so it is whole at every moment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

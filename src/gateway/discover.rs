@@ -1,0 +1,260 @@
+//! `rpc.discover`: the OpenRPC document of everything that can be asked for, made from the
+//! types that are really decoded and encoded.
+
+use std::sync::Arc;
+
+use jsonrpsee::core::RegisterMethodError;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::about::{About, about};
+use super::method::Table;
+use crate::kernel::fault::{Fault, Kind};
+use crate::wire::gateway::NoParams;
+use crate::wire::{PROTOCOL, error, event_data};
+
+/// Where the document keeps the schemas that others refer to.
+const SCHEMAS: &str = "/components/schemas";
+
+pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
+    table.method("rpc.discover", discover)
+}
+
+async fn discover(context: Arc<Context>, _: NoParams) -> Result<Document, Fault> {
+    let document = context.document.get();
+    document
+        .cloned()
+        .ok_or_else(|| Fault::internal("the document is made before the doors open"))
+}
+
+/// An OpenRPC document as it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Document(Arc<RawValue>);
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl JsonSchema for Document {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OpenRpc".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "An OpenRPC document, see https://spec.open-rpc.org.",
+            "type": "object",
+            "properties": {
+                "openrpc": { "type": "string" },
+                "info": { "type": "object" },
+                "servers": { "type": "array" },
+                "methods": { "type": "array" },
+                "components": { "type": "object" },
+                "x-protocol": { "description": "The protocol's number.", "type": "integer" },
+                "x-event": { "description": "What surrounds an event's `data`: a schema." },
+                "x-events": {
+                    "description": "The kinds of events, each with the schema of its `data`.",
+                    "type": "array",
+                },
+            },
+            "required": ["openrpc", "info", "methods", "components"],
+        })
+    }
+}
+
+/// A method as it was registered.
+pub(super) struct Described {
+    name: &'static str,
+    params: fn(&mut SchemaGenerator) -> Schema,
+    result: fn(&mut SchemaGenerator) -> Schema,
+}
+
+impl Described {
+    /// The method `name` from `P` to `R`.
+    pub(super) fn new<P: JsonSchema, R: JsonSchema>(name: &'static str) -> Self {
+        Described {
+            name,
+            params: P::json_schema,
+            result: SchemaGenerator::subschema_for::<R>,
+        }
+    }
+}
+
+/// The document for these methods, served at `url`.
+pub(super) fn document(
+    methods: &[Described],
+    url: &str,
+    version: &str,
+) -> Result<Document, serde_json::Error> {
+    // What clients send may leave out more than what they are sent.
+    let mut takes = generator(SchemaSettings::for_deserialize);
+    let mut gives = generator(SchemaSettings::for_serialize);
+    let mut methods: Vec<&Described> = methods.iter().collect();
+    methods.sort_unstable_by_key(|method| method.name);
+    let methods: Vec<Value> = methods
+        .into_iter()
+        .map(|described| method(described, &mut takes, &mut gives))
+        .collect();
+    let mut events: Vec<Value> = event_data::SHAPES
+        .iter()
+        .map(|(kind, shape)| json!({ "kind": kind, "stored": true, "data": shape(&mut gives) }))
+        .collect();
+    for (kind, shape) in event_data::UNSTORED {
+        events.push(json!({ "kind": kind, "stored": false, "data": shape(&mut gives) }));
+    }
+    let envelope = (event_data::ENVELOPE)(&mut gives);
+    let mut schemas = takes.take_definitions(true);
+    schemas.extend(gives.take_definitions(true));
+    schemas.sort_keys();
+    let document = json!({
+        "openrpc": "1.4.1",
+        "info": {
+            "title": "abide",
+            "description": "A durable session daemon with a persistent subagent registry.",
+            "version": version,
+            "license": { "name": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "name": "This daemon", "url": url }],
+        "methods": methods,
+        "components": { "schemas": schemas, "errors": errors() },
+        "x-protocol": PROTOCOL,
+        "x-event": envelope,
+        "x-events": events,
+    });
+    let text = RawValue::from_string(document.to_string())?;
+    Ok(Document(text.into()))
+}
+
+fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator {
+    // OpenRPC's schemas are of draft 7.
+    let settings = SchemaSettings::draft07().with(|settings| {
+        settings.definitions_path = SCHEMAS.into();
+        settings.meta_schema = None;
+    });
+    contract(settings).into_generator()
+}
+
+fn method(
+    described: &Described,
+    takes: &mut SchemaGenerator,
+    gives: &mut SchemaGenerator,
+) -> Value {
+    let mut schema = (described.params)(takes);
+    for transform in takes.transforms_mut() {
+        transform.transform(&mut schema);
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|of| of == name));
+    let mut params: Vec<Value> = properties
+        .into_iter()
+        .flatten()
+        .map(|(name, schema)| {
+            let mut param = json!({ "name": name, "required": is_required(name) });
+            if let Some(says) = schema.get("description") {
+                param["description"] = says.clone();
+            }
+            param["schema"] = schema.clone();
+            param
+        })
+        .collect();
+    // Required ones stand first, as the specification wants it.
+    params.sort_by_key(|param| param["required"] != true);
+    let about = about(described.name);
+    let mut method = json!({
+        "name": described.name,
+        "summary": about.map_or("", |about| about.summary),
+        "paramStructure": "by-name",
+        "params": params,
+        "result": { "name": "result", "schema": (described.result)(gives) },
+        "errors": error_references(),
+    });
+    if let Some(about) = about {
+        method["x-effect"] = json!(about.effect);
+        method["examples"] = example(about).into_iter().collect();
+    }
+    method
+}
+
+fn example(about: &About) -> Option<Value> {
+    // The examples are part of this program; a test reads every one.
+    let given: Map<String, Value> = serde_json::from_str(about.example).ok()?;
+    let params: Vec<Value> = given
+        .into_iter()
+        .map(|(name, value)| json!({ "name": name, "value": value }))
+        .collect();
+    Some(json!({ "name": about.name, "params": params }))
+}
+
+/// Errors of calls that were understood, by their code: OpenRPC allows one entry for a code,
+/// and some kinds share theirs.
+fn by_code() -> Vec<(i32, Vec<Kind>)> {
+    let mut codes: Vec<(i32, Vec<Kind>)> = Vec::new();
+    for kind in Kind::ALL {
+        let code = error::row(*kind).code;
+        match codes.iter_mut().find(|(of, _)| *of == code) {
+            Some((_, kinds)) => kinds.push(*kind),
+            None => codes.push((code, vec![*kind])),
+        }
+    }
+    codes
+}
+
+fn error_name(kinds: &[Kind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    names.join("_or_")
+}
+
+fn errors() -> Map<String, Value> {
+    let entry = |(code, kinds): (i32, Vec<Kind>)| {
+        let says: Vec<String> = kinds
+            .iter()
+            .map(|kind| format!("{}: {}", kind.as_str(), error::row(*kind).hint))
+            .collect();
+        let name = error_name(&kinds);
+        let error = json!({
+            "code": code,
+            "message": says.join("; "),
+            "data": {
+                "kind": kinds,
+                "retryable": error::row(kinds[0]).retryable,
+            },
+        });
+        (name, error)
+    };
+    by_code().into_iter().map(entry).collect()
+}
+
+fn error_references() -> Vec<Value> {
+    by_code()
+        .into_iter()
+        .map(|(_, kinds)| json!({ "$ref": format!("#/components/errors/{}", error_name(&kinds)) }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_names_its_parameters() {
+        for about in super::super::about::METHODS {
+            let example = example(about).unwrap();
+            assert_eq!(example["name"], about.name);
+        }
+    }
+
+    #[test]
+    fn a_code_stands_for_one_entry() {
+        let codes = by_code();
+        let kinds: usize = codes.iter().map(|(_, kinds)| kinds.len()).sum();
+        assert_eq!(kinds, Kind::ALL.len());
+        assert_eq!(errors().len(), codes.len());
+    }
+}

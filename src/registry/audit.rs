@@ -1,0 +1,54 @@
+//! Who changed what: the doors carry out their changing calls through here, and read the rows.
+
+use super::request::Page;
+use super::view::{cut, place};
+use super::{Principal, Registry};
+use crate::kernel::fault::Fault;
+use crate::store::Command;
+use crate::store::audit::{self, Entry, Row};
+
+impl Registry {
+    /// Carries out the call `method` about `object` for `who`. Its audit row is in the
+    /// transaction of what it changes; where it changes nothing, the row follows by itself.
+    pub async fn audited<T>(
+        &self,
+        who: &Principal,
+        method: &'static str,
+        object: Option<String>,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let entry = Entry {
+            org: who.org.clone(),
+            principal: who.user.clone(),
+            method,
+            object,
+        };
+        let (done, left) = audit::on_behalf(entry, call).await;
+        if let (Some(entry), Some(outcome)) = (left, audit::outcome(&done)) {
+            let entry = Box::new(entry);
+            self.inner
+                .store
+                .submit_quietly(Command::Audit { entry, outcome });
+        }
+        done
+    }
+
+    /// A page of audit rows, newest first.
+    pub async fn audit(
+        &self,
+        who: &Principal,
+        method: Option<String>,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<Row>, Fault> {
+        let before = place(cursor)?.unwrap_or(i64::MAX);
+        let org = who.org.clone();
+        let mut rows = self
+            .inner
+            .store
+            .read(move |tx| audit::page(tx, &org, method.as_deref(), before, limit + 1))
+            .await?;
+        let next = cut(&mut rows, limit, |row| row.seq);
+        Ok(Page { items: rows, next })
+    }
+}

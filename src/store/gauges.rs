@@ -1,0 +1,40 @@
+//! How much is live, for the daemon's numbers. The registry asks when somebody reads them.
+
+use super::outbox;
+use super::runs;
+use super::tx::{DbError, Tx};
+use crate::kernel::run::Lane;
+
+/// How much is live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauges {
+    /// Open runs: queued, running, paused, settling.
+    pub states: [u64; 4],
+    /// Queued runs by lane, in the order of [`Lane::ALL`].
+    pub queues: Vec<(Lane, u64)>,
+    /// Announces that wait to be delivered.
+    pub pending_announces: u64,
+}
+
+/// Counts what is live, in one moment.
+pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
+    let states = runs::count_live(tx)?;
+    let pending = outbox::count_pending(tx)?;
+    let mut queues: Vec<(Lane, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0)).collect();
+    tx.query(
+        "SELECT lane, count(*) FROM runs WHERE ended_at IS NULL AND state = 'queued' GROUP BY lane",
+        &[],
+        &mut |row| {
+            let lane = row.text(0)?;
+            if let Some(queue) = queues.iter_mut().find(|(of, _)| of.as_str() == lane) {
+                queue.1 = u64::try_from(row.int(1)?).unwrap_or(0);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(Gauges {
+        states,
+        queues,
+        pending_announces: u64::try_from(pending).unwrap_or(0),
+    })
+}

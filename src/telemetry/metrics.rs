@@ -1,0 +1,254 @@
+//! The daemon's numbers for Prometheus. Like the log they belong to the process: whoever does
+//! something worth counting says so here, and `GET /metrics` reads them. No label has values
+//! that clients could make up.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::kernel::run::Outcome;
+use crate::kernel::time::Timestamp;
+
+/// How the text of [`Metrics::text`] is called in HTTP.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The numbers of this process.
+pub fn metrics() -> &'static Metrics {
+    static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
+    &METRICS
+}
+
+/// The numbers of this process, and where they are listed.
+pub struct Metrics {
+    registry: Registry,
+    started: Gauge<f64, AtomicU64>,
+    live: Family<State, Gauge>,
+    queued: Family<Lane, Gauge>,
+    pending: Gauge,
+    log_bytes: Gauge,
+    ended: Family<Ended, Counter>,
+    lived: Histogram,
+    commits: Histogram,
+    commands: Histogram,
+    calls: Family<Call, Counter>,
+    took: Family<Method, Histogram>,
+    connections: Gauge,
+    waits: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Lane {
+    lane: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Call {
+    method: &'static str,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Method {
+    method: &'static str,
+}
+
+/// What is looked up in the rows when somebody asks for the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Open runs by state.
+    pub states: Vec<(&'static str, u64)>,
+    /// Queued runs by lane.
+    pub queues: Vec<(&'static str, u64)>,
+    /// Announces that wait to be delivered.
+    pub pending_announces: u64,
+    /// Bytes of the store's write-ahead file.
+    pub log_bytes: u64,
+}
+
+/// One more of something, until it is dropped.
+pub struct Held(&'static Gauge);
+
+impl Held {
+    fn new(gauge: &'static Gauge) -> Self {
+        gauge.inc();
+        Held(gauge)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    fn new() -> Self {
+        // From 100 µs to 1.6 s, and of runs from 10 ms to 3 h.
+        let quick = || Histogram::new(exponential_buckets(0.0001, 2.0, 15));
+        let long = Histogram::new(exponential_buckets(0.01, 4.0, 11));
+        let metrics = Metrics {
+            registry: Registry::default(),
+            started: Gauge::default(),
+            live: Family::default(),
+            queued: Family::default(),
+            pending: Gauge::default(),
+            log_bytes: Gauge::default(),
+            ended: Family::default(),
+            lived: long,
+            commits: quick(),
+            commands: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            calls: Family::default(),
+            took: Family::new_with_constructor(quick),
+            connections: Gauge::default(),
+            waits: Gauge::default(),
+        };
+        // Every series is there from the start: one that appears with its first count hides
+        // that count from a rate.
+        for outcome in Outcome::ALL {
+            let _ = metrics.ended.get_or_create(&Ended {
+                outcome: outcome.as_str(),
+            });
+        }
+        metrics.listed()
+    }
+
+    fn listed(mut self) -> Self {
+        let list = &mut self.registry;
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        list.register("abide_build", "The version that runs", build);
+        list.register(
+            "process_start_time_seconds",
+            "When the daemon was started, seconds since 1970",
+            self.started.clone(),
+        );
+        list.register("abide_runs", "Open runs by state", self.live.clone());
+        list.register(
+            "abide_queue_depth",
+            "Runs that want a slot, by lane",
+            self.queued.clone(),
+        );
+        list.register(
+            "abide_announces_pending",
+            "Announces that wait to be delivered",
+            self.pending.clone(),
+        );
+        // Counters get `_total` by themselves. The open runs have the shorter name.
+        list.register("abide_runs", "Runs that have ended", self.ended.clone());
+        list.register(
+            "abide_run_duration_seconds",
+            "From accepted to ended",
+            self.lived.clone(),
+        );
+        list.register(
+            "abide_store_commit_seconds",
+            "Time of one commit, with the work of its commands",
+            self.commits.clone(),
+        );
+        list.register(
+            "abide_store_batch_commands",
+            "Commands that shared a commit",
+            self.commands.clone(),
+        );
+        list.register(
+            "abide_store_wal_bytes",
+            "Size of the write-ahead file",
+            self.log_bytes.clone(),
+        );
+        list.register(
+            "abide_rpc_requests",
+            "Calls by method and how they ended: ok, or the kind of their error",
+            self.calls.clone(),
+        );
+        list.register(
+            "abide_rpc_duration_seconds",
+            "From reading a call to its answer",
+            self.took.clone(),
+        );
+        list.register(
+            "abide_connections",
+            "Open connections",
+            self.connections.clone(),
+        );
+        list.register(
+            "abide_waits_open",
+            "Calls of agent.wait that have no answer yet",
+            self.waits.clone(),
+        );
+        self
+    }
+
+    /// The daemon was started at this point.
+    pub fn started(&self, at: Timestamp) {
+        self.started.set(at.0 as f64 / 1000.0);
+    }
+
+    /// A run has ended, so long after it was accepted.
+    pub fn run_ended(&self, outcome: Outcome, lived: Duration) {
+        let outcome = outcome.as_str();
+        self.ended.get_or_create(&Ended { outcome }).inc();
+        self.lived.observe(lived.as_secs_f64());
+    }
+
+    /// So many commands were committed together.
+    pub fn committed(&self, commands: usize, took: Duration) {
+        self.commits.observe(took.as_secs_f64());
+        self.commands.observe(commands as f64);
+    }
+
+    /// A call was answered; `kind` is `ok` or that of its error.
+    pub fn answered(&self, method: &'static str, kind: &'static str, took: Duration) {
+        self.refused(method, kind);
+        let took_by = self.took.get_or_create(&Method { method });
+        took_by.observe(took.as_secs_f64());
+    }
+
+    /// A call was refused before its method was asked.
+    pub fn refused(&self, method: &'static str, kind: &'static str) {
+        self.calls.get_or_create(&Call { method, kind }).inc();
+    }
+
+    /// A connection is open until this is dropped.
+    pub fn connection(&'static self) -> Held {
+        Held::new(&self.connections)
+    }
+
+    /// A wait is open until this is dropped.
+    pub fn wait(&'static self) -> Held {
+        Held::new(&self.waits)
+    }
+
+    /// All numbers in Prometheus' text format.
+    pub fn text(&self, live: &Live) -> Result<String, fmt::Error> {
+        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        for (state, count) in &live.states {
+            self.live.get_or_create(&State { state }).set(whole(*count));
+        }
+        for (lane, count) in &live.queues {
+            self.queued.get_or_create(&Lane { lane }).set(whole(*count));
+        }
+        self.pending.set(whole(live.pending_announces));
+        self.log_bytes.set(whole(live.log_bytes));
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

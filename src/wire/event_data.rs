@@ -1,0 +1,357 @@
+//! What stands in `data` of each kind of event. `rpc.discover` shows it; the store's commands
+//! write it, and a test holds the events of a real daemon against these shapes.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::events;
+use super::shapes::Word;
+use crate::kernel::action::EventKind;
+use crate::kernel::ids::{
+    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+};
+use crate::kernel::run::{CancelRequest, RunError, Usage};
+use crate::kernel::time::Timestamp;
+
+/// Gives the schema of one shape.
+pub type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// The shape of `data` for every kind of event. A new kind has its row here.
+pub const SHAPES: &[(EventKind, Shape)] = &[
+    (EventKind::SessionCreated, shape::<SessionCreated>),
+    (EventKind::SessionUpdated, shape::<SessionUpdated>),
+    (EventKind::SessionDeleted, shape::<SessionDeleted>),
+    (EventKind::RunQueued, shape::<RunQueued>),
+    (EventKind::RunStarted, shape::<RunMoved>),
+    (EventKind::RunStep, shape::<StepMoved>),
+    (EventKind::RunSettling, shape::<RunMoved>),
+    (EventKind::RunPaused, shape::<RunPaused>),
+    (EventKind::RunResumed, shape::<RunMoved>),
+    (EventKind::RunEnded, shape::<RunEnded>),
+    (EventKind::MessageAdded, shape::<MessageAdded>),
+    (EventKind::AnnounceQueued, shape::<AnnounceQueued>),
+    (EventKind::AnnounceDelivered, shape::<AnnounceDelivered>),
+    (EventKind::AnnounceHeld, shape::<AnnounceHeld>),
+    (EventKind::AnnounceDismissed, shape::<AnnounceDismissed>),
+    (EventKind::AnnounceAcked, shape::<AnnounceAcked>),
+    (EventKind::ToolStarted, shape::<StepMoved>),
+    (EventKind::ToolCompleted, shape::<StepMoved>),
+    (EventKind::AgentsChanged, shape::<AgentsChanged>),
+    (EventKind::QuestionAsked, shape::<QuestionAsked>),
+    (EventKind::QuestionAnswered, shape::<QuestionAnswered>),
+    (EventKind::AlertRaised, shape::<AlertRaised>),
+    (EventKind::GatewayStarted, shape::<GatewayStarted>),
+    (EventKind::GatewayDraining, shape::<GatewayDraining>),
+    (EventKind::GatewayResumed, shape::<GatewayResumed>),
+];
+
+/// The kinds that only a subscription gives and that are not stored.
+pub const UNSTORED: &[(&str, Shape)] = &[
+    (events::SNAPSHOT, shape::<events::Snapshot>),
+    (events::LAGGED, shape::<events::Lagged>),
+    ("message.delta", shape::<events::MessageText>),
+    ("message.partial", shape::<events::MessageText>),
+    ("message.reset", shape::<events::MessageText>),
+];
+
+/// What surrounds the data of every event.
+pub const ENVELOPE: Shape = shape::<events::Event>;
+
+fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// A session was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionCreated {
+    /// Its address.
+    pub key: SessionKey,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// `agent` or `client`.
+    pub owner: Word,
+    /// The session that it was spawned from.
+    pub parent: Option<SessionKey>,
+}
+
+/// A session was changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionUpdated {
+    /// The names of what was changed.
+    pub changed: Vec<String>,
+    /// Raised by each change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// Raised by each reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// It left the lists, or came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<bool>,
+}
+
+/// A session is gone, with its transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionDeleted {
+    /// Its address.
+    pub key: SessionKey,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// The session that it was spawned from.
+    pub parent: Option<SessionKey>,
+}
+
+/// Somebody has decided that a run's end need not be told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceDismissed {
+    /// The announce.
+    pub announce_id: AnnounceId,
+}
+
+/// A run was accepted and wants a slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunQueued {
+    /// Who carries it out.
+    pub agent: AgentId,
+    /// Its name.
+    pub label: Option<String>,
+    /// What it is about, on one line.
+    pub title: String,
+    /// The session it works in.
+    pub session_key: SessionKey,
+    /// The session that asked for it.
+    pub parent: Option<SessionKey>,
+    /// What the client gave to get back.
+    pub meta: Option<Value>,
+}
+
+/// A run has moved on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunMoved {
+    /// The state it is in now.
+    pub state: Word,
+}
+
+/// A run holds still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPaused {
+    /// Why.
+    pub pause: Option<Word>,
+}
+
+/// A run has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunEnded {
+    /// `ok`, `error`, `timeout`, `cancelled` or `interrupted`.
+    pub state: Word,
+    /// Why it did not end `ok`.
+    pub error: Option<RunError>,
+    /// The cancel that was asked for.
+    pub cancel: Option<CancelRequest>,
+    /// Tool calls that had an outcome.
+    pub tool_calls: u32,
+    /// Model calls that had an outcome.
+    pub loops: u32,
+    /// Model use.
+    pub usage: Usage,
+    /// What the client gave to get back.
+    pub meta: Option<Value>,
+    /// Texts said to it too late for any of its model calls.
+    pub steers_dropped: u64,
+}
+
+/// A step has its intent or its outcome; one of a tool has the tool's name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepMoved {
+    /// The step.
+    pub step_id: StepId,
+    /// Its place in the run.
+    pub seq: u32,
+    /// `intended`, `started`, `done`, `failed` or `uncertain`.
+    pub state: Word,
+    /// Which tool.
+    pub tool_name: Option<String>,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
+    /// The arguments on one line.
+    pub params_summary: Option<String>,
+    /// The outcome on one line.
+    pub result_summary: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// A transcript has a new entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageAdded {
+    /// The entry.
+    pub message_id: MessageId,
+    /// Its place in the session.
+    pub seq: i64,
+    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, …
+    pub kind: Word,
+}
+
+/// A run's end waits to be told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceQueued {
+    /// The announce.
+    pub announce_id: AnnounceId,
+    /// `wake` or `inbox`.
+    pub policy: Word,
+}
+
+/// A run's end is in its requester's transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceDelivered {
+    /// The announce.
+    pub announce_id: AnnounceId,
+    /// The run that ended.
+    pub run_id: RunId,
+    /// The place of its message in the session.
+    pub seq: i64,
+    /// `tool`: it is the outcome of a call of the requester's own run, and no message of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Word>,
+}
+
+/// A run's end cannot be told; it stays on the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceHeld {
+    /// The announce.
+    pub announce_id: AnnounceId,
+    /// Why: `gone`.
+    pub reason: Word,
+}
+
+/// The client has taken note of an announce.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnounceAcked {
+    /// The announce.
+    pub announce_id: AnnounceId,
+    /// The run that ended.
+    pub run_id: RunId,
+}
+
+/// A run asks people something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionAsked {
+    /// The question.
+    pub question_id: QuestionId,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// When it runs out as "no answer".
+    pub expires_at: Timestamp,
+    /// The session of the run that asks.
+    pub session_key: SessionKey,
+    /// The agent that asks.
+    pub agent: AgentId,
+    /// The run's name.
+    pub label: Option<String>,
+}
+
+/// A question is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionAnswered {
+    /// The question.
+    pub question_id: QuestionId,
+    /// `answered`, `expired` or `closed`.
+    pub state: Word,
+    /// What was answered.
+    pub answer: Option<String>,
+    /// By whom.
+    pub by: Option<String>,
+}
+
+/// Other agents count than before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentsChanged {
+    /// Raised by each change.
+    pub version: i64,
+    /// What brought it about: `start`, `watch`, `manual`, …
+    pub reason: Word,
+    /// Names that count now.
+    pub added: Vec<String>,
+    /// Names whose definition is another one.
+    pub changed: Vec<String>,
+    /// Names that count no more.
+    pub removed: Vec<String>,
+}
+
+/// Something that a person should look at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AlertRaised {
+    /// What kind: `row_quarantined`.
+    pub alert: Word,
+    /// The table of the row.
+    pub table: Word,
+    /// What is wrong with it.
+    pub reason: String,
+    /// What became of it.
+    pub fate: Word,
+    /// The session that it belongs to.
+    pub session_id: Option<SessionId>,
+    /// The run that it belongs to.
+    pub run_id: Option<RunId>,
+}
+
+/// The daemon takes no work until it is stopped or resumes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayDraining {
+    /// This life of it.
+    pub boot_id: BootId,
+    /// What follows: `stop`, `restart` or `resume`.
+    pub then: Word,
+    /// How long steps in flight may go on.
+    pub timeout_ms: u64,
+}
+
+/// The daemon takes work again after it was away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayResumed {
+    /// This life of it.
+    pub boot_id: BootId,
+    /// What it was away for: `stop` or `drain`.
+    pub after: Word,
+    /// How long.
+    pub away_ms: u64,
+}
+
+/// The daemon is up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayStarted {
+    /// This life of it.
+    pub boot_id: BootId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_event_has_one_shape() {
+        for kind in EventKind::ALL {
+            let rows = SHAPES.iter().filter(|(of, _)| of == kind).count();
+            assert_eq!(rows, 1, "{kind}: give it its row in SHAPES");
+        }
+        assert_eq!(SHAPES.len(), EventKind::ALL.len());
+    }
+}

@@ -1,0 +1,330 @@
+//! The message catalogue: what a person reads, word by word, when something is in the way. The
+//! texts are in `snapshots/`; a change of one is looked at as a change of the program.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::Command;
+
+use jsonrpsee::RpcModule;
+use jsonrpsee::server::Server;
+use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::json;
+
+use crate::harness::{Place, Script, run, says};
+use crate::home::{Home, said};
+
+/// A command's exit code and all it said, without what differs from run to run. `replaced` are
+/// such texts with their stand-ins.
+fn screen(command: &mut Command, replaced: &[(&str, &str)]) -> String {
+    let line: Vec<String> = command
+        .get_args()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
+    let said = said(command.env("COLUMNS", "80"));
+    let mut text = format!("$ abide {}\nexit code {}\n", line.join(" "), said.code);
+    for (name, part) in [("stdout", said.out), ("stderr", said.err)] {
+        // The daemon's log is JSON; what a person reads is the rest.
+        let lines = part.lines().filter(|line| !line.starts_with('{'));
+        let lines: Vec<&str> = lines.collect();
+        if !lines.is_empty() {
+            text.push_str(&format!("--- {name}\n{}\n", lines.join("\n")));
+        }
+    }
+    for (found, stand_in) in replaced {
+        text = text.replace(found, stand_in);
+    }
+    without_ids(&text)
+}
+
+/// Ids, points in time and ports by their kinds.
+fn without_ids(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let word: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.'))
+            .collect();
+        let bare = word.trim_end_matches(['.', ':']);
+        let is_id = bare.len() == 36 && bare.matches('-').count() == 4;
+        let is_time = bare.len() == 24 && bare.ends_with('Z') && bare.contains('T');
+        let stand_in = match (is_id, is_time) {
+            (true, _) => Some("[id]"),
+            (_, true) => Some("[time]"),
+            _ => None,
+        };
+        match (stand_in, word.is_empty()) {
+            (Some(stand_in), _) => {
+                out.push_str(stand_in);
+                rest = &rest[bare.len()..];
+            }
+            (None, false) => {
+                out.push_str(&word);
+                rest = &rest[word.len()..];
+            }
+            (None, true) => {
+                out.push(first);
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn no_daemon() {
+    let home = Home::new();
+    let path = home.path().to_str().unwrap();
+    let text = screen(&mut home.command(&["ps"]), &[(path, "[home]")]);
+    insta::assert_snapshot!("no_daemon", text);
+}
+
+#[test]
+fn the_wrong_token() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let port = port(daemon.url());
+        fs::write(place.path().join("wrong"), "not-the-token\n").unwrap();
+        let mut command = place.command(&["ps", "--url", daemon.url(), "--token-file", "wrong"]);
+        command.env_remove("ABIDE_STATE_DIR");
+        let text = screen(&mut command, &[(&port, "[port]")]);
+        insta::assert_snapshot!("wrong_token", text);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+fn place() -> Place {
+    Place::new(
+        Script::new()
+            .on("[a]", [says("a is done").held_by("go")])
+            .on("[b]", [says("b is done")]),
+    )
+}
+
+fn port(url: &str) -> String {
+    url.rsplit_once(':').unwrap().1.to_owned()
+}
+
+/// A home whose state folder says that a daemon of this version and protocol is at `url`.
+fn older(url: &str, protocol: u32) -> Home {
+    let home = Home::new();
+    let state = home.path().join(".local/state/abide");
+    fs::create_dir_all(&state).unwrap();
+    let endpoint = json!({
+        "version": "0.0.1", "protocol": protocol, "pid": std::process::id(), "url": url,
+        "bootId": "01936f0e-0000-7000-8000-000000000001",
+        "startedAt": "2026-11-30T00:53:20.123Z",
+    });
+    fs::write(state.join("endpoint.json"), endpoint.to_string()).unwrap();
+    fs::write(state.join("token"), "t\n").unwrap();
+    home
+}
+
+/// A daemon that came before `runs.list`.
+async fn old_daemon() -> (jsonrpsee::server::ServerHandle, String) {
+    let server = Server::builder().build("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let mut methods = RpcModule::new(());
+    methods
+        .register_method("runs.list", |_, (), _| {
+            let data = json!({
+                "kind": "unknown_method", "hint": "gateway.hello lists the methods",
+                "retryable": false,
+            });
+            let says = "there is no method \"runs.list\"";
+            Err::<(), _>(ErrorObjectOwned::owned(-32601, says, Some(data)))
+        })
+        .unwrap();
+    (server.start(methods), url)
+}
+
+#[test]
+fn a_program_newer_than_its_daemon() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (server, url) = runtime.block_on(old_daemon());
+    let pid = std::process::id().to_string();
+    let own = env!("CARGO_PKG_VERSION");
+    let replaced = [(pid.as_str(), "[pid]"), (own, "[version]")];
+    let home = older(&url, 1);
+    let text = screen(&mut home.command(&["ps"]), &replaced);
+    insta::assert_snapshot!("newer_than_the_daemon", text);
+    let home = older(&url, 0);
+    let text = screen(&mut home.command(&["ps"]), &replaced);
+    insta::assert_snapshot!("another_protocol", text);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_port_that_is_held() {
+    let place = place();
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap();
+    let port = address.port().to_string();
+    let text = screen(
+        &mut place.command(&["serve", "--listen", &address.to_string()]),
+        &[(&port, "[port]")],
+    );
+    insta::assert_snapshot!("port_held", text);
+}
+
+#[test]
+fn a_folder_that_is_held() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = place.path().canonicalize().unwrap();
+        let pid = daemon.pid().to_string();
+        let replaced = [(path.to_str().unwrap(), "[home]"), (pid.as_str(), "[pid]")];
+        let text = screen(&mut place.command(&["serve"]), &replaced);
+        insta::assert_snapshot!("lock_held", text);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written() {
+    let place = place();
+    fs::write(place.path().join("file"), "").unwrap();
+    let path = place.path().to_str().unwrap();
+    let text = screen(
+        &mut place.command(&["serve", "--state-dir", "file/state"]),
+        &[(path, "[home]")],
+    );
+    insta::assert_snapshot!("state_not_writable", text);
+    let text = screen(
+        &mut place.command(&["serve", "--detach", "--state-dir", "file/state"]),
+        &[(path, "[home]")],
+    );
+    insta::assert_snapshot!("state_not_writable_detached", text);
+}
+
+#[test]
+fn things_that_are_not_there_and_limits() {
+    run(async {
+        let mut place = place().with("defaults.max_client_children", "1");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = json!({
+            "task": "[a]", "runId": "01936f0e-0000-7000-8000-00001234abcd", "label": "survey",
+        });
+        client.spawn(run).await;
+        let see = |arguments: &[&str]| screen(&mut place.command(arguments), &[]);
+        insta::assert_snapshot!("unknown_run", see(&["wait", "1234abce"]));
+        insta::assert_snapshot!("unknown_label", see(&["wait", "surveys"]));
+        insta::assert_snapshot!(
+            "unknown_agent",
+            see(&["spawn", "--agent", "explorer", "[a]"])
+        );
+        client.session("client", "bot").await;
+        let made = json!({"owner": "client", "key": "client:bot"});
+        client.call("sessions.create", made).await;
+        let spawn = json!({"task": "[a]", "parent": "client:bot"});
+        client.spawn(spawn).await;
+        let limited = see(&[
+            "spawn",
+            "--agent",
+            "explore",
+            "--parent",
+            "client:bot",
+            "[b]",
+        ]);
+        insta::assert_snapshot!("limit", limited);
+        insta::assert_snapshot!("config_show_unchanged", see(&["config", "reload"]));
+        place.set("lanes.main", "-1");
+        let path = place.path().to_str().unwrap();
+        let broken = screen(
+            &mut place.command(&["config", "reload"]),
+            &[(path, "[home]")],
+        );
+        insta::assert_snapshot!("reload_of_a_broken_file", broken);
+        place.let_go("go");
+        drop(client);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn what_the_daemon_does_not_know() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut text = String::new();
+        for (method, params) in [
+            ("sessions.span", json!({})),
+            ("sessions.spawn", json!({"task": "t", "agnet": "explore"})),
+            ("sessions.spawn", json!({})),
+            ("runs.list", json!({"limit": 501})),
+        ] {
+            let error = client.refused(method, params.clone()).await;
+            let data = serde_json::to_string(&error.data).unwrap();
+            text.push_str(&format!(
+                "{method} {params}\n{} {}\n{data}\n\n",
+                error.code, error.message
+            ));
+        }
+        insta::assert_snapshot!("unknown_method_and_parameters", text);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn settings_as_a_person_sees_them() {
+    let home = Home::new();
+    let path = home.path().to_str().unwrap();
+    let file = home.path().join("abide.toml");
+    fs::write(
+        &file,
+        "[lanes]\nmain = 2\nmian = 3\n[gateway]\nallowed_hosts = [\"a.lan\", \"b.lan\"]\n",
+    )
+    .unwrap();
+    let check = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        command.env("ABIDE_LANES__SUBAGENT", "5");
+        screen(&mut command, &[(path, "[home]")])
+    };
+    let line = ["config", "check", "--config", "abide.toml"];
+    insta::assert_snapshot!("config_check", check(&line));
+    fs::write(&file, "[lanes]\nmain = -1\n").unwrap();
+    insta::assert_snapshot!("config_check_of_a_broken_file", check(&line));
+    fs::write(&file, "[lanes\nmain = 1\n").unwrap();
+    insta::assert_snapshot!("config_check_of_no_toml", check(&line));
+    let missing = ["config", "check", "--config", "none.toml"];
+    insta::assert_snapshot!("config_check_of_no_file", check(&missing));
+    fs::write(&file, "[lanes]\nmain = 2\n").unwrap();
+    let json = home.abide(&["config", "check", "--config", "abide.toml", "--json"]);
+    assert_eq!(json.code, 0, "{}", json.err);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let settings = json["settings"].as_array().unwrap();
+    let main = settings
+        .iter()
+        .find(|of| of["key"] == "lanes.main")
+        .unwrap();
+    assert_eq!(main["value"], 2);
+    assert_eq!(main["source"], "file");
+}
+
+#[test]
+fn completions_for_every_shell() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let said = home.abide(&["completions", shell]);
+        assert_eq!(said.code, 0, "{shell}: {}", said.err);
+        for command in ["serve", "history", "completions", "audit"] {
+            assert!(said.out.contains(command), "{shell} knows {command}");
+        }
+    }
+    // A shell that is at hand reads what was written for it.
+    let script = home.abide(&["completions", "bash"]).out;
+    let file = home.path().join("abide.bash");
+    fs::write(&file, script).unwrap();
+    if let Ok(status) = Command::new("bash").arg("-n").arg(&file).status() {
+        assert!(status.success());
+    }
+    assert_eq!(home.abide(&["completions", "tcsh"]).code, 2);
+}

@@ -1,0 +1,508 @@
+//! `rpc.discover` says what is true: every method is in it, answers and events match its
+//! schemas, and what it calls wrong is refused. A judge that nobody here wrote agrees.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, Value, json};
+
+use crate::harness::{Daemon, Link, Place, Script, calls, fails, kind_of, run, says};
+use crate::house::root;
+use crate::schemas::Document;
+
+const RUN: &str = "01936f0e-0000-7000-8000-000000000001";
+const SESSION: &str = "agent:build:desk";
+
+fn script() -> Script {
+    Script::new()
+        .on("[say]", [says("said")])
+        .on(
+            "[look]",
+            [
+                calls("grep", json!({"pattern": "alpha"})).and("read", json!({"path": "none"})),
+                says("alpha is in notes.txt:1"),
+            ],
+        )
+        .on("[fail]", [fails("the model is down")])
+        .on(
+            "[ask]",
+            [
+                calls(
+                    "ask",
+                    json!({"question": "which port?", "choices": ["80", "81"]}),
+                ),
+                says("asked"),
+            ],
+        )
+        .on("Where", [says("In src/one.rs.")])
+        .on("What", [says("Two files.")])
+        .on("[hold]", [says("held").held_by("go")])
+        .on("[later]", [says("late").held_by("later")])
+        .on("[last]", [says("at last").held_by("never")])
+        .on_announce("[", [says("NO_REPLY")])
+}
+
+async fn document(client: &Link) -> Document {
+    Document::new(client.call("rpc.discover", json!({})).await)
+}
+
+/// A connection that holds each call and its answer against the document.
+struct Checked {
+    link: Link,
+    document: Document,
+    called: BTreeSet<String>,
+}
+
+impl Checked {
+    async fn call(&mut self, method: &str, params: Value) -> Value {
+        let faults = self.document.faults_of_params(method, &params);
+        assert!(faults.is_empty(), "{method} {params}: {faults:#?}");
+        let answer = self.link.call(method, params).await;
+        self.document.assert_result(method, &answer);
+        self.called.insert(method.to_owned());
+        answer
+    }
+
+    /// A call that may be refused for what it finds; an answer must be as described.
+    async fn attempt(&mut self, method: &str, params: Value) {
+        match self.link.attempt(method, &params).await {
+            Ok(answer) => self.document.assert_result(method, &answer),
+            Err(error) => {
+                let error = error.expect("the link stands");
+                assert_ne!(kind_of(&error), "internal", "{method}: {error}");
+            }
+        }
+        self.called.insert(method.to_owned());
+    }
+
+    /// Every method with its own example, in an order in which each finds what it names.
+    async fn examples(&mut self) {
+        let first = [
+            "sessions.create",
+            "sessions.spawn",
+            "agents.create",
+            "agents.update",
+        ];
+        // They need things of their own, and are called in the course.
+        let last = [
+            "events.unsubscribe",
+            "questions.answer",
+            "runs.steer",
+            "runs.retry",
+            "runs.retry_announce",
+            "runs.dismiss_announce",
+            "sessions.reset",
+            "sessions.delete",
+            "sessions.compact",
+            "trust.add",
+            "trust.revoke",
+            "gateway.drain",
+        ];
+        let mut methods = self.document.methods();
+        methods.sort_by_key(|name| {
+            let first = first
+                .iter()
+                .position(|of| of == name)
+                .unwrap_or(first.len());
+            (last.contains(&name.as_str()), first)
+        });
+        for name in methods {
+            let examples = self.document.method(&name)["examples"].clone();
+            let examples = examples.as_array().unwrap_or_else(|| {
+                panic!("{name} has no example: give it its row in gateway/about.rs")
+            });
+            for example in examples {
+                let params = example["params"].as_array().unwrap().iter();
+                let params: Map<String, Value> = params
+                    .map(|param| (text(&param["name"]), param["value"].clone()))
+                    .collect();
+                if last.contains(&name.as_str()) {
+                    let params = Value::Object(params);
+                    let faults = self.document.faults_of_params(&name, &params);
+                    assert!(faults.is_empty(), "{name}: {faults:#?}");
+                    continue;
+                }
+                self.call(&name, Value::Object(params)).await;
+            }
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn answers_and_events_are_what_the_document_says() {
+    run(async {
+        let place = Place::new(script()).with("defaults.max_spawn_depth", "2");
+        let daemon = place.start().await;
+        let link = daemon.client().await;
+        let document = document(&link).await;
+        let mut client = Checked {
+            link,
+            document,
+            called: BTreeSet::new(),
+        };
+        client.examples().await;
+        course(&mut client, &place).await;
+        let hello = client.call("gateway.hello", json!({})).await;
+        client.call("gateway.drain", json!({"then": "stop"})).await;
+
+        let document = client.document;
+        let all: BTreeSet<String> = document.methods().into_iter().collect();
+        assert_eq!(client.called, all, "each method was called and checked");
+        let capabilities: BTreeSet<String> = hello["capabilities"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(text)
+            .collect();
+        assert_eq!(capabilities, all, "each method is in the document");
+
+        let mut daemon = daemon;
+        assert_eq!(daemon.ended().await.code(), Some(0));
+        let mut kinds = BTreeSet::new();
+        for event in place.book().events.values() {
+            document.assert_event(&event.kind, &event.data);
+            kinds.insert(event.kind.clone());
+        }
+        for kind in [
+            "session.created",
+            "run.queued",
+            "run.started",
+            "run.step",
+            "run.settling",
+            "run.ended",
+            "message.added",
+            "announce.queued",
+            "announce.delivered",
+            "announce.acked",
+            "tool.started",
+            "tool.completed",
+            "question.asked",
+            "question.answered",
+            "gateway.started",
+        ] {
+            assert!(kinds.contains(kind), "{kind} was never seen: {kinds:?}");
+        }
+    });
+}
+
+/// Answers of many shapes: ended well and badly, open, unknown, with announces and tools.
+async fn course(client: &mut Checked, place: &Place) {
+    let bot = json!({"owner": "client", "key": "client:bot", "label": "bot", "title": "A bot"});
+    client.call("sessions.create", bot).await;
+    let mut runs = Vec::new();
+    for task in ["[say]", "[look]", "[fail]", "[hold]"] {
+        let params = json!({
+            "task": task, "agent": "explore", "parent": "client:bot", "label": task,
+            "runTimeout": "10m", "meta": {"route": [1, null]}, "announce": "inbox",
+            "cleanup": "keep", "mode": "run", "context": "isolated", "idempotencyKey": task,
+        });
+        let spawned = client.call("sessions.spawn", params).await;
+        runs.push(text(&spawned["runId"]));
+    }
+    for id in &runs[..3] {
+        client.link.ended(id).await;
+    }
+    client.link.in_state(&runs[3], "running").await;
+    let mut ids = runs.clone();
+    ids.push(RUN.replace('1', "2"));
+    let params = json!({"runIds": ids, "mode": "any", "waitTimeout": 0});
+    let waited = client.call("agent.wait", params).await;
+    assert_eq!(waited["runs"][4]["status"], "not_found");
+    for id in &runs {
+        client.call("runs.get", json!({"runId": id})).await;
+        client
+            .call("runs.steps", json!({"runId": id, "limit": 1}))
+            .await;
+        client.call("runs.steps", json!({"runId": id})).await;
+    }
+    for params in [
+        json!({}),
+        json!({"parent": "client:bot", "states": ["ok", "running"], "undelivered": true}),
+        json!({"agent": "explore", "label": "[say]", "limit": 1}),
+        json!({"tree": runs[0], "createdAfter": "2020-01-01T00:00:00.000Z"}),
+    ] {
+        client.call("runs.list", params).await;
+    }
+    let looked = client.call("runs.get", json!({"runId": runs[1]})).await;
+    let key = &looked["sessionKey"];
+    client
+        .call("sessions.history", json!({"sessionKey": key}))
+        .await;
+    let params = json!({"sessionKey": key, "after": 1, "limit": 2, "tools": false});
+    client.call("sessions.history", params).await;
+    client
+        .call("sessions.list", json!({"kind": "child", "limit": 1}))
+        .await;
+    client.call("sessions.list", json!({"search": "bot"})).await;
+    client
+        .call("sessions.get", json!({"sessionKey": "client:bot"}))
+        .await;
+    let inbox = client
+        .call("sessions.inbox", json!({"sessionKey": "client:bot"}))
+        .await;
+    let announces = inbox["announces"].as_array().unwrap();
+    let ids: Vec<&Value> = announces.iter().map(|entry| &entry["announceId"]).collect();
+    assert_eq!(ids.len(), 3);
+    let params = json!({"sessionKey": "client:bot", "announceIds": ids});
+    client.call("sessions.ack", params).await;
+    let params = json!({"sessionKey": "client:bot", "acked": true, "limit": 2});
+    client.call("sessions.inbox", params).await;
+
+    // One whose turn is over before its own child's.
+    let held = client.call("runs.get", json!({"runId": runs[3]})).await;
+    let params = json!({"task": "[later]", "agent": "explore", "parent": held["sessionKey"]});
+    let later = client.call("sessions.spawn", params).await;
+    place.let_go("go");
+    client.link.in_state(&runs[3], "settling").await;
+    client.call("runs.get", json!({"runId": runs[3]})).await;
+    place.let_go("later");
+    client.link.ended(&text(&later["runId"])).await;
+    client.link.ended(&runs[3]).await;
+    let params = json!({"sessionKey": SESSION, "message": "[say]", "model": "script/x"});
+    client.call("agent.run", params).await;
+    client.call("agents.list", json!({})).await;
+    client.call("gateway.status", json!({})).await;
+    let again = client.call("runs.retry", json!({"runId": runs[2]})).await;
+    client.link.ended(&text(&again["runId"])).await;
+    let told = json!({"task": "[say]", "agent": "explore", "parent": "client:bot"});
+    let told = client.call("sessions.spawn", told).await;
+    client.link.ended(&text(&told["runId"])).await;
+    for method in ["runs.dismiss_announce", "runs.retry_announce"] {
+        client
+            .attempt(method, json!({"runId": told["runId"]}))
+            .await;
+    }
+    let asks = json!({"task": "[ask]", "agent": "build"});
+    let asks = client.call("sessions.spawn", asks).await;
+    client.link.in_state(&text(&asks["runId"]), "paused").await;
+    client
+        .call("runs.get", json!({"runId": asks["runId"]}))
+        .await;
+    let open = client
+        .call("questions.list", json!({"state": "open"}))
+        .await;
+    let answer = json!({"id": open["questions"][0]["id"], "choice": "80"});
+    client.call("questions.answer", answer).await;
+    client.link.ended(&text(&asks["runId"])).await;
+    let said = json!({"sessionKey": SESSION, "message": "[say]", "waitTimeout": "1m"});
+    client.call("sessions.send", said).await;
+    let late = json!({"task": "[last]", "agent": "explore"});
+    let late = client.call("sessions.spawn", late).await;
+    let (late, key) = (text(&late["runId"]), late["childSessionKey"].clone());
+    client.link.in_state(&late, "running").await;
+    let steer = json!({"runId": late, "message": "Look again."});
+    client.call("runs.steer", steer).await;
+    client
+        .call("runs.cancel", json!({"runId": late, "reason": "enough"}))
+        .await;
+    client.link.ended(&late).await;
+    client.call("runs.get", json!({"runId": late})).await;
+    client
+        .call("sessions.cancel", json!({"sessionKey": key}))
+        .await;
+    let patch = json!({"sessionKey": key, "label": "late", "title": null});
+    client.call("sessions.patch", patch).await;
+    client
+        .attempt("sessions.compact", json!({"sessionKey": key}))
+        .await;
+    client
+        .call("sessions.reset", json!({"sessionKey": key, "force": true}))
+        .await;
+    client
+        .call("sessions.delete", json!({"sessionKey": key, "force": true}))
+        .await;
+    let subscription = client
+        .call("events.subscribe", json!({"kinds": ["run.*"]}))
+        .await;
+    let over = json!({"subscription": subscription});
+    client.call("events.unsubscribe", over).await;
+    let folder = place.work();
+    std::fs::create_dir_all(folder.join(".abide/agents")).unwrap();
+    client.call("trust.add", json!({"folder": folder})).await;
+    client.call("trust.list", json!({})).await;
+    client.call("trust.revoke", json!({"folder": folder})).await;
+}
+
+#[test]
+fn what_the_document_calls_wrong_is_refused_and_named() {
+    run(async {
+        let place = Place::new(script());
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let document = document(&client).await;
+        let mut refused = 0;
+        for method in document.methods() {
+            refused += wrong_params(&client, &document, &method).await;
+        }
+        assert!(refused > 200, "{refused} calls were refused");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// Calls `method` with each of its parameters missing, and wrong in many ways; how often that
+/// was refused.
+async fn wrong_params(client: &Link, document: &Document, method: &str) -> usize {
+    let about = document.method(method);
+    let example = &about["examples"][0]["params"];
+    let example: Map<String, Value> = example
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|param| (text(&param["name"]), param["value"].clone()))
+        .collect();
+    let mut refused = 0;
+    let mut unknown = example.clone();
+    unknown.insert("nonsense".to_owned(), json!(1));
+    let error = client.refused(method, unknown.into()).await;
+    assert_eq!(error.data["path"], "nonsense", "{method}");
+    for param in about["params"].as_array().unwrap() {
+        let name = text(&param["name"]);
+        if param["required"] == true {
+            let mut without = example.clone();
+            without.remove(&name);
+            let error = client.refused(method, without.into()).await;
+            assert_eq!(kind_of(&error), "invalid_params", "{method} without {name}");
+            assert_eq!(error.data["path"], name.as_str(), "{method} without {name}");
+            refused += 1;
+        } else {
+            let mut without = example.clone();
+            without.remove(&name);
+            let faults = document.faults_of_params(method, &without.into());
+            assert!(faults.is_empty(), "{method} without {name}: {faults:#?}");
+        }
+        let long = "x".repeat(300);
+        for value in [
+            json!(null),
+            json!(true),
+            json!(-1),
+            json!(0),
+            json!(1.5),
+            json!(501),
+            json!(1e300),
+            json!(""),
+            json!(" "),
+            json!("x"),
+            json!("../x"),
+            json!("90s"),
+            json!(long),
+            json!([]),
+            json!(["x"]),
+            json!({}),
+            json!({"x": 1}),
+        ] {
+            let mut wrong = example.clone();
+            wrong.insert(name.clone(), value.clone());
+            let wrong = Value::Object(wrong);
+            if document.faults_of_params(method, &wrong).is_empty() {
+                continue;
+            }
+            let error = client.refused(method, wrong).await;
+            assert_eq!(
+                kind_of(&error),
+                "invalid_params",
+                "{method} {name} = {value}"
+            );
+            refused += 1;
+        }
+    }
+    refused
+}
+
+/// What must be at hand for the judge, and is not on every machine.
+fn npm() -> Result<(), String> {
+    for program in ["node", "npm"] {
+        let runs = Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !runs.is_ok_and(|status| status.success()) {
+            return Err(format!("there is no {program}"));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the judge into a folder that is kept between runs, or says why it cannot be had.
+fn judge(folder: &Path) -> Result<(), String> {
+    let here = root().join("tests/it/openrpc");
+    std::fs::create_dir_all(folder).unwrap();
+    for file in ["package.json", "package-lock.json", "judge.js"] {
+        std::fs::copy(here.join(file), folder.join(file)).unwrap();
+    }
+    let log = folder.join("npm.log");
+    let out = std::fs::File::create(&log).unwrap();
+    let installed = Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .args([
+            "--prefer-offline",
+            "--fetch-retries=1",
+            "--fetch-timeout=60000",
+        ])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().unwrap())
+        .stderr(out)
+        .status();
+    match installed {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(format!(
+            "npm could not fetch the judge: {}",
+            std::fs::read_to_string(&log).unwrap_or_default().trim()
+        )),
+    }
+}
+
+#[test]
+fn an_outside_judge_finds_every_answer_as_described() {
+    let folder = root().join("target/openrpc");
+    if let Err(why) = npm().and_then(|()| judge(&folder)) {
+        announce(&format!(
+            "skipped: the outside judge of rpc.discover did not run: {why}"
+        ));
+        return;
+    }
+    run(async {
+        let place = Place::new(script());
+        let daemon = place.start().await;
+        stage(&daemon).await;
+        let judged = Command::new("node")
+            .arg("judge.js")
+            .arg(daemon.url())
+            .env("ABIDE_TOKEN", daemon.token())
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&judged.stdout);
+        assert!(
+            judged.status.success(),
+            "{said}\n{}",
+            String::from_utf8_lossy(&judged.stderr)
+        );
+        let last = said.lines().last().unwrap();
+        announce(&format!("the outside judge of rpc.discover: {last}"));
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// What the document's examples name is there.
+async fn stage(daemon: &Daemon) {
+    let client = daemon.client().await;
+    let desk = json!({"agent": "build", "key": SESSION, "label": "desk"});
+    client.call("sessions.create", desk).await;
+    let look = json!({"task": "[look]", "runId": RUN, "parent": SESSION, "announce": "inbox"});
+    let spawned = client.spawn(look).await;
+    client.ended(&spawned.id).await;
+}
+
+/// Past the test runner's capture: what was not checked must not look like a success.
+fn announce(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

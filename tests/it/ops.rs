@@ -1,0 +1,427 @@
+//! What an operator looks at: the numbers, the settings and their reload, the audit rows.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, Link, Place, Script, eventually, fails, kind_of, run, says};
+
+fn place() -> Place {
+    Place::new(
+        Script::new()
+            .on("[say]", [says("said")])
+            .on("[fail]", [fails("the model is down")])
+            .on("[hold]", [says("held").held_by("go")]),
+    )
+}
+
+/// `GET path` with these headers; status and body.
+fn get(daemon: &Daemon, path: &str, headers: &str) -> (u16, String) {
+    let address = daemon.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let host = match headers.contains("host:") {
+        true => String::new(),
+        false => format!("host: {address}\r\n"),
+    };
+    let request = format!("GET {path} HTTP/1.1\r\n{host}connection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    (status, body.to_owned())
+}
+
+/// The daemon's numbers by series; every line of the exposition is checked.
+fn numbers(daemon: &Daemon) -> BTreeMap<String, f64> {
+    let token = format!("authorization: Bearer {}\r\n", daemon.token());
+    let (status, text) = get(daemon, "/metrics", &token);
+    assert_eq!(status, 200, "{text}");
+    exposition(&text)
+}
+
+/// Reads Prometheus' text format 0.0.4 and refuses what a scraper would.
+fn exposition(text: &str) -> BTreeMap<String, f64> {
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut helped: Vec<&str> = Vec::new();
+    let mut series = BTreeMap::new();
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, says) = rest.split_once(' ').unwrap();
+            assert!(!says.is_empty() && !helped.contains(&name), "{line}");
+            helped.push(name);
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            let known = ["counter", "gauge", "histogram"].contains(&kind);
+            assert!(known && kinds.insert(name, kind).is_none(), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+            let bare = name.split('{').next().unwrap();
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .filter_map(|end| bare.strip_suffix(end))
+                .find(|family| kinds.get(family) == Some(&"histogram"))
+                .unwrap_or(bare);
+            let kind = kinds
+                .get(family)
+                .unwrap_or_else(|| panic!("{line}: no TYPE"));
+            assert!(helped.contains(&family), "{line}: no HELP");
+            assert_eq!(*kind == "counter", bare.ends_with("_total"), "{line}");
+            let valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            assert!(bare.chars().all(valid), "{line}");
+            let value: f64 = value.parse().unwrap();
+            assert!(
+                series.insert(name.to_owned(), value).is_none(),
+                "{line} twice"
+            );
+        }
+    }
+    for (name, count) in &series {
+        let Some((family, labels)) = name.split_once("_count") else {
+            continue;
+        };
+        if kinds.get(family) != Some(&"histogram") {
+            continue;
+        }
+        let labels = labels.trim_start_matches('{').trim_end_matches('}');
+        let all = match labels {
+            "" => format!("{family}_bucket{{le=\"+Inf\"}}"),
+            labels => format!("{family}_bucket{{{labels},le=\"+Inf\"}}"),
+        };
+        let all = series
+            .get(&all)
+            .or_else(|| series.get(&format!("{family}_bucket{{le=\"+Inf\",{labels}}}")));
+        assert_eq!(all, Some(count), "{name}: the last bucket holds everything");
+    }
+    series
+}
+
+fn number(series: &BTreeMap<String, f64>, name: &str) -> f64 {
+    series.get(name).copied().unwrap_or(0.0)
+}
+
+#[test]
+fn numbers_move_by_what_was_done() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let (status, _) = get(&daemon, "/metrics", "");
+        assert_eq!(status, 401, "numbers are for those with the token");
+        let before = numbers(&daemon);
+        for task in ["[say]", "[say]", "[fail]"] {
+            let spawned = client.spawn(json!({ "task": task })).await;
+            client.ended(&spawned.id).await;
+        }
+        let unknown = json!({ "runId": "01936f0e-0000-7000-8000-000000000009" });
+        client.refused("runs.get", unknown).await;
+        client.refused("runs.got", json!({})).await;
+        client
+            .refused("sessions.spawn", json!({ "task": " " }))
+            .await;
+        client.quiet().await;
+        let after = eventually("three ends are counted", async || {
+            let after = numbers(&daemon);
+            let ended = number(&after, "abide_run_duration_seconds_count");
+            (ended == 3.0).then_some(after)
+        })
+        .await;
+        let moved = |name: &str| number(&after, name) - number(&before, name);
+        for (name, by) in [
+            ("abide_runs_total{outcome=\"ok\"}", 2.0),
+            ("abide_runs_total{outcome=\"error\"}", 1.0),
+            ("abide_runs_total{outcome=\"cancelled\"}", 0.0),
+            (
+                "abide_rpc_requests_total{method=\"sessions.spawn\",kind=\"ok\"}",
+                3.0,
+            ),
+            (
+                "abide_rpc_requests_total{method=\"sessions.spawn\",kind=\"invalid_params\"}",
+                1.0,
+            ),
+            (
+                "abide_rpc_requests_total{method=\"runs.get\",kind=\"not_found\"}",
+                1.0,
+            ),
+            (
+                "abide_rpc_requests_total{method=\"unknown\",kind=\"unknown_method\"}",
+                1.0,
+            ),
+            (
+                "abide_rpc_duration_seconds_count{method=\"sessions.spawn\"}",
+                4.0,
+            ),
+        ] {
+            assert_eq!(moved(name), by, "{name}");
+        }
+        // Each spawn is a command, and so is each step of three runs.
+        assert!(moved("abide_store_batch_commands_sum") >= 3.0 * 3.0);
+        assert_eq!(
+            moved("abide_store_commit_seconds_count"),
+            moved("abide_store_batch_commands_count")
+        );
+        assert_eq!(number(&after, "abide_runs{state=\"running\"}"), 0.0);
+        // The client's, and the one that asks.
+        assert_eq!(number(&after, "abide_connections"), 2.0);
+        assert!(number(&after, "process_start_time_seconds") > 1.7e9);
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            number(
+                &after,
+                &format!("abide_build_info{{version=\"{version}\"}}")
+            ),
+            1.0
+        );
+
+        let held = client.spawn(json!({ "task": "[hold]" })).await;
+        client.in_state(&held.id, "running").await;
+        let looking = async {
+            eventually("one waits", async || {
+                (number(&numbers(&daemon), "abide_waits_open") == 1.0).then_some(())
+            })
+            .await;
+            let now = numbers(&daemon);
+            assert_eq!(number(&now, "abide_runs{state=\"running\"}"), 1.0);
+            place.let_go("go");
+        };
+        let (_, ()) = tokio::join!(client.ended(&held.id), looking);
+        eventually("nobody waits", async || {
+            (number(&numbers(&daemon), "abide_waits_open") == 0.0).then_some(())
+        })
+        .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// What `gateway.config` says of a setting.
+async fn setting(client: &Link, key: &str) -> Value {
+    let config = client.call("gateway.config", json!({})).await;
+    let settings = config["settings"].as_array().unwrap();
+    let found = settings.iter().find(|setting| setting["key"] == key);
+    found
+        .unwrap_or_else(|| panic!("no {key}: {config}"))
+        .clone()
+}
+
+#[test]
+fn a_reload_applies_what_it_can_and_names_the_rest() {
+    run(async {
+        let mut place = place().with("lanes.main", "0");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let waiting = client.spawn(json!({ "task": "[say]" })).await;
+        client.in_state(&waiting.id, "queued").await;
+        let queued = "abide_queue_depth{lane=\"main\"}";
+        assert_eq!(number(&numbers(&daemon), queued), 1.0);
+        let alias = "host: abide.lan\r\n";
+        let token = format!("authorization: Bearer {}\r\n{alias}", daemon.token());
+        assert_eq!(get(&daemon, "/metrics", &token).0, 403);
+
+        place.set("lanes.main", "2");
+        place.set("gateway.allowed_hosts", "[\"abide.lan\"]");
+        place.set("defaults.model", "\"script/other\"");
+        place.set("defaults.run_timeout", "\"7m\"");
+        place.set("lanes.mian", "3");
+        let reloaded = client.call("gateway.reload", json!({})).await;
+        let keys = |list: &str| -> Vec<String> {
+            let list = reloaded[list].as_array().unwrap().iter();
+            list.map(|change| change["key"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(
+            keys("applied"),
+            [
+                "gateway.allowed_hosts",
+                "defaults.run_timeout",
+                "lanes.main"
+            ]
+        );
+        assert_eq!(keys("needsRestart"), ["defaults.model"]);
+        assert_eq!(reloaded["applied"][2]["before"], 0);
+        assert_eq!(reloaded["applied"][2]["after"], 2);
+        let warning = reloaded["warnings"][0].as_str().unwrap();
+        assert!(
+            warning.contains("did you mean \"lanes.main\"?"),
+            "{warning}"
+        );
+
+        // The lane is open, for those who wait already too.
+        assert_eq!(client.ended(&waiting.id).await["state"], "ok");
+        assert_eq!(get(&daemon, "/metrics", &token).0, 200);
+        let limited = client.spawn(json!({ "task": "[hold]" })).await;
+        client.in_state(&limited.id, "running").await;
+        let shown = client.run(&limited.id).await;
+        let left = seconds_between(&shown["startedAt"], &shown["deadlineAt"]);
+        assert!((400..=420).contains(&left), "{left} s: {shown}");
+        place.let_go("go");
+        let lane = setting(&client, "lanes.main").await;
+        assert_eq!(
+            (&lane["value"], &lane["source"]),
+            (&json!(2), &json!("file"))
+        );
+        assert_eq!(lane["live"], true);
+        let model = setting(&client, "defaults.model").await;
+        assert_eq!(model["value"], "script/x");
+        assert_eq!(model["pending"], "script/other");
+        let untouched = setting(&client, "recovery.max_attempts").await;
+        assert_eq!(untouched["source"], "default");
+
+        // A file that cannot be used changes nothing, and says why.
+        place.set("lanes.subagent", "-1");
+        place.set("lanes.main", "1");
+        let refused = client.refused("gateway.reload", json!({})).await;
+        assert_eq!(kind_of(&refused), "conflict");
+        assert!(refused.message.contains("lanes.subagent = -1"), "{refused}");
+        assert!(refused.message.contains("from 0 to 10000"), "{refused}");
+        assert_eq!(setting(&client, "lanes.main").await["value"], 2);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+fn seconds_between(from: &Value, to: &Value) -> u64 {
+    let read = |at: &Value| serde_json::from_value::<abide::kernel::time::Timestamp>(at.clone());
+    read(to).unwrap().since(read(from).unwrap()) / 1000
+}
+
+#[test]
+fn a_hang_up_is_a_reload() {
+    run(async {
+        let mut place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let root = client.session("client", "root").await;
+        place.set("defaults.max_spawn_depth", "0");
+        let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        eventually("the new limit is in force", async || {
+            let depth = setting(&client, "defaults.max_spawn_depth").await;
+            (depth["value"] == 0).then_some(())
+        })
+        .await;
+        let spawn = json!({ "task": "[say]", "agent": "explore", "parent": root });
+        let refused = client.refused("sessions.spawn", spawn).await;
+        assert_eq!(kind_of(&refused), "limit");
+        assert_eq!(refused.data["value"], 0);
+        // Broken: it says so in its log and goes on.
+        place.set("defaults.max_spawn_depth", "\"deep\"");
+        kill_process(pid, Signal::HUP).unwrap();
+        eventually("it says why", async || {
+            let said = daemon.logged().contains("the configuration was not taken");
+            said.then_some(())
+        })
+        .await;
+        assert_eq!(
+            setting(&client, "defaults.max_spawn_depth").await["value"],
+            0
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// Method, object and outcome of the newest audit rows.
+async fn audit(client: &Link, params: Value) -> Vec<(String, String, String)> {
+    let page = client.call("gateway.audit", params).await;
+    let entries = page["entries"].as_array().unwrap().iter();
+    entries
+        .map(|entry| {
+            let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+            assert_eq!(entry["principal"], "admin");
+            (text("method"), text("object"), text("outcome"))
+        })
+        .collect()
+}
+
+#[test]
+fn who_changed_what_is_kept_with_the_change() {
+    run(async {
+        let place = place().with("defaults.max_client_children", "1");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let row = |method: &str, object: &str, outcome: &str| {
+            (method.to_owned(), object.to_owned(), outcome.to_owned())
+        };
+        let root = client.session("client", "root").await;
+        let spawn = json!({
+            "task": "[hold]", "agent": "explore", "parent": root, "idempotencyKey": "k",
+        });
+        let held = client.call("sessions.spawn", spawn.clone()).await;
+        let held = held["runId"].as_str().unwrap().to_owned();
+        let more = json!({ "task": "[say]", "agent": "explore", "parent": root });
+        let refused = client.refused("sessions.spawn", more).await;
+        assert_eq!(kind_of(&refused), "limit");
+        // None of these leaves a row: they only look, or make no sense.
+        client.call("runs.list", json!({})).await;
+        client.refused("sessions.spawn", json!({ "task": 1 })).await;
+        let expected = [
+            row("sessions.spawn", &root, "limit"),
+            row("sessions.spawn", &held, "ok"),
+            row("sessions.create", &root, "ok"),
+        ];
+        assert_eq!(audit(&client, json!({})).await, expected);
+
+        // What was answered is in the store, its row too.
+        daemon.kill().await;
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        assert_eq!(audit(&client, json!({})).await, expected);
+        let created = audit(&client, json!({ "method": "sessions.create" })).await;
+        assert_eq!(created, expected[2..]);
+
+        // A repeat and a refusal before anything is written have their rows a moment later.
+        client.call("sessions.spawn", spawn).await;
+        let nobody = json!({ "sessionKey": "none", "announceIds": [held] });
+        client.refused("sessions.ack", nobody).await;
+        let newest = eventually("both rows", async || {
+            let rows = audit(&client, json!({})).await;
+            (rows.len() == 5).then_some(rows)
+        })
+        .await;
+        assert!(
+            newest.contains(&row("sessions.ack", "none", "not_found")),
+            "{newest:?}"
+        );
+        assert!(
+            newest.contains(&row("sessions.spawn", &root, "ok")),
+            "{newest:?}"
+        );
+
+        place.let_go("go");
+        client.ended(&held).await;
+        client
+            .call("gateway.drain", json!({ "then": "stop" }))
+            .await;
+        let mut daemon = daemon;
+        assert_eq!(daemon.ended().await.code(), Some(0));
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let drains = audit(&client, json!({ "method": "gateway.drain" })).await;
+        assert_eq!(drains, [row("gateway.drain", "", "ok")]);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn old_audit_rows_go() {
+    run(async {
+        let place = place().with("retention.audit_rows", "10");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for _ in 0..1100 {
+            client
+                .call(
+                    "sessions.create",
+                    json!({ "key": "client:a", "owner": "client" }),
+                )
+                .await;
+        }
+        let page = client.call("gateway.audit", json!({ "limit": 500 })).await;
+        let kept = page["entries"].as_array().unwrap().len();
+        // They go after each 1,024 new ones; 76 came since.
+        assert_eq!(kept, 10 + 76);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

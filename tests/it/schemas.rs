@@ -1,0 +1,172 @@
+//! Holds JSON against the schemas of `rpc.discover`. Used by the tests of that document and by
+//! the checker that every kill scenario ends with.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use abide::wire::event_data::SHAPES;
+use jsonschema::Validator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The document with a checker for each of its methods.
+pub(crate) struct Document {
+    /// As the daemon gave it.
+    pub(crate) whole: Value,
+    params: HashMap<String, Validator>,
+    results: HashMap<String, Validator>,
+    events: HashMap<String, Validator>,
+}
+
+impl Document {
+    pub(crate) fn new(whole: Value) -> Document {
+        let mut strict = whole.clone();
+        close(&mut strict);
+        let components = &strict["components"];
+        let mut document = Document {
+            params: HashMap::new(),
+            results: HashMap::new(),
+            events: HashMap::new(),
+            whole,
+        };
+        for method in strict["methods"].as_array().unwrap() {
+            let name = method["name"].as_str().unwrap();
+            let params = params_schema(method);
+            document
+                .params
+                .insert(name.to_owned(), checker(&params, components));
+            document.results.insert(
+                name.to_owned(),
+                checker(&method["result"]["schema"], components),
+            );
+        }
+        for event in strict["x-events"].as_array().unwrap() {
+            document.events.insert(
+                event["kind"].as_str().unwrap().to_owned(),
+                checker(&event["data"], components),
+            );
+        }
+        document
+    }
+
+    /// The names of its methods.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        let methods = self.whole["methods"].as_array().unwrap();
+        methods
+            .iter()
+            .map(|method| method["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// What it says of a method.
+    pub(crate) fn method(&self, name: &str) -> &Value {
+        let methods = self.whole["methods"].as_array().unwrap();
+        methods
+            .iter()
+            .find(|method| method["name"] == name)
+            .unwrap_or_else(|| panic!("{name} is not in the document"))
+    }
+
+    /// Why the parameters are not what the method takes; empty if they are.
+    pub(crate) fn faults_of_params(&self, method: &str, params: &Value) -> Vec<String> {
+        faults(&self.params[method], params)
+    }
+
+    /// The answer is what the method gives, and nothing besides.
+    pub(crate) fn assert_result(&self, method: &str, result: &Value) {
+        let faults = faults(&self.results[method], result);
+        assert!(
+            faults.is_empty(),
+            "{method} answered {result:#}\n{faults:#?}"
+        );
+    }
+
+    /// The data is what events of this kind hold.
+    pub(crate) fn assert_event(&self, kind: &str, data: &Value) {
+        let faults = faults(&self.events[kind], data);
+        assert!(faults.is_empty(), "{kind} holds {data:#}\n{faults:#?}");
+    }
+}
+
+/// The data is what events of this kind hold, by the table in the program itself.
+pub(crate) fn assert_event(kind: &str, data: &Value) {
+    static CHECKERS: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
+        let settings = SchemaSettings::draft07()
+            .for_serialize()
+            .with(|settings| settings.definitions_path = "/components/schemas".into());
+        let mut generator = settings.into_generator();
+        let shapes: Vec<(String, Value)> = SHAPES
+            .iter()
+            .map(|(kind, shape)| (kind.to_string(), shape(&mut generator).to_value()))
+            .collect();
+        let mut components = json!({ "schemas": generator.take_definitions(true) });
+        close(&mut components);
+        shapes
+            .into_iter()
+            .map(|(kind, shape)| (kind, checker(&shape, &components)))
+            .collect()
+    });
+    let checker = CHECKERS.get(kind);
+    let checker = checker.unwrap_or_else(|| panic!("{kind} has no shape"));
+    let faults = faults(checker, data);
+    assert!(faults.is_empty(), "{kind} holds {data:#}\n{faults:#?}");
+}
+
+/// The parameters of a method as one object.
+fn params_schema(method: &Value) -> Value {
+    let params = method["params"].as_array().unwrap();
+    let properties: Map<String, Value> = params
+        .iter()
+        .map(|param| {
+            (
+                param["name"].as_str().unwrap().to_owned(),
+                param["schema"].clone(),
+            )
+        })
+        .collect();
+    let required: Vec<&Value> = params
+        .iter()
+        .filter(|param| param["required"] == true)
+        .map(|param| &param["name"])
+        .collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn checker(schema: &Value, components: &Value) -> Validator {
+    let whole = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "allOf": [schema],
+        "components": components,
+    });
+    jsonschema::options()
+        .should_validate_formats(true)
+        .build(&whole)
+        .unwrap_or_else(|fault| panic!("{schema:#}: {fault}"))
+}
+
+fn faults(checker: &Validator, value: &Value) -> Vec<String> {
+    let faults = checker.iter_errors(value);
+    faults
+        .map(|fault| format!("{}: {fault}", fault.instance_path()))
+        .collect()
+}
+
+/// Clients take fields that they do not know; this program's own answers must not have any
+/// that its schemas do not name.
+fn close(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.contains_key("properties") && fields.get("type") == Some(&json!("object")) {
+                fields.entry("additionalProperties").or_insert(json!(false));
+            }
+            fields.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}
