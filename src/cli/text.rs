@@ -1,7 +1,7 @@
 //! What a terminal may show: cleaned text, tables of 80 columns, short ids, ages.
 //! Used by every command that prints.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use crate::kernel::time::Timestamp;
 
@@ -29,18 +29,27 @@ pub(crate) fn line(text: &str, columns: usize) -> String {
     if joined.width() <= columns {
         return joined;
     }
-    let mut cut = String::new();
-    let mut used = 0;
-    for ch in joined.chars() {
-        let wide = ch.width().unwrap_or(0);
-        if used + wide + 1 > columns {
-            break;
-        }
-        cut.push(ch);
-        used += wide;
-    }
+    let mut cut = joined[..fitting(&joined, columns.saturating_sub(1))].to_owned();
     cut.push('…');
     cut
+}
+
+/// The most characters of one line for each of its columns: marks without a width could be any
+/// number.
+const MARKS: usize = 16;
+
+/// Where the longest beginning of `text` ends that is at most `columns` wide. A sequence of
+/// characters may be wider than they are one by one, so it is measured as a whole.
+fn fitting(text: &str, columns: usize) -> usize {
+    let mut fits = 0;
+    for (at, ch) in text.char_indices().take(columns * MARKS) {
+        let end = at + ch.len_utf8();
+        if text[..end].width() > columns {
+            break;
+        }
+        fits = end;
+    }
+    fits
 }
 
 /// The part of an id that people type: its last eight digits.
@@ -95,15 +104,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
                 continue;
             }
             // A word that is wider than a line is parted inside.
-            let mut end = 0;
-            let mut width = 0;
-            for (at, ch) in rest.char_indices() {
-                width += ch.width().unwrap_or(0);
-                if width > columns && end > 0 {
-                    break;
-                }
-                end = at + ch.len_utf8();
-            }
+            let first = rest.chars().next().map_or(0, char::len_utf8);
+            let end = fitting(rest, columns).max(first);
             push_word(&mut lines, &rest[..end]);
             rest = &rest[end..];
             if !rest.is_empty() {

@@ -293,7 +293,7 @@ pub(super) const METHODS: &[About] = &[
         "sessions.send",
         Changes,
         "Says something in a session and waits for the reply of its agent.",
-        r#"{"message": "How far are you?", "sessionKey": "agent:build:desk", "waitTimeout": 0}"#,
+        r#"{"message": "What is new?", "sessionKey": "agent:build:desk"}"#,
     ),
     row(
         "sessions.delete",

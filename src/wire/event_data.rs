@@ -294,20 +294,59 @@ pub struct AgentsChanged {
 
 /// Something that a person should look at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    tag = "alert",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum AlertRaised {
+    /// A row could not be read, and was set aside.
+    RowQuarantined {
+        /// The table of the row.
+        table: Word,
+        /// What is wrong with it.
+        reason: String,
+        /// What became of it.
+        fate: Word,
+        /// The session that it belongs to.
+        session_id: Option<SessionId>,
+        /// The run that it belongs to.
+        run_id: Option<RunId>,
+    },
+    /// The store's file was damaged; what could be read of it was copied out.
+    StoreSalvaged {
+        /// What was saved of it.
+        report: Salvage,
+    },
+}
+
+/// What was saved of a damaged file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AlertRaised {
-    /// What kind: `row_quarantined`.
-    pub alert: Word,
-    /// The table of the row.
+pub struct Salvage {
+    /// When.
+    pub at: Timestamp,
+    /// What was wrong with it.
+    pub why: String,
+    /// Where it lies now.
+    pub set_aside: String,
+    /// Table by table.
+    pub tables: Vec<SavedTable>,
+    /// Rows that were read and do not fit; they lie in quarantine.
+    pub quarantined: u64,
+}
+
+/// What was saved of one table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SavedTable {
+    /// Its name.
     pub table: Word,
-    /// What is wrong with it.
-    pub reason: String,
-    /// What became of it.
-    pub fate: Word,
-    /// The session that it belongs to.
-    pub session_id: Option<SessionId>,
-    /// The run that it belongs to.
-    pub run_id: Option<RunId>,
+    /// Rows that were kept.
+    pub kept: u64,
+    /// Rows that are known to be lost.
+    pub lost: u64,
+    /// There may be more lost rows than are known.
+    pub more: bool,
 }
 
 /// The daemon takes no work until it is stopped or resumes.
