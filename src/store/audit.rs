@@ -8,9 +8,9 @@
 
 use std::cell::RefCell;
 
-use super::columns::time;
+use super::columns::{opt_string, time, whole};
 use super::command::Reply;
-use super::tx::{DbError, Param, Tx, all};
+use super::tx::{self, DbError, Param, Tx, all};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
 
@@ -42,6 +42,25 @@ pub struct Row {
     pub object: Option<String>,
     /// `ok`, or the kind of the refusal.
     pub outcome: String,
+}
+
+/// The columns that [`read`] reads, in its order.
+pub const COLUMNS: &str = "seq, at, principal, method, object, outcome";
+
+fn read(row: &dyn tx::Row) -> Result<Row, DbError> {
+    whole(row, "audit", &[("seq", 0)], decode)
+}
+
+/// An audit row out of [`COLUMNS`].
+pub fn decode(row: &dyn tx::Row) -> Result<Row, DbError> {
+    Ok(Row {
+        seq: row.int(0)?,
+        at: time(row, 1)?,
+        principal: row.text(2)?.to_owned(),
+        method: row.text(3)?.to_owned(),
+        object: opt_string(row, 4)?,
+        outcome: row.text(5)?.to_owned(),
+    })
 }
 
 tokio::task_local! {
@@ -149,19 +168,10 @@ pub fn page(
     all(
         tx,
         &format!(
-            "SELECT seq, at, principal, method, object, outcome FROM audit \
+            "SELECT {COLUMNS} FROM audit \
              WHERE org = ?1 AND seq < ?2 {clause} ORDER BY seq DESC LIMIT {limit}"
         ),
         &params,
-        |row| {
-            Ok(Row {
-                seq: row.int(0)?,
-                at: time(row, 1)?,
-                principal: row.text(2)?.to_owned(),
-                method: row.text(3)?.to_owned(),
-                object: row.opt_text(4)?.map(str::to_owned),
-                outcome: row.text(5)?.to_owned(),
-            })
-        },
+        read,
     )
 }

@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions, steers,
-    steps, trust,
+    agents, audit, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions,
+    steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -262,6 +262,15 @@ pub const TABLES: &[Table] = &[
         decode: |row| trust::decode(row).map(drop),
         // A trust of which a part is made up is none.
         mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "audit",
+        primary: &["seq"],
+        columns: &[audit::COLUMNS],
+        decode: |row| audit::decode(row).map(drop),
+        // Who did what is never made up.
+        mends: &[],
         beyond: Beyond::Moved,
     },
 ];
