@@ -45,12 +45,13 @@ impl Serve {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
-            // Away from the terminal, so that its end is not this process's end. The process
-            // that started this one has made sure that it leads no group, so this succeeds;
-            // after a restart it leads its session already.
-            if rustix::process::getsid(None) != Ok(rustix::process::getpid()) {
-                rustix::process::setsid()
-                    .map_err(|error| Failure::local("no session of its own", error))?;
+            // Away from the terminal, so that its end is not this process's end. A process that
+            // leads a group already is refused: after a restart it leads its session, and then
+            // nothing is left to do. Who leads the session is not asked: in a container it may
+            // be a process that has no number here.
+            match rustix::process::setsid() {
+                Ok(_) | Err(rustix::io::Errno::PERM) => {}
+                Err(error) => return Err(Failure::local("no session of its own", error)),
             }
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;

@@ -27,7 +27,7 @@ pub(crate) enum Peer {
 pub(crate) struct Credentials {
     /// Its user.
     pub(crate) uid: u32,
-    /// Its process; not every system tells.
+    /// Its process; not every system tells, and one of another container has none here.
     pub(crate) pid: Option<i32>,
 }
 

@@ -91,7 +91,8 @@ fn over_unix(door: &Arc<Door>, seats: &Seats, stream: UnixStream) -> io::Result<
     let credentials = stream.peer_cred()?;
     let peer = Peer::Local(Credentials {
         uid: credentials.uid(),
-        pid: credentials.pid(),
+        // Zero: a process of another container, which has no number here.
+        pid: credentials.pid().filter(|pid| *pid > 0),
     });
     seats.place(door, stream, peer);
     Ok(())

@@ -429,6 +429,30 @@ fn serve_detach_leaves_a_daemon_behind() {
     assert_eq!(home.abide(&[&["stop"][..], &place].concat()).code, 0);
 }
 
+/// As in a container that was entered from outside, and as under many build services: whoever
+/// leads the session has no number in this process's name space.
+#[test]
+fn a_daemon_detaches_where_the_leader_of_its_session_cannot_be_seen() {
+    let home = Home::new();
+    let inside = |line: &str| {
+        let mut command = home.program("unshare");
+        let abide = env!("CARGO_BIN_EXE_abide");
+        command.args(["--pid", "--fork", "sh", "-euc", line, abide]);
+        command
+    };
+    if !inside("true").status().is_ok_and(|status| status.success()) {
+        println!("skipped: a name space of processes cannot be made here");
+        return;
+    }
+    let said = said(&mut inside(
+        "\"$0\" serve --detach --listen 127.0.0.1:0 --state-dir state >&2
+         \"$0\" status --json --state-dir state
+         \"$0\" stop --state-dir state >&2",
+    ));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(json(&said.out)["phase"], "ready");
+}
+
 fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).unwrap().permissions().mode() & 0o777

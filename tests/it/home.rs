@@ -25,9 +25,15 @@ impl Home {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_abide"));
+        command.args(arguments);
         command
-            .args(arguments)
+    }
+
+    /// Another program in the same surroundings.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("HOME", self.path())
             .current_dir(self.path())
