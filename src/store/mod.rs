@@ -36,6 +36,7 @@ mod checkpoint;
 mod columns;
 mod consistency;
 mod files;
+mod filter;
 mod handle;
 mod health;
 mod idempotency;

@@ -3,7 +3,8 @@
 use super::columns::{
     at, count, json, named, opt_string, opt_time, time, to_json, uuid, whole, width,
 };
-use super::tx::{DbError, Param, Row, Tx, all, first, insert_row};
+use super::filter::Filter;
+use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::ids::{QuestionId, RunId, SessionId};
 use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::time::Timestamp;
@@ -130,30 +131,19 @@ pub struct Query {
 
 /// A page of questions with their places, oldest first.
 pub fn list(tx: &mut dyn Tx, query: &Query) -> Result<Vec<(i64, Question)>, DbError> {
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
-    let mut clauses = vec!["org = ?1".to_owned()];
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace('?', &format!("?{}", params.len())));
-    };
-    if let Some(session) = &query.session {
-        bind("session_id = ?", (&session.0).into());
-    }
-    if let Some(root) = &query.root {
-        bind("root_session = ?", (&root.0).into());
-    }
-    if let Some(after) = query.after {
-        bind("seq > ?", after.into());
-    }
+    let mut filter = Filter::default();
+    filter.by("org = ?", &query.org);
+    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
+    filter.maybe("root_session = ?", query.root.as_ref().map(|id| &id.0));
+    filter.maybe("seq > ?", query.after);
     match query.state {
         // Written out, so that the engine can take the short index of open ones.
-        Some(QuestionState::Open) => clauses.push("state = 'open'".to_owned()),
-        Some(state) => bind("state = ?", state.as_str().into()),
-        None => {}
+        Some(QuestionState::Open) => filter.only("state = 'open'"),
+        state => filter.maybe("state = ?", state.map(QuestionState::as_str)),
     }
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {COLUMNS}, seq FROM questions WHERE {} ORDER BY seq LIMIT {}",
-        clauses.join(" AND "),
+        "SELECT {COLUMNS}, seq FROM questions WHERE {conditions} ORDER BY seq LIMIT {}",
         query.limit
     );
     all(tx, &sql, &params, |row| {

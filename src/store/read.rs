@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::columns::whole;
 use super::command::Window;
-use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
+use super::filter::Filter;
+use super::tx::{DbError, DbErrorKind, Tx, all, first};
 use super::{
     blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
 };
@@ -137,65 +138,39 @@ pub struct RunQuery {
 
 /// A page of runs, newest first.
 pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
-    let mut clauses = vec!["org = ?1".to_owned()];
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace('?', &format!("?{}", params.len())));
-    };
-    if let Some(session) = &query.session {
-        bind("session_id = ?", (&session.0).into());
-    }
-    if let Some(requester) = &query.requester {
-        bind("requester_id = ?", (&requester.0).into());
-    }
-    if let Some(agent) = &query.agent {
-        bind("agent = ?", agent.into());
-    }
-    if let Some(label) = &query.label {
-        bind("label = ?", label.into());
-    }
-    if let Some(tree) = &query.tree {
-        bind(
-            "(id = ? OR (root_run = ? AND root_run <> id))",
-            (&tree.0).into(),
-        );
-    }
-    if let Some(after) = query.created_after {
-        bind("created_at > ?", after.0.into());
-    }
-    if let Some(before) = query.created_before {
-        bind("created_at < ?", before.0.into());
-    }
-    if let Some(before) = query.before {
-        bind("seq < ?", before.into());
-    }
+    let mut filter = Filter::default();
+    filter.by("org = ?", &query.org);
+    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
+    filter.maybe("requester_id = ?", query.requester.as_ref().map(|id| &id.0));
+    filter.maybe("agent = ?", query.agent.as_ref());
+    filter.maybe("label = ?", query.label.as_ref());
+    filter.maybe(
+        "(id = ? OR (root_run = ? AND root_run <> id))",
+        query.tree.as_ref().map(|id| &id.0),
+    );
+    filter.maybe("created_at > ?", query.created_after.map(|at| at.0));
+    filter.maybe("created_at < ?", query.created_before.map(|at| at.0));
+    filter.maybe("seq < ?", query.before);
     if !query.states.is_empty() {
-        let mut list = Vec::new();
-        for state in &query.states {
-            params.push(state.into());
-            list.push(format!("?{}", params.len()));
-        }
-        clauses.push(format!("state IN ({})", list.join(", ")));
+        filter.one_of("state", &query.states);
         if query.states.iter().all(|state| is_open_state(state)) {
             // Lets the engine walk the short index of open runs.
-            clauses.push("ended_at IS NULL".to_owned());
+            filter.only("ended_at IS NULL");
         }
     }
     if query.undelivered {
         // Each part has an index that holds only what waits, however long the history.
-        clauses.push(
+        filter.only(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
              UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL \
-             AND state = 'delivered' AND via IS NULL)"
-                .to_owned(),
+             AND state = 'delivered' AND via IS NULL)",
         );
     }
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {}, seq FROM runs WHERE {} ORDER BY seq DESC LIMIT {}",
+        "SELECT {}, seq FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
         runs::COLUMNS,
-        clauses.join(" AND "),
         query.limit
     );
     let found = all(tx, &sql, &params, |row| {

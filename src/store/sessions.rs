@@ -4,7 +4,8 @@ use super::columns::{
     agent, amount, at, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
     uuid, whole, width,
 };
-use super::tx::{DbError, Param, Row, Tx, all, first, insert_row};
+use super::filter::Filter;
+use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
@@ -269,45 +270,31 @@ pub struct ListQuery {
 /// A page of sessions, each with its place in the list.
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
     let pattern = query.search.as_ref().map(|text| like(text));
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
     // The rows come newest first as they lie; an index on the org would only have them sorted
     // anew. Where a narrower index exists the plain form lets the engine take it.
     let narrow = !query.archived || query.parent.is_some() || query.label.is_some();
-    let org = if narrow { "org = ?1" } else { "org || '' = ?1" };
-    let mut clauses = vec![org.to_owned()];
+    let org = if narrow { "org = ?" } else { "org || '' = ?" };
+    let mut filter = Filter::default();
+    filter.by(org, &query.org);
     if !query.archived {
-        clauses.push("archived_at IS NULL".to_owned());
+        filter.only("archived_at IS NULL");
     }
     match query.roots {
-        Some(true) => clauses.push("parent_id IS NULL".to_owned()),
-        Some(false) => clauses.push("parent_id IS NOT NULL".to_owned()),
+        Some(true) => filter.only("parent_id IS NULL"),
+        Some(false) => filter.only("parent_id IS NOT NULL"),
         None => {}
     }
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace("?", &format!("?{}", params.len())));
-    };
-    if let Some(parent) = &query.parent {
-        bind("parent_id = ?", (&parent.0).into());
-    }
-    if let Some(agent) = &query.agent {
-        bind("agent = ?", agent.into());
-    }
-    if let Some(label) = &query.label {
-        bind("label = ?", label.into());
-    }
-    if let Some(pattern) = &pattern {
-        bind(
-            "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
-            pattern.into(),
-        );
-    }
-    if let Some(before) = query.before {
-        bind("seq < ?", before.into());
-    }
+    filter.maybe("parent_id = ?", query.parent.as_ref().map(|id| &id.0));
+    filter.maybe("agent = ?", query.agent.as_ref());
+    filter.maybe("label = ?", query.label.as_ref());
+    filter.maybe(
+        "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
+        pattern.as_ref(),
+    );
+    filter.maybe("seq < ?", query.before);
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {COLUMNS}, seq FROM sessions WHERE {} ORDER BY seq DESC LIMIT {}",
-        clauses.join(" AND "),
+        "SELECT {COLUMNS}, seq FROM sessions WHERE {conditions} ORDER BY seq DESC LIMIT {}",
         query.limit
     );
     all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))

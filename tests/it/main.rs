@@ -12,6 +12,7 @@ mod architecture;
 mod backups;
 mod cancels;
 mod cli;
+mod cli_agents;
 mod cli_events;
 mod cli_lifecycle;
 mod cli_live;

@@ -9,6 +9,7 @@ mod lifecycle;
 mod recovery;
 mod schema;
 mod spawning;
+mod sweeps;
 mod threads;
 mod turns;
 
@@ -379,12 +380,12 @@ contract! { sqlite:
     lifecycle::a_dismissed_announce_lets_a_settling_run_end,
     lifecycle::announces_of_one_wake_turn_share_100_kilobytes,
     lifecycle::cleanup_waits_for_the_acknowledgement_and_for_what_is_below,
-    lifecycle::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
-    lifecycle::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
-    lifecycle::a_body_that_an_old_run_names_stays,
-    lifecycle::events_go_by_age_and_young_ones_stay,
-    lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
-    lifecycle::lists_and_sweeps_walk_their_indexes,
+    sweeps::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
+    sweeps::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
+    sweeps::a_body_that_an_old_run_names_stays,
+    sweeps::events_go_by_age_and_young_ones_stay,
+    sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
+    sweeps::lists_and_sweeps_walk_their_indexes,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,
