@@ -511,18 +511,16 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
         }
     }
     files::private(&aside).map_err(io)?;
-    let mut db = Sqlite::open(&aside, Use::Write)?;
+    let mut db = Sqlite::open(&aside, Use::Make)?;
     migrate::migrate(&mut db, &aside)?;
     identity(&mut db, clock)?;
     db.checkpoint_truncate()?;
     drop(db);
-    std::fs::rename(&aside, path).map_err(io)?;
-    if let Some(folder) = path.parent() {
-        std::fs::File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(io)?;
-    }
-    Ok(())
+    // One sync for all steps of the schema: until the file has its name it is not in use.
+    files::sync(&aside)
+        .and_then(|()| std::fs::rename(&aside, path))
+        .and_then(|()| files::sync_folder(path))
+        .map_err(|fault| io(fault).into())
 }
 
 fn closed() -> Fault {
