@@ -191,14 +191,17 @@ fn insert(
 /// takes its time.
 pub fn grown(rows: u64, task: &str) -> Result<PathBuf> {
     let digest = blake3::hash(include_bytes!("floor.rs")).to_hex();
-    let name = format!("floor-history-{}-{rows}", &digest[..8]);
+    let these = format!("floor-history-{}-", &digest[..8]);
+    let name = format!("{these}{rows}");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = folder.join("made");
     if !done.exists() {
+        crate::history::remove_others("floor-history-", &these)?;
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
         std::fs::create_dir_all(&folder)?;
+        eprintln!("making {rows} rows of the floor");
         let db = Connection::open(folder.join(DATABASE))?;
         db.execute_batch(PRAGMAS)?;
         db.execute_batch(SCHEMA)?;
