@@ -71,10 +71,10 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
 }
 
 fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
-    let step = if run.steps > 0 {
-        steps::current(tx, run.id)?
-    } else {
-        None
+    let step = match run.steps {
+        0 => None,
+        _ if run.state.is_terminal() => steps::last(tx, run.id)?,
+        _ => steps::current(tx, run.id)?,
     };
     let told = run.owes_announce() || run.origin == RunOrigin::Send;
     let announce = if run.state.is_terminal() && told {

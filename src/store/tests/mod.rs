@@ -387,6 +387,7 @@ contract! { sqlite:
     lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
     lifecycle::lists_and_sweeps_walk_their_indexes,
     plans::no_list_walks_what_it_does_not_show,
+    plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,

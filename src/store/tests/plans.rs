@@ -7,7 +7,7 @@ use crate::store::read::{self, RunQuery};
 use crate::store::sessions::{self, ListQuery};
 use crate::store::tx::{BadRow, DbError, Param, Row, Tx};
 
-/// Asks for the plan of each query in place of its rows.
+/// Asks for the plan of each query before its rows.
 struct Plans<'a> {
     tx: &'a mut dyn Tx,
     lines: Vec<String>,
@@ -22,18 +22,19 @@ impl Tx for Plans<'_> {
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-        _: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
+        each: &mut dyn FnMut(&dyn Row) -> Result<(), DbError>,
     ) -> Result<(), DbError> {
         let lines = &mut self.lines;
         let explain = format!("EXPLAIN QUERY PLAN {sql}");
         self.tx.query(&explain, params, &mut |row| {
             lines.push(row.text(3)?.to_owned());
             Ok(())
-        })
+        })?;
+        self.tx.query(sql, params, each)
     }
 
     fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
-        panic!("no rows are read: {row:?}")
+        self.tx.leave_out(row)
     }
 }
 
@@ -181,4 +182,15 @@ pub fn no_list_walks_what_it_does_not_show(mut bench: Bench) {
     let plan = of_runs(&mut bench, undelivered);
     assert!(!plan.contains("SCAN runs"), "{plan}");
     assert!(!plan.contains("SCAN outbox\n"), "{plan}");
+}
+
+pub fn an_ended_run_is_shown_without_reading_its_journal(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    bench.ended(run, "found");
+    let plan = plan_of(&mut bench, |tx| read::run(tx, run).map(|_| ()));
+    let of_steps: Vec<&str> = plan.lines().filter(|line| line.contains("steps")).collect();
+    // One search, and its first row is the one that is shown.
+    assert_eq!(of_steps.len(), 1, "{plan}");
+    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
 }
