@@ -72,10 +72,10 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
 }
 
 fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
-    let step = if run.steps > 0 {
-        steps::current(tx, run.id)?
-    } else {
-        None
+    let step = match run.steps {
+        0 => None,
+        _ if run.state.is_terminal() => steps::last(tx, run.id)?,
+        _ => steps::current(tx, run.id)?,
     };
     let told = run.owes_announce() || run.origin == RunOrigin::Send;
     let announce = if run.state.is_terminal() && told {
@@ -144,8 +144,11 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     filter.maybe("requester_id = ?", query.requester.as_ref().map(|id| &id.0));
     filter.maybe("agent = ?", query.agent.as_ref());
     filter.maybe("label = ?", query.label.as_ref());
+    // By place: the tree is put in order by its places alone, and no more rows are read than
+    // the page shows.
     filter.maybe(
-        "(id = ? OR (root_run = ? AND root_run <> id))",
+        "seq IN (SELECT seq FROM runs WHERE id = ? \
+         UNION ALL SELECT seq FROM runs WHERE root_run = ? AND root_run <> id)",
         query.tree.as_ref().map(|id| &id.0),
     );
     filter.maybe("created_at > ?", query.created_after.map(|at| at.0));

@@ -271,8 +271,9 @@ pub struct ListQuery {
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
     let pattern = query.search.as_ref().map(|text| like(text));
     // The rows come newest first as they lie; an index on the org would only have them sorted
-    // anew. Where a narrower index exists the plain form lets the engine take it.
-    let narrow = !query.archived || query.parent.is_some() || query.label.is_some();
+    // anew. Where a narrower index exists the plain form lets the engine take it, but for the
+    // children of one session: it would walk those of the whole tenant.
+    let narrow = (!query.archived || query.label.is_some()) && query.parent.is_none();
     let org = if narrow { "org = ?" } else { "org || '' = ?" };
     let mut filter = Filter::default();
     filter.by(org, &query.org);

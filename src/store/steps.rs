@@ -164,14 +164,8 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// The step to show for a run: the first open one, else the last.
+/// The step to show for an open run: the first open one, else the last.
 pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
-    let shown = |row: &dyn Row| {
-        whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
-            let what = row.opt_text(1)?.unwrap_or("model").to_owned();
-            Ok((count(row, 0)?, what))
-        })
-    };
     let open = first(
         tx,
         "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
@@ -181,12 +175,25 @@ pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbE
     if open.is_some() {
         return Ok(open);
     }
+    last(tx, run)
+}
+
+/// The step to show for an ended run. None of its steps is open, so that none is looked for: a
+/// page of long runs would read all their journals.
+pub fn last(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
     first(
         tx,
         "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
         &[(&run.0).into()],
         shown,
     )
+}
+
+fn shown(row: &dyn Row) -> Result<(u32, String), DbError> {
+    whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
+        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
+        Ok((count(row, 0)?, what))
+    })
 }
 
 /// So many of a run's steps are taken away, at most; how many that were.

@@ -42,8 +42,8 @@ impl Threads {
         let inner = Arc::clone(&store.inner);
         let work = move || {
             if stopped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
-                let _long = inner.checkpoints.long_read();
-                check::beside_work(db, &inner.noticed, &inner.clock, &stopped);
+                let (noticed, checkpoints) = (&inner.noticed, &inner.checkpoints);
+                check::beside_work(db, noticed, checkpoints, &inner.clock, &stopped);
             }
         };
         let thread = thread("abide-check", work, &path)?;

@@ -6,6 +6,7 @@ mod cancels;
 mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
+mod plans;
 mod recovery;
 mod schema;
 mod spawning;
@@ -386,6 +387,8 @@ contract! { sqlite:
     sweeps::events_go_by_age_and_young_ones_stay,
     sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
     sweeps::lists_and_sweeps_walk_their_indexes,
+    plans::no_list_walks_what_it_does_not_show,
+    plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,
