@@ -14,8 +14,9 @@ use crate::config::Source;
 use crate::wire::config::{Config as Answer, Setting};
 use crate::wire::gateway::NoParams;
 
-/// Show settings, where each comes from, and whether they can be used
+/// Show and check the settings, or have them read again
 #[derive(Debug, Args)]
+#[command(after_help = "abide config check")]
 pub(crate) struct Config {
     #[command(subcommand)]
     what: What,

@@ -18,6 +18,8 @@ use crate::wire::events::{Event, SubscribeEvents};
 /// shown exactly once and in order, also over restarts of the daemon. Ctrl-C ends it and says
 /// with which cursor to go on. With --json each event is one line.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide events --kind "run.*"
+abide events --since 0 --session agent:build:chat"#)]
 pub(crate) struct Events {
     /// Everything after this cursor; 0 = all that is kept
     #[arg(long, value_name = "CURSOR")]

@@ -17,6 +17,7 @@ use crate::daemon::offline::{self, NotRestored};
 /// renamed and lies beside the new one; nothing is deleted. What was not told when the backup
 /// was made is told again by the next start, and runs that were open then go on.
 #[derive(Debug, Args)]
+#[command(after_help = "abide stop && abide restore ~/abide.db --force")]
 pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
@@ -31,6 +32,18 @@ impl Restore {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("restore", "--state-dir")?;
         let state = common.place.state_dir()?;
+        if !self.file.exists() {
+            let file = self.file.display();
+            return Err(Failure::new(
+                exit::NOT_FOUND,
+                "not_found",
+                format!("there is no file {file}; nothing was changed"),
+            )
+            .hint(format!(
+                "backups without a name of their own are in {}",
+                state.join("backups").display()
+            )));
+        }
         let placed = offline::restore(&state, &self.file, self.force).map_err(refused)?;
         let of = |table: &str| placed.rows.get(table).copied().unwrap_or(0);
         if common.json {

@@ -22,6 +22,8 @@ use crate::telemetry;
 /// It ends on SIGTERM, on Ctrl-C or with abide stop. Whatever it was told is kept, also when
 /// it is killed, and goes on with the next start.
 #[derive(Debug, Args)]
+#[command(after_help = "abide serve --detach
+abide serve --listen 127.0.0.1:0 --state-dir ./state")]
 pub(crate) struct Serve {
     /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
     #[arg(long, value_name = "FILE")]

@@ -20,6 +20,8 @@ use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Req
 ///
 /// Prints the run's id. The work goes on whatever becomes of this terminal.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide spawn --label docs "What is not documented?"
+abide spawn --parent client:bot --idempotency-key question-1 "Where is main?""#)]
 pub(crate) struct Spawn {
     #[command(flatten)]
     work: Work,

@@ -2,7 +2,7 @@
 //! and for the demo.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -47,8 +47,26 @@ pub(crate) struct Started {
     pub(crate) endpoint: Endpoint,
 }
 
+/// A link to the daemon, for a command that a person gives work with: where none is there, one
+/// is started and the person is told so. A script gets the failure, which it can handle.
+pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure> {
+    let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
+    match Link::open(place).await {
+        Err(failure) if failure.code == exit::NO_DAEMON && may => {
+            print::note("no daemon is there; starting one");
+            let started = usual(place).await?;
+            print::note(&format!(
+                "abide is up: process {}, {}; end it with: abide stop",
+                started.pid, started.url
+            ));
+            Link::open(place).await
+        }
+        opened => opened,
+    }
+}
+
 /// Starts a daemon on the state folder in force, configured as usual.
-pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
+async fn usual(place: &Where) -> Result<Endpoint, Failure> {
     let plan = Plan {
         state_dir: place.state_dir()?,
         config: None,

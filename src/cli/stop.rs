@@ -31,6 +31,7 @@ const NAMED: usize = 5;
 /// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step
 /// and go on with the next start.
 #[derive(Debug, Args)]
+#[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct Stop {
     /// How long steps in flight may go on, such as 30s; else as configured
     #[arg(long, value_name = "TIME", value_parser = duration)]

@@ -19,6 +19,8 @@ use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
 /// A project's agents may state commands, an environment and tool servers. They take effect only
 /// once you trust the project, and no longer when those files change.
 #[derive(Debug, Args)]
+#[command(after_help = "abide trust .
+abide trust . --revoke")]
 pub(crate) struct Trust {
     /// The project's folder: the one that holds .abide or .git
     #[arg(value_name = "DIR", required_unless_present = "list")]

@@ -49,4 +49,5 @@ mod stdio;
 mod steers;
 mod storage;
 mod sweeps;
+mod terminal;
 mod waits;
