@@ -18,7 +18,8 @@ use crate::wire::care::{Backup as Request, BackupMade};
 #[derive(Debug, Args)]
 #[command(after_help = "abide backup ~/abide.db")]
 pub(crate) struct Backup {
-    /// The file to make; else one in the state folder's backups, with the time in its name
+    /// The file to make [default: one in the state folder's backups, with the
+    /// time in its name]
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }

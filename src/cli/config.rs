@@ -26,7 +26,7 @@ pub(crate) struct Config {
 enum What {
     /// Read file and variables as a start would; needs no daemon
     Check {
-        /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
+        /// The configuration [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },

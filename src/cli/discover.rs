@@ -156,6 +156,22 @@ impl Where {
         }
     }
 
+    /// For a command that has a daemon of its own.
+    pub(crate) fn refuse_all(&self, command: &str) -> Result<(), Failure> {
+        let named = [
+            ("--url", self.url.is_some()),
+            ("--socket", self.socket.is_some()),
+            ("--state-dir", self.state_dir.is_some()),
+            ("--token-file", self.token_file.is_some()),
+        ];
+        match named.iter().find(|(_, is_named)| *is_named) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{command} has a daemon and a folder of its own; leave {flag} away"
+            ))),
+        }
+    }
+
     fn in_folder(&self, folder: &Path) -> Result<Target, Failure> {
         let endpoint = match endpoint(folder)? {
             Some(endpoint) if process_exists(endpoint.pid) => endpoint,

@@ -25,7 +25,7 @@ use crate::wire::gateway::NoParams;
 #[command(after_help = "abide doctor
 abide doctor --fix")]
 pub(crate) struct Doctor {
-    /// The configuration; else the usual one
+    /// The configuration [default: the usual one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

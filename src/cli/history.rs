@@ -38,7 +38,7 @@ pub(crate) struct History {
     #[arg(long)]
     no_tools: bool,
 
-    /// The results of tools as a whole; else their first lines
+    /// The results of tools as a whole, not only their first lines
     #[arg(long, conflicts_with = "no_tools")]
     full: bool,
 }
@@ -82,12 +82,12 @@ const FIRST: usize = 6;
 
 /// A message with its head, for people. Of tools' results the first lines, or all with `full`.
 pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
-    let mut head = format!("#{} {}", message.seq, message.role);
-    // Most of what is said is text, and the others say more by their kind.
-    if message.kind != "text" {
-        head.push_str(&format!(" {}", message.kind.replace('_', " ")));
-    }
-    head.push_str(&format!(" · {} ago", age(message.at, now)));
+    // Most of what is said is text, and the rest says more by its kind than by who said it.
+    let what = match &*message.kind {
+        "text" => message.role.to_string(),
+        kind => kind.replace('_', " "),
+    };
+    let head = format!("#{} {what} · {} ago", message.seq, age(message.at, now));
     let mut text = print::styled(print::HEAD, line(&head, COLUMNS));
     text.push('\n');
     for block in &message.content {

@@ -2,12 +2,13 @@
 //! follow `NO_COLOR` and whether a terminal is there.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::text::{clean, flow};
+use super::text::{clean, flow, wrap};
 
 /// For what went well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -49,9 +50,21 @@ pub(crate) fn for_screen(text: &str) -> String {
     }
 }
 
+/// A line of a note, which stands behind `indent` columns, as lines that a terminal takes whole.
+pub(crate) fn note_for_screen(line: &str, indent: usize) -> String {
+    match width_of(io::stderr()) {
+        Some(columns) => wrap(line, columns - indent).join("\n  "),
+        None => line.to_owned(),
+    }
+}
+
 /// How wide the terminal is that the answer goes to, if it goes to one.
 fn screen_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    width_of(io::stdout())
+}
+
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= NARROW)
 }
 

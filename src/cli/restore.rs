@@ -64,11 +64,13 @@ impl Restore {
             of("runs"),
             of("messages")
         ))?;
-        print::note(&format!(
-            "the next start carries on {} open runs and tells {} results again;\n\
-             clients that follow events must take a snapshot: the store has a new id",
-            placed.open_runs, placed.pending_announces
-        ));
+        if placed.open_runs + placed.pending_announces > 0 {
+            print::note(&format!(
+                "the next start carries on {} open runs and tells {} results again",
+                placed.open_runs, placed.pending_announces
+            ));
+        }
+        print::note("clients that follow events take a snapshot: the store has a new id");
         if let Some(aside) = &placed.set_aside {
             let aside = clean(&aside.display().to_string());
             print::note(&format!("the store that was there is now\n  {aside}"));
@@ -83,5 +85,15 @@ fn refused(why: NotRestored) -> Failure {
         NotRestored::Folder(failure) => (failure.exit_code(), "restore"),
         NotRestored::Store(_) => (exit::REFUSED, "restore"),
     };
-    Failure::new(code, kind, why.to_string())
+    let text = why.to_string();
+    match text.split_once(". Nothing was changed") {
+        Some((what, advice)) => {
+            let failure = Failure::new(code, kind, format!("{what}; nothing was changed"));
+            match advice.trim_start_matches(['.', ' ']) {
+                "" => failure,
+                advice => failure.hint(advice),
+            }
+        }
+        None => Failure::new(code, kind, text),
+    }
 }

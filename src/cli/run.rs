@@ -8,9 +8,10 @@ use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
 use super::spawn::{self, Work};
-use super::{cancel, ids, print, start, wait};
+use super::{cancel, ids, print, start, text, tree, view, wait};
 use crate::kernel::ids::RunId;
 use crate::wire::sessions::Spawned;
+use crate::wire::shapes;
 
 /// Do a task and print its answer
 ///
@@ -65,6 +66,7 @@ impl Run {
             print::object(&run)?;
         } else {
             wait::result(&run, false)?;
+            below(&link, &run).await?;
         }
         Ok(exit::of_run(&run.state, run.needs_review))
     }
@@ -82,4 +84,21 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
         print::object(&run)?;
     }
     Ok(exit::of_run(&run.state, run.needs_review))
+}
+
+/// Says what goes on of that which an ended run asked others to do.
+async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
+    let open = view::tree_of(link, run.run_id)
+        .await?
+        .iter()
+        .filter(|other| other.run_id != run.run_id && !tree::is_ended(&other.state))
+        .count();
+    if open > 0 && tree::is_ended(&run.state) {
+        let runs = if open == 1 { "run goes" } else { "runs go" };
+        print::note(&format!(
+            "{open} {runs} on below it: abide ps --tree {}",
+            text::short(run.run_id)
+        ));
+    }
+    Ok(())
 }

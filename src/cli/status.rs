@@ -102,7 +102,22 @@ mod tests {
             });
             show(&serde_json::from_value(status).unwrap(), Path::new("/s"))
         };
-        insta::assert_snapshot!(status(0, 0), @"");
-        insta::assert_snapshot!(status(1, 3), @"");
+        insta::assert_snapshot!(status(0, 0), @"
+        abide 1.2.3 is ready: process 7, up 61s
+          address  http://127.0.0.1:7777
+          socket   /s/abide.sock
+          state    /s
+          agent    build with offline/search
+          runs     none under way
+        ");
+        insta::assert_snapshot!(status(1, 3), @"
+        abide 1.2.3 is ready: process 7, up 61s
+          address  http://127.0.0.1:7777
+          socket   /s/abide.sock
+          state    /s
+          agent    build with offline/search
+          runs     1 running, 2 queued
+          results  3 wait to be told; see: abide inbox --undelivered
+        ");
     }
 }

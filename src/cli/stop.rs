@@ -33,7 +33,7 @@ const NAMED: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct Stop {
-    /// How long steps in flight may go on, such as 30s; else as configured
+    /// How long steps in flight may go on, such as 30s [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 

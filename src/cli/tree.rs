@@ -178,7 +178,7 @@ fn headline(run: &Run) -> String {
             let quiet = Clock::system().now().since(run.last_activity_at);
             let mut line = format!("step {} {}", step.seq, step.what);
             if run.tool_calls > 0 {
-                line.push_str(&format!(" · {} tool calls", run.tool_calls));
+                line.push_str(&format!(" · {}", calls(run.tool_calls)));
             }
             line.push_str(&format!(" · {used}"));
             if quiet >= QUIET_MS {
@@ -187,9 +187,17 @@ fn headline(run: &Run) -> String {
             line
         }
         ("running", None, _) => format!("starts · {used}"),
-        ("ok", ..) => format!("{} tool calls · {used}", run.tool_calls),
+        ("ok", ..) => format!("{} · {used}", calls(run.tool_calls)),
         (state, _, Some(error)) => format!("{state}: {}", error.message),
         (state, ..) => format!("{state} · {used}"),
+    }
+}
+
+/// So many tool calls, in words.
+pub(crate) fn calls(count: impl Into<u64>) -> String {
+    match count.into() {
+        1 => "1 tool call".to_owned(),
+        count => format!("{count} tool calls"),
     }
 }
 

@@ -107,7 +107,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["STATE", "SINCE", "FILES", "PROJECT"]);
+    let mut table = Table::new(&["STATE", "AGE", "FILES", "PROJECT"]);
     for project in projects {
         table.row(vec![
             project.state,

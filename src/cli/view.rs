@@ -165,7 +165,8 @@ impl View {
                 }
             }
             if tree::is_ended(&run.state) && self.told.1.insert(run.run_id) {
-                let what = format!("{who}: ended {}, {} tool calls", run.state, run.tool_calls);
+                let calls = tree::calls(run.tool_calls);
+                let what = format!("{who}: ended {}, {calls}", run.state);
                 self.tell(
                     &line(&what, COLUMNS),
                     || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),

@@ -30,7 +30,7 @@ pub(crate) struct Wait {
     #[arg(long)]
     any: bool,
 
-    /// Wait no longer than this, such as 30s; else until they have ended
+    /// Wait no longer than this, such as 30s [default: until they have ended]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }

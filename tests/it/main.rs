@@ -5,6 +5,7 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod accidents;
 mod agents;
 mod announces;
 mod api;
@@ -15,6 +16,7 @@ mod cli;
 mod cli_events;
 mod cli_lifecycle;
 mod cli_live;
+mod completions;
 mod damage;
 mod deletes;
 mod disk;
