@@ -1,5 +1,6 @@
 //! The command line as clap sees it, and the way from a parsed command to an exit code.
 
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -118,50 +119,49 @@ pub fn execute(arguments: Arguments) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// A command at work. Behind a pointer each is compiled once, not again wherever one of them
+/// is awaited.
+type Work<'a> = Pin<Box<dyn Future<Output = Result<u8, Failure>> + 'a>>;
+
 fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
-    // The daemon brings a runtime of its own.
-    let command = match command {
-        Command::Serve(serve) if !serve.detach => return serve.run(common),
-        Command::Restore(restore) => return restore.run(common),
-        other => other,
+    let work: Work<'_> = match command {
+        // The daemon brings a runtime of its own; these two need none.
+        Command::Serve(command) if !command.detach => return command.run(common),
+        Command::Restore(command) => return command.run(common),
+        Command::Completions(command) => return command.run(),
+        Command::Serve(command) => Box::pin(command.detach(common)),
+        Command::Status(command) => Box::pin(command.run(common)),
+        Command::Stop(command) => Box::pin(command.run(common)),
+        Command::Run(command) => Box::pin(command.run(common)),
+        Command::Spawn(command) => Box::pin(command.run(common)),
+        Command::Wait(command) => Box::pin(command.run(common)),
+        Command::Steer(command) => Box::pin(command.run(common)),
+        Command::Cancel(command) => Box::pin(command.run(common)),
+        Command::Retry(command) => Box::pin(command.run(common)),
+        Command::Attach(command) => Box::pin(command.run(common)),
+        Command::Send(command) => Box::pin(command.run(common)),
+        Command::Chat(command) => Box::pin(command.run(common)),
+        Command::Answer(command) => Box::pin(command.run(common)),
+        Command::Ps(command) => Box::pin(command.run(common)),
+        Command::Sessions(command) => Box::pin(command.run(common)),
+        Command::Logs(command) => Box::pin(command.run(common)),
+        Command::History(command) => Box::pin(command.run(common)),
+        Command::Inbox(command) => Box::pin(command.run(common)),
+        Command::Audit(command) => Box::pin(command.run(common)),
+        Command::Config(command) => Box::pin(command.run(common)),
+        Command::Backup(command) => Box::pin(command.run(common)),
+        Command::Doctor(command) => Box::pin(command.run(common)),
+        Command::Events(command) => Box::pin(command.run(common)),
+        Command::Agents(command) => Box::pin(command.run(common)),
+        Command::Trust(command) => Box::pin(command.run(common)),
+        Command::Rpc(command) => Box::pin(command.run(common)),
+        Command::Demo(command) => Box::pin(command.run(common)),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::local("the program cannot start", error))?;
-    runtime.block_on(async {
-        match command {
-            Command::Serve(command) => command.detach(common).await,
-            Command::Status(command) => command.run(common).await,
-            Command::Stop(command) => command.run(common).await,
-            Command::Run(command) => command.run(common).await,
-            Command::Spawn(command) => command.run(common).await,
-            Command::Wait(command) => command.run(common).await,
-            Command::Steer(command) => command.run(common).await,
-            Command::Cancel(command) => command.run(common).await,
-            Command::Retry(command) => command.run(common).await,
-            Command::Attach(command) => command.run(common).await,
-            Command::Send(command) => command.run(common).await,
-            Command::Chat(command) => command.run(common).await,
-            Command::Answer(command) => command.run(common).await,
-            Command::Ps(command) => command.run(common).await,
-            Command::Sessions(command) => command.run(common).await,
-            Command::Logs(command) => command.run(common).await,
-            Command::History(command) => command.run(common).await,
-            Command::Inbox(command) => command.run(common).await,
-            Command::Audit(command) => command.run(common).await,
-            Command::Config(command) => command.run(common).await,
-            Command::Completions(command) => command.run(),
-            Command::Backup(command) => command.run(common).await,
-            Command::Restore(command) => command.run(common),
-            Command::Doctor(command) => command.run(common).await,
-            Command::Events(command) => command.run(common).await,
-            Command::Agents(command) => command.run(common).await,
-            Command::Trust(command) => command.run(common).await,
-            Command::Rpc(command) => command.run(common).await,
-            Command::Demo(command) => command.run(common).await,
-        }
-    })
+        .map_err(|error| Failure::local("the program cannot start", error))?
+        .block_on(work)
 }
 
 fn report(failure: &Failure, json: bool) {

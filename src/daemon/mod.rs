@@ -17,6 +17,7 @@ mod surroundings;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +103,9 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
         .thread_name("abide")
         .build()
         .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
-    runtime.block_on(run(options))
+    // Behind a pointer: the whole of the daemon's life is compiled into `block_on` once.
+    let life: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
+    runtime.block_on(life)
 }
 
 async fn run(options: Options) -> Result<Ending, Failure> {

@@ -142,6 +142,7 @@ struct Shared {
     socket: Option<String>,
     limits: Limits,
     capabilities: OnceLock<Vec<String>>,
+    described: OnceLock<Vec<discover::Described>>,
     document: OnceLock<discover::Document>,
 }
 
@@ -184,6 +185,7 @@ pub async fn serve(
         socket,
         limits,
         capabilities: OnceLock::new(),
+        described: OnceLock::new(),
         document: OnceLock::new(),
     };
     let metrics = metrics::of(shared.registry.clone());

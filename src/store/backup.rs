@@ -87,9 +87,7 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
         .map_err(db_fault)?;
     reach("store.backup.copied");
     let backup = verify(half, path).map_err(db_fault)??;
-    File::open(half)
-        .and_then(|file| file.sync_all())
-        .map_err(io)?;
+    files::sync(half).map_err(io)?;
     // A name that was taken meanwhile is not taken over.
     match rustix::fs::renameat_with(
         rustix::fs::CWD,

@@ -89,7 +89,7 @@ pub fn private(path: &Path) -> io::Result<()> {
 /// Once this returns, [`saved`] is the database at `path`, and the old one, with its
 /// write-ahead file, lies at `aside`. The new file must be whole: nothing beside it.
 pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
-    File::open(saved(path))?.sync_all()?;
+    sync(&saved(path))?;
     let half = beside(path, ".switch.new");
     let mut file = OpenOptions::new()
         .write(true)
@@ -133,10 +133,15 @@ pub fn finish(path: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
+/// What is in the file survives a power cut.
+pub fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
 /// The folder's entries survive a power cut.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
+        Some(folder) => sync(folder),
         None => Ok(()),
     }
 }

@@ -32,6 +32,9 @@ pub fn write_schema(path: &Path, lines: &str) -> Result<(), DbError> {
 pub enum Use {
     /// The one writer.
     Write,
+    /// Fills a new file that nobody needs before it is whole. Nothing of it is on the disk for
+    /// certain until whoever made it syncs the file.
+    Make,
     /// One of the readers.
     Read,
     /// Copies the write-ahead file into the database file, nothing else.
@@ -39,6 +42,12 @@ pub enum Use {
     /// Looks at a file that may be damaged: nothing of it is changed, its write-ahead file
     /// neither, and as much as can be is read of it.
     Examine,
+}
+
+impl Use {
+    fn writes(self) -> bool {
+        matches!(self, Use::Write | Use::Make)
+    }
 }
 
 /// An open database file.
@@ -91,8 +100,8 @@ pub fn header_version(path: &Path) -> Result<i64, DbError> {
 }
 
 impl Sqlite {
-    /// Opens the file at `path`, makes it when the use is [`Use::Write`], and sets and reads
-    /// back every pragma.
+    /// Opens the file at `path`, makes it when the use is [`Use::Write`] or [`Use::Make`], and
+    /// sets and reads back every pragma.
     pub fn open(path: &Path, for_use: Use) -> Result<Self, DbError> {
         if rusqlite::version_number() < OLDEST {
             return Err(other(format!(
@@ -101,7 +110,7 @@ impl Sqlite {
             )));
         }
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if for_use == Use::Write {
+        if for_use.writes() {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
         let connection = Connection::open_with_flags(path, flags).map_err(error)?;
@@ -127,7 +136,7 @@ impl Sqlite {
         if !stable.map_err(error)? {
             return Err(other("SQLite does not keep its query plans".to_owned()));
         }
-        if for_use == Use::Write {
+        if for_use.writes() {
             let mode: String = connection
                 .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
                 .map_err(error)?;
@@ -152,7 +161,7 @@ impl Sqlite {
             self.pragma("writable_schema", 1)?;
         }
         // FULL: a commit that was answered survives a power cut, not just a kill.
-        self.pragma("synchronous", 2)?;
+        self.pragma("synchronous", if for_use == Use::Make { 0 } else { 2 })?;
         self.pragma("foreign_keys", 1)?;
         self.pragma("trusted_schema", 0)?;
         self.pragma("cell_size_check", i64::from(for_use != Use::Examine))?;
@@ -161,11 +170,7 @@ impl Sqlite {
         // Checkpoints are the checkpoint thread's work, never part of somebody's commit.
         self.pragma("wal_autocheckpoint", 0)?;
         self.pragma("temp_store", 2)?;
-        let cache_kib = if for_use == Use::Write {
-            8 << 10
-        } else {
-            2 << 10
-        };
+        let cache_kib = if for_use.writes() { 8 << 10 } else { 2 << 10 };
         self.pragma("cache_size", -cache_kib)?;
         if matches!(for_use, Use::Read | Use::Examine) {
             self.pragma("query_only", 1)?;
@@ -330,10 +335,10 @@ impl Tx for Sqlite {
     fn leave_out(&mut self, row: BadRow) -> Result<(), DbError> {
         let fault = DbError::unreadable(row.clone());
         self.bad.push(row);
-        match self.for_use {
-            Use::Write => Err(fault),
-            _ => Ok(()),
+        if self.for_use.writes() {
+            return Err(fault);
         }
+        Ok(())
     }
 }
 

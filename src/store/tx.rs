@@ -186,6 +186,41 @@ pub fn all<T>(
     Ok(rows)
 }
 
+/// The table has one more row, with these values in these columns.
+pub fn insert_row(tx: &mut dyn Tx, table: &str, row: &[(&str, Param<'_>)]) -> Result<(), DbError> {
+    let (names, values): (Vec<&str>, Vec<Param<'_>>) = row.iter().copied().unzip();
+    let places: Vec<String> = (1..=row.len()).map(|place| format!("?{place}")).collect();
+    let sql = format!(
+        "INSERT INTO {table} ({}) VALUES ({})",
+        names.join(", "),
+        places.join(", ")
+    );
+    tx.execute(&sql, &values).map(|_| ())
+}
+
+/// The rows whose `key` columns hold those values have these; how many there were.
+pub fn update_rows(
+    tx: &mut dyn Tx,
+    table: &str,
+    key: &[(&str, Param<'_>)],
+    values: &[(&str, Param<'_>)],
+) -> Result<u64, DbError> {
+    let all: Vec<Param<'_>> = key.iter().chain(values).map(|(_, value)| *value).collect();
+    let mut parts = key
+        .iter()
+        .chain(values)
+        .zip(1..)
+        .map(|((name, _), place)| format!("{name} = ?{place}"));
+    let found: Vec<String> = parts.by_ref().take(key.len()).collect();
+    let set: Vec<String> = parts.collect();
+    let sql = format!(
+        "UPDATE {table} SET {} WHERE {}",
+        set.join(", "),
+        found.join(" AND ")
+    );
+    tx.execute(&sql, &all)
+}
+
 /// The one integer of a query's one row; 0 where there is none.
 pub fn number(tx: &mut dyn Tx, sql: &str, params: &[Param<'_>]) -> Result<i64, DbError> {
     Ok(first(tx, sql, params, |row| row.int(0))?.unwrap_or(0))
