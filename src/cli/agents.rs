@@ -65,16 +65,14 @@ enum What {
 
 #[derive(Debug, Default, Args)]
 struct List {
-    /// Only those for people to choose from, or for tasks to be given to
+    /// Only those for people to choose from (without hidden ones), or for spawned work
     #[arg(long = "for", value_name = "WHOM")]
     audience: Option<Whom>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Whom {
-    /// Without hidden ones
     People,
-    /// Those for spawned work
     Task,
 }
 

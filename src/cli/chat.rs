@@ -9,7 +9,7 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::follow::{Asks, End, Interrupt, Task, follow};
 use super::link::{self, Link};
-use super::text::{COLUMNS, clean, line};
+use super::text::{COLUMNS, line};
 use super::{answer, cancel, ids, print, start, wait};
 use crate::clock::Clock;
 use crate::kernel::ids::{QuestionId, RunId, SessionKey};
@@ -122,9 +122,8 @@ fn greet(session: &Session) {
     print::note(&print::styled(print::HEAD, line(&head, COLUMNS)));
     if here().is_some_and(|here| here != folder) {
         let key = line(session.key.as_str(), COLUMNS);
-        print::note(&format!(
-            "it does not look into this folder; so that it does: abide sessions patch {key} --cwd ."
-        ));
+        print::note("its folder is not the current one; so that it is:");
+        print::note(&format!("  abide sessions patch {key} --cwd ."));
     }
     print::note(&print::styled(print::DIM, "Ctrl-D ends the conversation"));
 }
@@ -318,7 +317,7 @@ fn shown(message: &Message) -> String {
         ("user", _) => ">",
         _ => "-",
     };
-    let text = clean(&plain_text(&message.content));
-    let text = text.trim_end().replace('\n', "\n  ");
+    let text = print::for_screen(&plain_text(&message.content), 2);
+    let text = text.replace('\n', "\n  ");
     print::styled(print::DIM, format!("{who} {text}"))
 }

@@ -93,7 +93,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
     for block in &message.content {
         // Writing to a string cannot fail.
         let _ = match block {
-            Block::Text { text: said } => writeln!(text, "{}", print::for_screen(said)),
+            Block::Text { text: said } => writeln!(text, "{}", print::for_screen(said, 0)),
             Block::ToolCall {
                 name, arguments, ..
             } => {

@@ -133,7 +133,7 @@ fn show(announce: &Announce, now: Timestamp) -> String {
         text.push_str(&format!("\n{}", clean(error)));
     }
     if !announce.result.is_empty() {
-        text.push_str(&format!("\n{}", print::for_screen(&announce.result)));
+        text.push_str(&format!("\n{}", print::for_screen(&announce.result, 0)));
     }
     if announce.truncated {
         text.push_str(&format!(

@@ -37,15 +37,16 @@ pub(crate) fn answer(text: &str) -> Result<(), Failure> {
 /// Prints a text that was written by a model or a person. On a terminal its long lines are
 /// parted between words; anywhere else it stays as it is.
 pub(crate) fn prose(text: &str) -> Result<(), Failure> {
-    answer(&for_screen(text))
+    answer(&for_screen(text, 0))
 }
 
-/// A text as [`prose`] prints it, to be a part of something.
-pub(crate) fn for_screen(text: &str) -> String {
+/// A text as [`prose`] prints it, to be a part of something in which it stands behind `indent`
+/// columns.
+pub(crate) fn for_screen(text: &str, indent: usize) -> String {
     let clean = clean(text);
     let text = clean.trim_end();
     match screen_width() {
-        Some(columns) => flow(text, columns),
+        Some(columns) => flow(text, columns - indent),
         None => text.to_owned(),
     }
 }

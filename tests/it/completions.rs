@@ -7,10 +7,7 @@ use crate::home::{Home, said};
 
 /// A home folder in which the completions for a shell lie, and that shell; `None`: there is none.
 fn shell(name: &str, file: &str) -> Option<(Home, Command)> {
-    if Command::new(name).arg("--version").output().is_err() {
-        println!("skipped: there is no {name} here");
-        return None;
-    }
+    Command::new(name).arg("--version").output().ok()?;
     let home = Home::new();
     let script = home.abide(&["completions", name]);
     assert_eq!(script.code, 0, "{}", script.err);
@@ -30,6 +27,7 @@ fn answers(shell: &mut Command, arguments: &[&str]) -> String {
 #[test]
 fn bash_completes_commands_and_flags() {
     let Some((_home, mut bash)) = shell("bash", "abide.bash") else {
+        println!("skipped: there is no bash here");
         return;
     };
     let script = r#"
@@ -51,6 +49,7 @@ fn bash_completes_commands_and_flags() {
 #[test]
 fn fish_completes_commands_and_flags() {
     let Some((_home, mut fish)) = shell("fish", "abide.fish") else {
+        println!("skipped: there is no fish here");
         return;
     };
     let script = "source abide.fish; complete -C 'abide sta'; complete -C 'abide ps --sta'";
@@ -63,6 +62,7 @@ fn fish_completes_commands_and_flags() {
 #[test]
 fn zsh_finds_and_reads_the_completions() {
     let Some((_home, mut zsh)) = shell("zsh", "_abide") else {
+        println!("skipped: there is no zsh here");
         return;
     };
     let script = "
