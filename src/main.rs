@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use abide::cli;
 
 fn main() -> ExitCode {
-    abide::cli::execute(abide::cli::Arguments::parse())
+    cli::execute(cli::parse())
 }

@@ -10,7 +10,7 @@ use super::failure::{Failure, exit};
 use super::link::{self, Link};
 use super::print::{self, BAD, DIM, GOOD, HEAD, styled};
 use super::serve;
-use super::text::{Table, clean, line};
+use super::text::{COLUMNS, Table, clean, wrap};
 use crate::daemon::AgentCheck;
 use crate::wire::agents::{
     Agent, Agents as Listing, Aside, Audience, CreateAgent, DeleteAgent, Deleted, Format, GetAgent,
@@ -25,6 +25,9 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 /// made here, the files in your configuration folder (abide/agents) and the project's own
 /// (.abide/agents and .claude/agents).
 #[derive(Debug, Args)]
+#[command(after_help = "abide agents
+abide agents show explore
+abide agents check .abide/agents/reviewer.md")]
 pub(crate) struct Agents {
     #[command(subcommand)]
     what: Option<What>,
@@ -62,16 +65,14 @@ enum What {
 
 #[derive(Debug, Default, Args)]
 struct List {
-    /// Only those for people to choose from, or for tasks to be given to
+    /// Only those for people to choose from (without hidden ones), or for spawned work
     #[arg(long = "for", value_name = "WHOM")]
     audience: Option<Whom>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Whom {
-    /// Without hidden ones
     People,
-    /// Those for spawned work
     Task,
 }
 
@@ -180,7 +181,8 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     let agent: Agent = link::read(&raw)?;
     let mut lines = vec![styled(HEAD, clean(&agent.name)), clean(&agent.description)];
     let mut say = |what: &str, value: &str| {
-        lines.push(format!("  {what:<10} {}", line(value, 68)));
+        let value = wrap(&clean(value), COLUMNS - 13).join("\n             ");
+        lines.push(format!("  {what:<10} {value}"));
     };
     say("from", &from(&agent));
     say("mode", &agent.mode);
@@ -208,7 +210,7 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     }
     print::answer(&lines.join("\n"))?;
     if let Some(prompt) = &agent.system_prompt {
-        print::answer(&format!("\n{}", clean(prompt)))?;
+        print::prose(&format!("\n{prompt}"))?;
     }
     Ok(0)
 }
@@ -236,7 +238,12 @@ fn check(files: &[PathBuf], common: &Common) -> Result<u8, Failure> {
     let mut all_good = true;
     for file in files {
         let shown = clean(&file.display().to_string());
-        let outcome = check.check(file);
+        let outcome = match file.symlink_metadata() {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => {
+                Err((None, "there is no such file".to_owned()))
+            }
+            _ => check.check(file),
+        };
         all_good &= outcome.is_ok();
         if common.json {
             print::object(&match &outcome {

@@ -19,6 +19,8 @@ use crate::wire::questions::{AnswerQuestion, ListQuestions, Question, Questions,
 /// Without a question: everything that waits, with where it comes from. The answer goes back
 /// to the run that asked, which goes on with it.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide answer
+abide answer 4f2a91c3 "yes""#)]
 pub(crate) struct Answer {
     /// A question's id or its last digits; may be left away when only one waits
     question: Option<String>,

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
     agents, answer, attach, audit, backup, cancel, chat, completions, config, demo, doctor, events,
-    history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve, sessions, spawn,
+    help, history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve, sessions, spawn,
     status, steer, stop, trust, wait,
 };
 use crate::daemon;
@@ -45,6 +45,7 @@ fn version() -> &'static str {
 
 const AFTER: &str = "\
 A run is named by its id, by the last digits of it, by its label, or by @last.
+A session is named by its key, by the last digits of it, by its label or a run.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
@@ -54,12 +55,12 @@ serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration,
 /// What every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Common {
+    /// Answer as JSON, one object a line
+    #[arg(long, global = true, display_order = 900)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) place: Where,
-
-    /// Answer as JSON, one object a line
-    #[arg(long, global = true, help_heading = "Options")]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,6 +94,16 @@ enum Command {
     Trust(trust::Trust),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
+}
+
+/// The command line that this process was called with; ends the process with a page of help or
+/// with what is wrong about it, where it was not for a command.
+pub fn parse() -> Arguments {
+    let matches = help::dressed().get_matches();
+    match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    }
 }
 
 /// Carries out a command and prints why it failed, if it did.
@@ -162,7 +173,17 @@ fn report(failure: &Failure, json: bool) {
         let _ = print::object(&failure.json());
     } else {
         let text = super::text::clean(&failure.to_string());
-        print::note(&format!("{} {text}", print::styled(print::BAD, "abide:")));
+        let (message, hints) = text.split_once('\n').unwrap_or((&text, ""));
+        let hints = if hints.is_empty() {
+            String::new()
+        } else {
+            format!("\n{hints}")
+        };
+        let message = print::note_for_screen(message, "abide: ".len());
+        print::note(&format!(
+            "{} {message}{hints}",
+            print::styled(print::BAD, "abide:")
+        ));
     }
 }
 

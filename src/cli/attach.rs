@@ -10,7 +10,7 @@ use super::failure::{Failure, exit};
 use super::follow::Interrupt;
 use super::link::{self, Link};
 use super::text::short;
-use super::view::View;
+use super::view::{View, tree_of};
 use super::watch::{Seen, Watch};
 use super::{ids, print, tree, wait};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
@@ -26,8 +26,6 @@ const FRAME: Duration = Duration::from_millis(250);
 const QUIET_FRAMES: u32 = 8;
 /// So many turns of a session are shown.
 const TURNS: u32 = 5;
-/// So many runs of a tree are shown.
-const TREE: u32 = 100;
 
 /// Look at a run or a session while it works
 ///
@@ -36,6 +34,8 @@ const TREE: u32 = 100;
 /// answer is printed on standard output once it has ended. A link that is lost is found
 /// again. With --json each event is one line.
 #[derive(Debug, Args)]
+#[command(after_help = "abide attach @last
+abide attach agent:build:chat")]
 pub(crate) struct Attach {
     /// A run, or a session's key or label
     #[arg(value_name = "RUN|SESSION")]
@@ -180,6 +180,7 @@ impl Look<'_> {
             view.says(&super::history::show(
                 message,
                 crate::clock::Clock::system().now(),
+                false,
             ))?;
         }
         Ok(())
@@ -188,28 +189,18 @@ impl Look<'_> {
     /// Reads how the runs stand and draws them; the exit code once the run that is looked at
     /// has ended.
     async fn refresh(&mut self) -> Result<Option<u8>, Failure> {
-        let request = match &self.target {
-            Target::Run(id) => ListRuns {
-                tree: Some(*id),
-                limit: PageSize(TREE),
-                ..ListRuns::default()
-            },
-            Target::Session(key) => ListRuns {
-                session_key: Some(key.clone()),
-                limit: PageSize(TURNS),
-                ..ListRuns::default()
-            },
+        let asked = match &self.target {
+            Target::Run(id) => tree_of(&self.watch.link, *id).await,
+            Target::Session(key) => self.turns(key).await,
         };
-        let asked = self.watch.link.ask("runs.list", &request).await;
-        let mut runs = match asked {
-            Ok(Runs { runs, .. }) => runs,
+        let runs = match asked {
+            Ok(runs) => runs,
             // The subscription finds the daemon again; until then the picture stands.
             Err(failure) if link::is_broken(&failure) || failure.kind == "unavailable" => {
                 return Ok(None);
             }
             Err(failure) => return Err(failure),
         };
-        runs.reverse();
         if let Some(view) = &mut self.view {
             view.show(&self.watch.link, &runs).await?;
         }
@@ -223,6 +214,23 @@ impl Look<'_> {
             Some(run) => self.end(run).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The last turns of a session, oldest first.
+    async fn turns(&self, key: &SessionKey) -> Result<Vec<Run>, Failure> {
+        let request = ListRuns {
+            session_key: Some(key.clone()),
+            limit: PageSize(TURNS),
+            ..ListRuns::default()
+        };
+        let mut runs = self
+            .watch
+            .link
+            .ask::<Runs>("runs.list", &request)
+            .await?
+            .runs;
+        runs.reverse();
+        Ok(runs)
     }
 
     async fn end(&mut self, run: &Run) -> Result<u8, Failure> {

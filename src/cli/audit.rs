@@ -1,28 +1,32 @@
 //! `abide audit`: who changed what, newest first.
 
+use anstyle::Style;
 use clap::Args;
 
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::print::{self, BAD, DIM, styled};
-use super::text::clean;
+use super::text::{Table, age, clean, short};
+use crate::clock::Clock;
+use crate::kernel::ids::RunId;
 use crate::wire::audit::{Audit as Answer, ListAudit};
 use crate::wire::input::PageSize;
 
 /// Show who changed what, newest first
 #[derive(Debug, Args)]
+#[command(after_help = "abide audit --method runs.cancel --limit 10")]
 pub(crate) struct Audit {
     /// Only calls of this method, such as sessions.spawn
-    #[arg(long)]
+    #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
     /// How many at most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 
     /// Where the page before ended
-    #[arg(long)]
+    #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
 
@@ -42,26 +46,36 @@ impl Audit {
         let page: Answer = link::read(&raw)?;
         if page.entries.is_empty() {
             print::note("nothing was changed yet");
+            return Ok(0);
         }
-        for entry in &page.entries {
-            let object = entry.object.as_deref().unwrap_or("");
-            let line = format!(
-                "{}  {}  {}  {object}",
-                entry.at, entry.principal, entry.method
-            );
-            let line = clean(&line);
-            let line = line.trim_end();
-            if entry.outcome == "ok" {
-                print::answer(line)?;
-            } else {
-                let outcome = clean(&entry.outcome);
-                print::answer(&format!("{line}  {}", styled(BAD, &outcome)))?;
-            }
+        let now = Clock::system().now();
+        let heads = ["AGE", "WHO", "OUTCOME", "METHOD", "ABOUT"];
+        let mut table = Table::new(&heads).painted(2, |outcome| match outcome {
+            "ok" => Style::new(),
+            _ => BAD,
+        });
+        for entry in page.entries {
+            table.row(vec![
+                age(entry.at, now),
+                entry.principal,
+                entry.outcome,
+                entry.method,
+                about(entry.object.unwrap_or_default()),
+            ]);
         }
+        print::answer(&table.lines().join("\n"))?;
         if let Some(cursor) = &page.next_cursor {
-            let more = clean(&format!("older ones: abide audit --cursor {cursor}"));
-            print::note(&styled(DIM, &more));
+            let more = format!("older ones: abide audit --cursor {cursor}");
+            print::note(&styled(DIM, clean(&more)));
         }
         Ok(0)
+    }
+}
+
+/// An id by the digits that people type, any other name as it is.
+fn about(object: String) -> String {
+    match object.parse::<RunId>() {
+        Ok(id) => short(id),
+        Err(_) => object,
     }
 }

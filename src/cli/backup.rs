@@ -16,8 +16,10 @@ use crate::wire::care::{Backup as Request, BackupMade};
 /// The copy is of one moment, is read through and checked before it gets its name, and is for
 /// its owner alone. A file that is there already is never overwritten.
 #[derive(Debug, Args)]
+#[command(after_help = "abide backup ~/abide.db")]
 pub(crate) struct Backup {
-    /// The file to make; else one in the state folder's backups, with the time in its name
+    /// The file to make [default: one in the state folder's backups, with the
+    /// time in its name]
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 }
@@ -52,7 +54,10 @@ impl Backup {
             of("runs"),
             of("messages"),
         ));
-        print::note("put it back with: abide stop && abide restore FILE --force");
+        let path = clean(&made.path);
+        print::note(&format!(
+            "put it back: abide stop && abide restore {path} --force"
+        ));
         Ok(0)
     }
 }

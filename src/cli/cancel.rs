@@ -8,12 +8,15 @@ use super::link::{self, Link};
 use super::{ids, print, text};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::lifecycle::{CancelRun, CancelSession, Cancelled};
+use crate::wire::shapes::Run;
 
 /// End runs before their time, with everything below them
 ///
 /// What they have done so far is kept. A session key ends whatever goes on in that session.
 /// Answers once nothing of them is at work any more.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide cancel @last --reason "no longer needed"
+abide cancel agent:build:chat"#)]
 pub(crate) struct Cancel {
     /// Runs, or session keys
     #[arg(required = true, value_name = "RUN|SESSION")]
@@ -79,8 +82,18 @@ async fn named(link: &Link, what: &str) -> Result<Named, Failure> {
     }
 }
 
+/// Cancels a run that a person no longer wants, and says what came of that.
+pub(super) async fn after_second_thoughts(link: &Link, run_id: RunId) -> Result<Run, Failure> {
+    let reason = Some("Ctrl-C".to_owned());
+    let done: Cancelled = link
+        .ask("runs.cancel", CancelRun { run_id, reason })
+        .await?;
+    print::note(&summary(&text::short(run_id), &done));
+    ids::details(link, run_id).await
+}
+
 /// What was done, on a line or two.
-pub(super) fn summary(what: &str, done: &Cancelled) -> String {
+fn summary(what: &str, done: &Cancelled) -> String {
     let list = |runs: &[RunId]| {
         let shown: Vec<String> = runs.iter().take(6).map(text::short).collect();
         match runs.len() - shown.len() {

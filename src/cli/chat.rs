@@ -1,64 +1,73 @@
 //! `abide chat`: a conversation with a session's agent, a line at a time.
 
 use std::io::{BufRead, IsTerminal};
-use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc;
 
 use super::args::Common;
 use super::failure::{Failure, exit};
-use super::follow::Interrupt;
+use super::follow::{Asks, End, Interrupt, Task, follow};
 use super::link::{self, Link};
-use super::text::clean;
-use super::{answer, ids, print, wait};
+use super::text::{COLUMNS, line};
+use super::{answer, cancel, ids, print, start, wait};
 use crate::clock::Clock;
 use crate::kernel::ids::{QuestionId, RunId, SessionKey};
 use crate::kernel::message::plain_text;
-use crate::wire::input::{PageSize, WaitTimeout};
+use crate::wire::gateway::{NoParams, Status};
+use crate::wire::input::PageSize;
 use crate::wire::questions::{AnswerQuestion, Question};
-use crate::wire::runs::{Turn, TurnAccepted, Wait, Waited};
-use crate::wire::sessions::{GetHistory, History};
-use crate::wire::shapes::{Message, Run};
+use crate::wire::runs::{Turn, TurnAccepted};
+use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
+use crate::wire::shapes::{Message, Run, Session};
 
 /// How many earlier messages are shown at the start.
 const EARLIER: u32 = 10;
-/// How long one wait lasts: after each it is seen whether a run asks something.
-const GLANCE: Duration = Duration::from_secs(1);
-
 /// Talk with a session's agent, a line at a time
 ///
-/// Shows what was said before, then reads a line, runs a turn and prints the answer, until the
-/// input ends (Ctrl-D). What a run asks meanwhile is asked here. Ctrl-C leaves; a turn under
-/// way goes on.
+/// Shows what was said before, then reads a line, runs a turn, shows how it goes on and prints
+/// the answer, until the input ends (Ctrl-D). What a run asks meanwhile is asked here. Ctrl-C
+/// leaves; a turn under way goes on, unless Ctrl-C is pressed twice within 2 s: then it is
+/// cancelled and the conversation goes on. A new session sees the current folder.
 #[derive(Debug, Args)]
+#[command(after_help = "abide chat
+abide chat agent:explore:tour")]
 pub(crate) struct Chat {
-    /// A session key or label; a key that is not there yet makes a new session
-    #[arg(value_name = "SESSION", default_value = "agent:build:chat")]
-    session: String,
+    /// A session key or label; a key that is not there yet makes a new session [default: the
+    /// default agent's session "chat"]
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
+
+    /// Fail if no daemon is there, in place of starting one
+    #[arg(long)]
+    no_start: bool,
 }
 
 impl Chat {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
-        let key = match ids::session(&link, &self.session).await {
-            Ok(key) => {
-                earlier(&link, common, &key).await?;
-                key
+        let link = start::link(&common.place, self.no_start).await?;
+        let name = match self.session {
+            Some(name) => name,
+            None => {
+                let status: Status = link.ask("gateway.status", NoParams {}).await?;
+                format!("agent:{}:chat", status.default_agent)
             }
-            Err(missing) if missing.code == exit::NOT_FOUND => {
-                SessionKey::parse(&self.session).map_err(|_| missing)?
-            }
-            Err(failure) => return Err(failure),
         };
+        let session = open(&link, &name).await?;
+        if session.messages > 0 {
+            earlier(&link, common, &session.key).await?;
+        }
         let mut talk = Talk {
             link,
             common,
-            key,
+            key: session.key.clone(),
             input: Input::open(),
             interrupt: Interrupt::new()?,
             asked: Vec::new(),
         };
+        if talk.input.is_typed {
+            greet(&session);
+        }
         let mut code = 0;
         while let Some(message) = talk.line("you").await {
             if message.trim().is_empty() {
@@ -71,6 +80,52 @@ impl Chat {
         }
         Ok(code)
     }
+}
+
+/// The session that is meant; a key that nobody has yet becomes a session that sees the current
+/// folder.
+async fn open(link: &Link, name: &str) -> Result<Session, Failure> {
+    let missing = match ids::session(link, name).await {
+        Ok(key) => {
+            let request = GetSession { session_key: key };
+            return link.ask("sessions.get", request).await;
+        }
+        Err(missing) if missing.code == exit::NOT_FOUND => missing,
+        Err(failure) => return Err(failure),
+    };
+    // A word without a colon was meant to be a name that is there already.
+    let key = match SessionKey::parse(name) {
+        Ok(key) if name.contains(':') => key,
+        _ => {
+            return Err(missing.hint("for a new session give a key: abide chat agent:build:NAME"));
+        }
+    };
+    let request = Create {
+        key: Some(key),
+        cwd: here(),
+        ..Create::default()
+    };
+    let created: Created = link.ask("sessions.create", &request).await?;
+    Ok(created.session)
+}
+
+/// The current folder; one whose name is not UTF-8 cannot be said.
+fn here() -> Option<String> {
+    let folder = std::env::current_dir().ok()?;
+    folder.into_os_string().into_string().ok()
+}
+
+/// With whom one talks, and what is easily mistaken.
+fn greet(session: &Session) {
+    let folder = session.cwd.as_deref().unwrap_or("no folder");
+    let head = format!("{} in {}, {folder}", session.agent, session.key);
+    print::note(&print::styled(print::HEAD, line(&head, COLUMNS)));
+    if here().is_some_and(|here| here != folder) {
+        let key = line(session.key.as_str(), COLUMNS);
+        print::note("its folder is not the current one; so that it is:");
+        print::note(&format!("  abide sessions patch {key} --cwd ."));
+    }
+    print::note(&print::styled(print::DIM, "Ctrl-D ends the conversation"));
 }
 
 /// A conversation under way.
@@ -87,67 +142,77 @@ struct Talk<'a> {
 impl Talk<'_> {
     /// The next line; `None` at the end of the input, or when the person wants to leave.
     async fn line(&mut self, prompt: &str) -> Option<String> {
-        if std::io::stdin().is_terminal() {
-            print::note(&print::styled(print::HEAD, format!("{prompt}:")));
+        if self.input.is_typed {
+            print::prompt(&print::styled(print::HEAD, format!("{prompt}> ")));
         }
-        tokio::select! {
-            line = self.input.0.recv() => line,
+        let line = tokio::select! {
+            line = self.input.lines.recv() => line,
             () = self.interrupt.pressed() => None,
+        };
+        if line.is_none() && self.input.is_typed {
+            // The shell goes on below the prompt, not behind it.
+            print::note("");
         }
+        line
     }
 
     /// Runs one turn and prints its answer; `None`: the person left it to go on alone.
     async fn turn(&mut self, message: String) -> Result<Option<u8>, Failure> {
         let id = self.say(message).await?;
         loop {
-            let ask = Wait {
-                run_id: Some(id),
-                wait_timeout: WaitTimeout(GLANCE),
-                ..Wait::default()
+            let task = Task {
+                ids: &[id],
+                any: false,
+                window: None,
+                show: !self.common.json && self.input.is_typed,
+                asks: (!self.common.json).then_some(Asks {
+                    session: &self.key,
+                    known: &self.asked,
+                }),
             };
-            let looked = tokio::select! {
-                looked = self.link.raw("agent.wait", ask) => looked,
-                () = self.interrupt.pressed() => {
-                    wait::detached(&[id]);
-                    return Ok(None);
-                }
-            };
-            let raw = match looked {
-                Ok(raw) => raw,
-                Err(lost) if link::is_broken(&lost) => {
-                    self.link = link::find_again(&self.common.place, lost, print::note).await?;
+            let link = self.link().await?;
+            let raw = match follow(link, &self.common.place, task, &mut self.interrupt).await? {
+                End::Done(raw) | End::Window(raw) => raw,
+                End::Asked(questions) => {
+                    self.put(questions).await?;
                     continue;
                 }
-                Err(failure) => return Err(failure),
+                End::Detached => {
+                    wait::detached(&[id]);
+                    if !self.interrupt.pressed_again().await {
+                        return Ok(None);
+                    }
+                    let link = self.link().await?;
+                    let run = cancel::after_second_thoughts(&link, id).await?;
+                    return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+                }
             };
-            let waited: Waited = link::read(&raw)?;
-            if waited.done {
-                if self.common.json {
-                    print::object(&raw)?;
-                }
-                let run: Run = wait::only(&raw)?;
-                if !self.common.json {
-                    wait::result(&run, false)?;
-                }
-                return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+            if self.common.json {
+                print::object(&raw)?;
             }
-            // A daemon that stops answers every wait at once; its successor knows the rest.
-            if waited.cause == "draining" {
-                tokio::time::sleep(link::RETRY).await;
-            }
+            let run: Run = wait::only(&raw)?;
             if !self.common.json {
-                self.questions().await?;
+                // The wait's answer may hold a part of a long text only.
+                let link = self.link().await?;
+                wait::result(&ids::details(&link, run.run_id).await?, false)?;
             }
+            return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+        }
+    }
+
+    /// A link of its own for what goes on while others are in use.
+    async fn link(&self) -> Result<Link, Failure> {
+        match Link::open(&self.common.place).await {
+            Err(lost) if lost.code == exit::NO_DAEMON => {
+                link::find_again(&self.common.place, lost, print::note).await
+            }
+            opened => opened,
         }
     }
 
     /// Puts what this session's tree asks to the person; an empty line leaves it open.
-    async fn questions(&mut self) -> Result<(), Failure> {
-        let (_, open) = answer::waiting(&self.link, Some(&self.key)).await?;
-        for question in open {
-            if self.asked.contains(&question.id) {
-                continue;
-            }
+    async fn put(&mut self, questions: Vec<Question>) -> Result<(), Failure> {
+        for question in questions {
             self.asked.push(question.id);
             print::note(&answer::show(&question, Clock::system().now()));
             let Some(said) = self.line("your answer (empty: later)").await else {
@@ -166,7 +231,8 @@ impl Talk<'_> {
             text: Some(said.to_owned()),
             choice: None,
         };
-        match self.link.raw("questions.answer", &request).await {
+        let link = self.link().await?;
+        match link.raw("questions.answer", &request).await {
             Ok(_) => {}
             // It ran out, or somebody else was first: the conversation goes on.
             Err(refused) if refused.kind == "conflict" => print::note(&refused.to_string()),
@@ -201,7 +267,11 @@ impl Talk<'_> {
 
 /// The lines of standard input. They are read on a thread of its own, which ends with the
 /// program, so that Ctrl-C is heard while nobody types.
-struct Input(mpsc::Receiver<String>);
+struct Input {
+    lines: mpsc::Receiver<String>,
+    /// A person types them, and sees the notes.
+    is_typed: bool,
+}
 
 impl Input {
     fn open() -> Input {
@@ -213,7 +283,10 @@ impl Input {
                 }
             }
         });
-        Input(received)
+        Input {
+            lines: received,
+            is_typed: std::io::stdin().is_terminal() && print::notes_are_watched(),
+        }
     }
 }
 
@@ -244,7 +317,7 @@ fn shown(message: &Message) -> String {
         ("user", _) => ">",
         _ => "-",
     };
-    let text = clean(&plain_text(&message.content));
-    let text = text.trim_end().replace('\n', "\n  ");
+    let text = print::for_screen(&plain_text(&message.content), 2);
+    let text = text.replace('\n', "\n  ");
     print::styled(print::DIM, format!("{who} {text}"))
 }

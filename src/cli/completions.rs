@@ -2,17 +2,21 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::args::Arguments;
 use super::failure::Failure;
-use super::print;
+use super::{help, print};
 
 /// Print completions for a shell
 ///
-/// For bash: abide completions bash > ~/.local/share/bash-completion/completions/abide
+/// Bash wants the file in ~/.local/share/bash-completion/completions, fish in
+/// ~/.config/fish/completions, zsh in any folder of its fpath, under the name _abide.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+abide completions bash > ~/.local/share/bash-completion/completions/abide
+abide completions fish > ~/.config/fish/completions/abide.fish
+abide completions zsh > ~/.zfunc/_abide")]
 pub(crate) struct Completions {
     /// Which shell
     shell: Shell,
@@ -21,7 +25,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "abide", &mut script);
+        clap_complete::generate(self.shell, &mut help::dressed(), "abide", &mut script);
         let mut out = std::io::stdout().lock();
         out.write_all(&script)
             .and_then(|()| out.flush())

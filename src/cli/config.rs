@@ -14,8 +14,9 @@ use crate::config::Source;
 use crate::wire::config::{Config as Answer, Setting};
 use crate::wire::gateway::NoParams;
 
-/// Show settings, where each comes from, and whether they can be used
+/// Show and check the settings, or have them read again
 #[derive(Debug, Args)]
+#[command(after_help = "abide config check")]
 pub(crate) struct Config {
     #[command(subcommand)]
     what: What,
@@ -25,7 +26,7 @@ pub(crate) struct Config {
 enum What {
     /// Read file and variables as a start would; needs no daemon
     Check {
-        /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
+        /// The configuration [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },

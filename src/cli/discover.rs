@@ -13,19 +13,19 @@ use crate::daemon::Endpoint;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Which daemon")]
 pub(crate) struct Where {
-    /// The daemon's address, such as http://127.0.0.1:7777
+    /// Its address, such as http://127.0.0.1:7777
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["state_dir", "socket"])]
     url: Option<String>,
 
-    /// The daemon's Unix socket, which needs no token; for serve, where it is to be
+    /// Its Unix socket, which needs no token
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// The folder in which the daemon keeps its state
+    /// Its state folder [default: ~/.local/state/abide]
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 
-    /// A file that holds the token; else the one in the state folder
+    /// The token [default: the one in its state folder]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -152,6 +152,22 @@ impl Where {
             None => Ok(()),
             Some(_) => Err(Failure::usage(format!(
                 "{command} takes {instead}, not --url"
+            ))),
+        }
+    }
+
+    /// For a command that has a daemon of its own.
+    pub(crate) fn refuse_all(&self, command: &str) -> Result<(), Failure> {
+        let named = [
+            ("--url", self.url.is_some()),
+            ("--socket", self.socket.is_some()),
+            ("--state-dir", self.state_dir.is_some()),
+            ("--token-file", self.token_file.is_some()),
+        ];
+        match named.iter().find(|(_, is_named)| *is_named) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{command} has a daemon and a folder of its own; leave {flag} away"
             ))),
         }
     }

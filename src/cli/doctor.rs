@@ -22,8 +22,10 @@ use crate::wire::gateway::NoParams;
 /// Works with the daemon up and down. With it down the whole store is read. Ends with 1 if
 /// something has failed.
 #[derive(Debug, Args)]
+#[command(after_help = "abide doctor
+abide doctor --fix")]
 pub(crate) struct Doctor {
-    /// The configuration; else the usual one
+    /// The configuration [default: the usual one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

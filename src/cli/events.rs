@@ -15,9 +15,11 @@ use crate::wire::events::{Event, SubscribeEvents};
 /// Show what happens, as it happens
 ///
 /// Begins with what is live now, or with --since after that cursor: everything after it is
-/// shown exactly once and in order, also over restarts of the daemon. Ctrl-C ends it and says
-/// with which cursor to go on. With --json each event is one line.
+/// shown exactly once and in order, also over restarts of the daemon. Times are UTC. Ctrl-C
+/// ends it and says with which cursor to go on. With --json each event is one line.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide events --kind "run.*"
+abide events --since 0 --session agent:build:chat"#)]
 pub(crate) struct Events {
     /// Everything after this cursor; 0 = all that is kept
     #[arg(long, value_name = "CURSOR")]

@@ -22,6 +22,8 @@ pub(crate) mod exit {
     pub(crate) const NO_DAEMON: u8 = 10;
     /// What `serve` answers when whoever supervises it is to start it again.
     pub(crate) const RESTART: u8 = 79;
+    /// What `serve` answers where the store cannot be used.
+    pub(crate) const STORE: u8 = 74;
     /// What `serve` answers where it may not write.
     pub(crate) const PERMISSION: u8 = 77;
     /// What `serve` answers to a configuration that makes no sense.

@@ -10,17 +10,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::print;
 use super::view::View;
 use super::watch::{Seen, Watch};
-use crate::kernel::ids::RunId;
+use super::{answer, print};
+use crate::kernel::ids::{QuestionId, RunId, SessionKey};
 use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
+use crate::wire::questions::Question;
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited};
 use crate::wire::shapes::Step;
 
 /// How often the picture is drawn anew while somebody watches: times go on.
 const FRAME: Duration = Duration::from_millis(500);
+/// How long after Ctrl-C a second one counts.
+const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
 /// News that come within this time are shown together.
 const TOGETHER: Duration = Duration::from_millis(50);
 
@@ -39,6 +42,14 @@ impl Interrupt {
     pub(crate) async fn pressed(&mut self) {
         self.0.recv().await;
     }
+
+    /// After it was pressed: is it pressed once more within two seconds?
+    pub(crate) async fn pressed_again(&mut self) -> bool {
+        print::note("press Ctrl-C once more within 2 s to cancel it");
+        tokio::time::timeout(SECOND_THOUGHTS, self.pressed())
+            .await
+            .is_ok()
+    }
 }
 
 /// What to wait for.
@@ -51,6 +62,16 @@ pub(crate) struct Task<'a> {
     pub(crate) window: Option<Duration>,
     /// Show how they go on.
     pub(crate) show: bool,
+    /// Come back when something is asked, too.
+    pub(crate) asks: Option<Asks<'a>>,
+}
+
+/// The questions that somebody is here to answer.
+pub(crate) struct Asks<'a> {
+    /// Those of the runs in this session and below it.
+    pub(crate) session: &'a SessionKey,
+    /// They were put to the person already.
+    pub(crate) known: &'a [QuestionId],
 }
 
 /// How the waiting ended.
@@ -59,6 +80,8 @@ pub(crate) enum End {
     Done(Value),
     /// The window passed; the daemon's last answer.
     Window(Value),
+    /// This is asked, and was not before.
+    Asked(Vec<Question>),
     /// The person wants to do something else. The runs go on.
     Detached,
 }
@@ -88,7 +111,7 @@ pub(crate) async fn follow(
     tokio::select! {
         biased;
         () = interrupt.pressed() => return Ok(End::Detached),
-        done = follow.until_done() => return done.map(End::Done),
+        end = follow.until_done() => return end,
         () = over => {}
     }
     let (raw, waited) = follow.look().await?;
@@ -100,12 +123,14 @@ pub(crate) async fn follow(
 
 /// The events after which the runs stand otherwise.
 fn news_of(task: &Task<'_>) -> SubscribeEvents {
-    let kinds: &[&str] = match task.show {
-        true => &["run.*", "tool.*"],
-        false => &["run.ended"],
+    let kinds: &[&str] = match (task.show, &task.asks) {
+        (true, _) => &["run.*", "tool.*", "question.asked"],
+        (false, Some(_)) => &["run.ended", "question.asked"],
+        (false, None) => &["run.ended"],
     };
     SubscribeEvents {
-        run_id: match task.ids {
+        // What runs below it do belongs to the picture.
+        tree: match task.ids {
             [only] => Some(*only),
             _ => None,
         },
@@ -121,18 +146,31 @@ struct Follow<'a> {
 }
 
 impl Follow<'_> {
-    /// Returns when what is waited for has ended, with the daemon's answer.
-    async fn until_done(&mut self) -> Result<Value, Failure> {
+    /// Returns when what is waited for has ended, or when something new is asked.
+    async fn until_done(&mut self) -> Result<End, Failure> {
         loop {
-            match self.look().await {
-                Ok((raw, waited)) if waited.done => return Ok(raw),
-                Ok(_) => {}
+            match self.look_and_listen().await {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) => {}
                 // The subscription has ended too, and finds the daemon again.
                 Err(lost) if link::is_broken(&lost) => {}
                 Err(failure) => return Err(failure),
             }
             self.news().await?;
         }
+    }
+
+    async fn look_and_listen(&mut self) -> Result<Option<End>, Failure> {
+        let (raw, waited) = self.look().await?;
+        if waited.done {
+            return Ok(Some(End::Done(raw)));
+        }
+        let Some(asks) = &self.task.asks else {
+            return Ok(None);
+        };
+        let (_, mut open) = answer::waiting(&self.watch.link, Some(asks.session)).await?;
+        open.retain(|question| !asks.known.contains(&question.id));
+        Ok((!open.is_empty()).then_some(End::Asked(open)))
     }
 
     /// How the runs stand; shows it.
@@ -170,7 +208,10 @@ impl Follow<'_> {
             };
             match seen {
                 Some(Seen::Event(event)) => {
-                    if event.run_id.is_some_and(|run| self.task.ids.contains(&run)) {
+                    // Of one run everything comes, and of several also what is not theirs.
+                    let ids = self.task.ids;
+                    let its = |run| ids.len() == 1 || ids.contains(&run);
+                    if event.run_id.is_some_and(its) {
                         if event.kind != "run.ended" {
                             tokio::time::sleep(TOGETHER).await;
                         }

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, clean, line};
+use super::text::{COLUMNS, age, clean, cut, line};
 use super::{ids, print};
 use crate::clock::Clock;
 use crate::kernel::message::Block;
@@ -18,6 +19,8 @@ use crate::wire::shapes::Message;
 
 /// Show what was said in a session
 #[derive(Debug, Args)]
+#[command(after_help = "abide history @last
+abide history agent:build:chat --limit 5 --full")]
 pub(crate) struct History {
     /// A session key or label, or a run: then its session
     #[arg(value_name = "SESSION")]
@@ -34,6 +37,10 @@ pub(crate) struct History {
     /// Without tool calls and their results
     #[arg(long)]
     no_tools: bool,
+
+    /// The results of tools as a whole, not only their first lines
+    #[arg(long, conflicts_with = "no_tools")]
+    full: bool,
 }
 
 impl History {
@@ -53,7 +60,11 @@ impl History {
         }
         let page: Page = link::read(&raw)?;
         let now = Clock::system().now();
-        let texts: Vec<String> = page.messages.iter().map(|entry| show(entry, now)).collect();
+        let texts: Vec<String> = page
+            .messages
+            .iter()
+            .map(|entry| show(entry, now, self.full))
+            .collect();
         if texts.is_empty() {
             print::note("nothing was said yet");
         } else {
@@ -66,25 +77,27 @@ impl History {
     }
 }
 
-/// A message with its head, for people.
-pub(crate) fn show(message: &Message, now: Timestamp) -> String {
-    let head = format!(
-        "#{} {} {} · {} ago",
-        message.seq,
-        message.role,
-        message.kind,
-        age(message.at, now)
-    );
+/// So many lines of a tool's result are shown where not all of it was asked for.
+const FIRST: usize = 6;
+
+/// A message with its head, for people. Of tools' results the first lines, or all with `full`.
+pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
+    // Most of what is said is text, and the rest says more by its kind than by who said it.
+    let what = match &*message.kind {
+        "text" => message.role.to_string(),
+        kind => kind.replace('_', " "),
+    };
+    let head = format!("#{} {what} · {} ago", message.seq, age(message.at, now));
     let mut text = print::styled(print::HEAD, line(&head, COLUMNS));
     text.push('\n');
     for block in &message.content {
         // Writing to a string cannot fail.
         let _ = match block {
-            Block::Text { text: said } => writeln!(text, "{}", clean(said).trim_end()),
+            Block::Text { text: said } => writeln!(text, "{}", print::for_screen(said, 0)),
             Block::ToolCall {
                 name, arguments, ..
             } => {
-                let call = format!("{name} {arguments}");
+                let call = format!("{name} {}", plain(arguments));
                 writeln!(text, "→ {}", line(&call, COLUMNS - 2))
             }
             Block::ToolResult {
@@ -93,12 +106,51 @@ pub(crate) fn show(message: &Message, now: Timestamp) -> String {
                 ..
             } => {
                 let mark = if *is_error { "✗" } else { "←" };
-                writeln!(text, "{mark} {}", clean(said).trim_end())
+                let said = clean(said);
+                let said = said.trim_end();
+                match full {
+                    true => writeln!(text, "{mark} {said}"),
+                    false => writeln!(text, "{mark} {}", beginning(said)),
+                }
             }
         };
     }
     if message.truncated {
-        text.push_str("(cut here; --json does not have more either, runs.get does)\n");
+        let rest = "(it is longer than a page of the history may be)";
+        text.push_str(&print::styled(print::DIM, rest));
+        text.push('\n');
     }
     text
+}
+
+/// The first lines of a tool's result, each on one line of the screen.
+fn beginning(said: &str) -> String {
+    let mut lines: Vec<String> = said
+        .lines()
+        .take(FIRST)
+        .map(|said| cut(said, COLUMNS - 2))
+        .collect();
+    let more = said.lines().count().saturating_sub(FIRST);
+    if more > 0 {
+        lines.push(print::styled(
+            print::DIM,
+            format!("… {more} more lines: --full"),
+        ));
+    }
+    lines.join("\n  ")
+}
+
+/// The arguments of a call as people write them: `path: README.md, limit: 60`.
+fn plain(arguments: &Value) -> String {
+    let Value::Object(fields) = arguments else {
+        return arguments.to_string();
+    };
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, value)| match value {
+            Value::String(text) => format!("{name}: {text}"),
+            other => format!("{name}: {other}"),
+        })
+        .collect();
+    fields.join(", ")
 }

@@ -69,25 +69,103 @@ pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failu
     match labelled.sessions.as_slice() {
         [session] => return Ok(session.key.clone()),
         [] => {}
-        [_, ..] => {
-            return Err(Failure::new(
-                exit::NOT_FOUND,
-                "not_found",
-                format!("more than one session is called {text:?}"),
-            )
-            .hint("use a key: abide sessions --all"));
-        }
+        [_, ..] => return Err(several(text)),
+    }
+    if let Some(key) = session_by_digits(link, text).await? {
+        return Ok(key);
     }
     match run(link, text).await {
         Ok(id) => Ok(details(link, id).await?.session_key),
-        Err(failure) if failure.code == exit::NOT_FOUND => Err(Failure::new(
-            exit::NOT_FOUND,
-            "not_found",
-            format!("no session or run is called {text:?}"),
-        )
-        .hint("see what there is: abide sessions --all, abide ps --all")),
+        Err(failure) if failure.code == exit::NOT_FOUND => {
+            // There is no last run, which is said by itself.
+            if text.starts_with('@') {
+                return Err(failure);
+            }
+            Err(Failure::new(
+                exit::NOT_FOUND,
+                "not_found",
+                format!("no session or run is called {text:?}"),
+            )
+            .hint(like_session(link, text).await?))
+        }
         Err(failure) => Err(failure),
     }
+}
+
+fn several(text: &str) -> Failure {
+    Failure::new(
+        exit::NOT_FOUND,
+        "not_found",
+        format!("more than one session is called {text:?}"),
+    )
+    .hint("use a key: abide sessions --all --json shows the whole ones")
+}
+
+/// The session whose key ends with these digits, as lists show the keys that nobody made up.
+async fn session_by_digits(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> {
+    let wanted = text.to_ascii_lowercase();
+    if !are_digits(&wanted) {
+        return Ok(None);
+    }
+    let request = ListSessions {
+        kind: Some(SessionKind::All),
+        search: Some(wanted.clone()),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListSessions::default()
+    };
+    let page: Sessions = link.ask("sessions.list", request).await?;
+    let mut found = page
+        .sessions
+        .into_iter()
+        .map(|session| session.key)
+        .filter(|key| key.as_str().ends_with(&wanted));
+    match (found.next(), found.next()) {
+        (Some(_), Some(_)) => Err(several(text)),
+        (only, _) => Ok(only),
+    }
+}
+
+/// What somebody may have meant who typed the name of no session.
+async fn like_session(link: &Link, text: &str) -> Result<String, Failure> {
+    let request = ListSessions {
+        kind: Some(SessionKind::All),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListSessions::default()
+    };
+    let page: Sessions = link.ask("sessions.list", request).await?;
+    let names: Vec<&str> = page
+        .sessions
+        .iter()
+        .flat_map(|session| {
+            session
+                .label
+                .as_deref()
+                .into_iter()
+                .chain([session.key.as_str()])
+        })
+        .collect();
+    Ok(match nearest(text, &names) {
+        Some(name) => format!("did you mean {}?", text::line(name, 60)),
+        None => "see what there is: abide sessions --all, abide ps --all".to_owned(),
+    })
+}
+
+/// The name that is most like `wanted`, if one is like it at all.
+fn nearest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
+    names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wanted, name), *name))
+        .filter(|(likeness, _)| *likeness >= LIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
+}
+
+/// Names at least so alike may have been confused; 1 = the same.
+const LIKE: f64 = 0.85;
+
+/// Can this be the end of an id?
+fn are_digits(text: &str) -> bool {
+    (4..=36).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
 /// A run with its whole result.
@@ -98,9 +176,9 @@ pub(crate) async fn details(link: &Link, id: RunId) -> Result<Run, Failure> {
 
 async fn by_digits(link: &Link, text: &str) -> Result<RunId, Failure> {
     let wanted = text.to_ascii_lowercase();
-    let is_digits = (4..=36).contains(&wanted.len())
-        && wanted.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    let is_digits = are_digits(&wanted);
     let mut shown: Vec<String> = Vec::new();
+    let mut labels: Vec<String> = Vec::new();
     let mut found: Vec<RunId> = Vec::new();
     let mut seen = 0;
     let mut cursor = None;
@@ -110,6 +188,7 @@ async fn by_digits(link: &Link, text: &str) -> Result<RunId, Failure> {
             if shown.len() < 3 {
                 shown.push(describe(run));
             }
+            labels.extend(run.label.clone());
             if is_digits && run.run_id.to_string().ends_with(&wanted) {
                 found.push(run.run_id);
             }
@@ -128,7 +207,10 @@ async fn by_digits(link: &Link, text: &str) -> Result<RunId, Failure> {
                 "not_found",
                 format!("no run is called {text:?}"),
             );
-            if shown.is_empty() {
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            if let Some(label) = nearest(text, &labels) {
+                Err(failure.hint(format!("did you mean {}?", text::line(label, 60))))
+            } else if shown.is_empty() {
                 Err(failure.hint("there is no run yet"))
             } else {
                 Err(failure.hint(format!("the most recent ones: {}", shown.join(", "))))

@@ -18,6 +18,8 @@ use crate::wire::shapes::Announce;
 ///
 /// Each end is told once and waits here until it is acknowledged.
 #[derive(Debug, Args)]
+#[command(after_help = "abide inbox client:bot --ack
+abide inbox --undelivered")]
 pub(crate) struct Inbox {
     /// A session key or label
     #[arg(value_name = "SESSION", required_unless_present_any = ["undelivered", "retry", "dismiss"])]
@@ -131,7 +133,7 @@ fn show(announce: &Announce, now: Timestamp) -> String {
         text.push_str(&format!("\n{}", clean(error)));
     }
     if !announce.result.is_empty() {
-        text.push_str(&format!("\n{}", clean(&announce.result).trim_end()));
+        text.push_str(&format!("\n{}", print::for_screen(&announce.result, 0)));
     }
     if announce.truncated {
         text.push_str(&format!(

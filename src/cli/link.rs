@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::discover::{Target, Way, Where, read_token};
 use super::failure::{Failure, exit};
+use super::words;
 use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
@@ -189,7 +190,7 @@ fn failure(error: ClientError, target: &Target) -> Failure {
         ClientError::Rpc(fault) => {
             let kind = fault.kind().map_or("other", Kind::as_str);
             let mut failure = Failure::new(code, kind, fault.message.clone());
-            failure.hints.extend(fault.hint().map(str::to_owned));
+            failure.hints.extend(fault.hint().map(words::in_commands));
             failure.data = Some(Box::new(Value::Object(fault.data.clone())));
             failure
         }

@@ -8,15 +8,21 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::follow::{Interrupt, steps};
 use super::link::Link;
-use super::text::{COLUMNS, line, short};
+use super::text::{COLUMNS, line, short, span};
 use super::watch::{Seen, Watch};
 use super::{ids, print, tree};
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::time::Timestamp;
 use crate::wire::events::SubscribeEvents;
 use crate::wire::shapes::{Run, Step};
 
 /// Show the journal of a run: each step, and what came out of it
+///
+/// Each line has the step's number, how long after the first one it began, and how it stands:
+/// ✓ done, ✗ failed, … under way, ? nobody knows whether it took effect.
 #[derive(Debug, Args)]
+#[command(after_help = "abide logs @last
+abide logs --follow docs")]
 pub(crate) struct Logs {
     /// The run
     #[arg(value_name = "RUN")]
@@ -34,6 +40,7 @@ impl Logs {
         let mut journal = Journal {
             json: common.json,
             shown: HashSet::new(),
+            begun: None,
         };
         if !self.follow {
             for step in &steps(&link, id).await? {
@@ -82,6 +89,8 @@ impl Logs {
 struct Journal {
     json: bool,
     shown: HashSet<StepId>,
+    /// When its first step began: what the times are counted from.
+    begun: Option<Timestamp>,
 }
 
 impl Journal {
@@ -92,16 +101,19 @@ impl Journal {
         if self.json {
             return print::object(step);
         }
-        let at = step.started_at.to_string();
-        let clock = at.get(11..19).unwrap_or(&at);
+        let begun = *self.begun.get_or_insert(step.started_at);
+        let after = format!("+{}", span(step.started_at.since(begun)));
         let tries = match step.attempts {
             0 | 1 => String::new(),
             attempts => format!("(try {attempts}) "),
         };
-        let head = format!("{:>3} {clock} {:<9} ", step.seq, step.state);
         let what = format!("{tries}{}", tree::describe(step));
-        let room = COLUMNS.saturating_sub(head.len());
-        print::answer(&format!("{head}{}", line(&what, room)))
+        let what = line(&what, COLUMNS - 14);
+        print::answer(&format!(
+            "{:>3} {after:>6} {} {what}",
+            step.seq,
+            tree::mark(step)
+        ))
     }
 
     /// How the run stands, for people.

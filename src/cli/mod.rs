@@ -18,6 +18,7 @@ mod doctor;
 mod events;
 mod failure;
 mod follow;
+mod help;
 mod history;
 mod ids;
 mod inbox;
@@ -46,5 +47,6 @@ mod untold;
 mod view;
 mod wait;
 mod watch;
+mod words;
 
-pub use args::{Arguments, execute};
+pub use args::{Arguments, execute, parse};

@@ -2,11 +2,13 @@
 //! follow `NO_COLOR` and whether a terminal is there.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::text::{clean, flow, wrap};
 
 /// For what went well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -32,6 +34,44 @@ pub(crate) fn answer(text: &str) -> Result<(), Failure> {
         .map_err(failed)
 }
 
+/// Prints a text that was written by a model or a person. On a terminal its long lines are
+/// parted between words; anywhere else it stays as it is.
+pub(crate) fn prose(text: &str) -> Result<(), Failure> {
+    answer(&for_screen(text, 0))
+}
+
+/// A text as [`prose`] prints it, to be a part of something in which it stands behind `indent`
+/// columns.
+pub(crate) fn for_screen(text: &str, indent: usize) -> String {
+    let clean = clean(text);
+    let text = clean.trim_end();
+    match screen_width() {
+        Some(columns) => flow(text, columns - indent),
+        None => text.to_owned(),
+    }
+}
+
+/// A line of a note, which stands behind `indent` columns, as lines that a terminal takes whole.
+pub(crate) fn note_for_screen(line: &str, indent: usize) -> String {
+    match width_of(io::stderr()) {
+        Some(columns) => wrap(line, columns - indent).join("\n  "),
+        None => line.to_owned(),
+    }
+}
+
+/// How wide the terminal is that the answer goes to, if it goes to one.
+fn screen_width() -> Option<usize> {
+    width_of(io::stdout())
+}
+
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= NARROW)
+}
+
+/// A screen that is narrower than this is left to part lines itself.
+const NARROW: usize = 20;
+
 /// Prints an object of the answer on a line of its own.
 pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
@@ -45,6 +85,12 @@ pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
 /// Prints a note. Notes are a courtesy: where nobody can read them, the work goes on.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Asks for a line, which is typed behind the text.
+pub(crate) fn prompt(text: &str) {
+    let mut err = anstream::stderr().lock();
+    let _ = write!(err, "{text}").and_then(|()| err.flush());
 }
 
 /// Is somebody looking at the notes?

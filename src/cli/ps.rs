@@ -35,6 +35,8 @@ const ENDED: [State; 5] = [
 
 /// List runs: those that go on, and the last that have ended
 #[derive(Debug, Args)]
+#[command(after_help = "abide ps --state running --state paused
+abide ps --tree @last")]
 pub(crate) struct Ps {
     /// Every run that is kept
     #[arg(long)]
@@ -146,7 +148,8 @@ fn show(runs: &[Run]) -> Result<(), Failure> {
         return Ok(());
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["RUN", "STATE", "AGENT", "AGE", "TOOLS", "WHAT"]);
+    let heads = ["RUN", "STATE", "AGENT", "AGE", "TOOLS", "WHAT"];
+    let mut table = Table::new(&heads).painted(1, tree::colour);
     for run in runs {
         table.row(vec![
             short(run.run_id),
@@ -165,7 +168,7 @@ fn what(run: &Run, now: Timestamp) -> String {
     let name = run.label.as_deref().unwrap_or(&run.title);
     let news = match (&*run.state, &run.step) {
         ("queued", _) if run.held_up.is_some() => run.held_up.clone().unwrap_or_default(),
-        ("paused", _) => run.pause_reason.clone().unwrap_or_default().into_owned(),
+        ("paused", _) => tree::pause(run),
         (state, Some(step)) if !tree::is_ended(state) => {
             let quiet = age(run.last_activity_at, now);
             format!("step {} {}, {quiet} ago", step.seq, step.what)

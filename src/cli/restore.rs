@@ -17,6 +17,7 @@ use crate::daemon::offline::{self, NotRestored};
 /// renamed and lies beside the new one; nothing is deleted. What was not told when the backup
 /// was made is told again by the next start, and runs that were open then go on.
 #[derive(Debug, Args)]
+#[command(after_help = "abide stop && abide restore ~/abide.db --force")]
 pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
@@ -31,6 +32,18 @@ impl Restore {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("restore", "--state-dir")?;
         let state = common.place.state_dir()?;
+        if !self.file.exists() {
+            let file = self.file.display();
+            return Err(Failure::new(
+                exit::NOT_FOUND,
+                "not_found",
+                format!("there is no file {file}; nothing was changed"),
+            )
+            .hint(format!(
+                "backups without a name of their own are in {}",
+                state.join("backups").display()
+            )));
+        }
         let placed = offline::restore(&state, &self.file, self.force).map_err(refused)?;
         let of = |table: &str| placed.rows.get(table).copied().unwrap_or(0);
         if common.json {
@@ -51,11 +64,13 @@ impl Restore {
             of("runs"),
             of("messages")
         ))?;
-        print::note(&format!(
-            "the next start carries on {} open runs and tells {} results again;\n\
-             clients that follow events must take a snapshot: the store has a new id",
-            placed.open_runs, placed.pending_announces
-        ));
+        if placed.open_runs + placed.pending_announces > 0 {
+            print::note(&format!(
+                "the next start carries on {} open runs and tells {} results again",
+                placed.open_runs, placed.pending_announces
+            ));
+        }
+        print::note("clients that follow events take a snapshot: the store has a new id");
         if let Some(aside) = &placed.set_aside {
             let aside = clean(&aside.display().to_string());
             print::note(&format!("the store that was there is now\n  {aside}"));
@@ -70,5 +85,15 @@ fn refused(why: NotRestored) -> Failure {
         NotRestored::Folder(failure) => (failure.exit_code(), "restore"),
         NotRestored::Store(_) => (exit::REFUSED, "restore"),
     };
-    Failure::new(code, kind, why.to_string())
+    let text = why.to_string();
+    match text.split_once(". Nothing was changed") {
+        Some((what, advice)) => {
+            let failure = Failure::new(code, kind, format!("{what}; nothing was changed"));
+            match advice.trim_start_matches(['.', ' ']) {
+                "" => failure,
+                advice => failure.hint(advice),
+            }
+        }
+        None => Failure::new(code, kind, text),
+    }
 }

@@ -14,6 +14,7 @@ use crate::wire::lifecycle::{Retried, RetryRun};
 /// A spawned run gets a fresh session, a turn is said once more in its own. Prints the new
 /// run's id.
 #[derive(Debug, Args)]
+#[command(after_help = "abide retry 4f2a91c3")]
 pub(crate) struct Retry {
     /// The run
     #[arg(value_name = "RUN")]

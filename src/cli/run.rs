@@ -1,9 +1,6 @@
 //! `abide run`: does one task and prints its answer, like a program that has never heard of
 //! a daemon.
 
-use std::io::IsTerminal;
-use std::time::Duration;
-
 use clap::Args;
 
 use super::args::Common;
@@ -11,21 +8,22 @@ use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
 use super::spawn::{self, Work};
-use super::{cancel, ids, print, start, text, wait};
+use super::{cancel, ids, print, start, text, tree, view, wait};
 use crate::kernel::ids::RunId;
-use crate::wire::lifecycle::{CancelRun, Cancelled};
 use crate::wire::sessions::Spawned;
-
-/// How long after Ctrl-C a second one counts.
-const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+use crate::wire::shapes;
 
 /// Do a task and print its answer
 ///
 /// Shows on standard error how it goes on, and prints the answer on standard output. Ctrl-C
 /// only stops watching: the run goes on, and abide wait comes back to it; twice within 2 s
-/// cancels it. A lost link is found again and never starts the work twice. With --json two lines are printed: what was
-/// accepted, and the run when it has ended.
+/// cancels it. A lost link is found again and never starts the work twice.
+/// Without a daemon one is started, if a person is there to be told so. With --json two lines
+/// are printed: what was accepted, and the run when it has ended.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide run "Where are errors reported?"
+abide run --agent explore --run-timeout 5m "How is the cache kept small?"
+git diff | abide run -"#)]
 pub(crate) struct Run {
     #[command(flatten)]
     work: Work,
@@ -38,18 +36,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let request = self.work.request()?;
-        let link = match Link::open(&common.place).await {
-            Err(failure) if failure.code == exit::NO_DAEMON && may_start(self.no_start) => {
-                print::note("no daemon is there; starting one");
-                let started = start::usual(&common.place).await?;
-                print::note(&format!(
-                    "daemon {} at {}; end it with: abide stop",
-                    started.pid, started.url
-                ));
-                Link::open(&common.place).await?
-            }
-            opened => opened?,
-        };
+        let link = start::link(&common.place, self.no_start).await?;
         let mut interrupt = Interrupt::new()?;
         let raw = spawn::send(&link, common, &request).await?;
         let spawned: Spawned = link::read(&raw)?;
@@ -64,11 +51,14 @@ impl Run {
             any: false,
             window: None,
             show: !common.json,
+            asks: None,
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
             End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
-            End::Detached => return leave(common, &mut interrupt, spawned.run_id).await,
+            End::Asked(_) | End::Detached => {
+                return leave(common, &mut interrupt, spawned.run_id).await;
+            }
         };
         let link = Link::open(&common.place).await?;
         let run = ids::details(&link, ended.run_id).await?;
@@ -76,6 +66,7 @@ impl Run {
             print::object(&run)?;
         } else {
             wait::result(&run, false)?;
+            below(&link, &run).await?;
         }
         Ok(exit::of_run(&run.state, run.needs_review))
     }
@@ -84,26 +75,30 @@ impl Run {
 /// After Ctrl-C the run goes on, unless it is pressed once more.
 async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Result<u8, Failure> {
     let code = wait::detached(&[run_id]);
-    print::note("Ctrl-C once more within 2 s cancels it");
-    tokio::select! {
-        () = interrupt.pressed() => {}
-        () = tokio::time::sleep(SECOND_THOUGHTS) => return Ok(code),
+    if !interrupt.pressed_again().await {
+        return Ok(code);
     }
     let link = Link::open(&common.place).await?;
-    let reason = Some("Ctrl-C".to_owned());
-    let raw = link
-        .raw("runs.cancel", CancelRun { run_id, reason })
-        .await?;
-    let done: Cancelled = link::read(&raw)?;
-    print::note(&cancel::summary(&text::short(run_id), &done));
-    let run = ids::details(&link, run_id).await?;
+    let run = cancel::after_second_thoughts(&link, run_id).await?;
     if common.json {
         print::object(&run)?;
     }
     Ok(exit::of_run(&run.state, run.needs_review))
 }
 
-/// A script gets an error that it can handle; a person gets a daemon.
-fn may_start(forbidden: bool) -> bool {
-    !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched()
+/// Says what goes on of that which an ended run asked others to do.
+async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
+    let open = view::tree_of(link, run.run_id)
+        .await?
+        .iter()
+        .filter(|other| other.run_id != run.run_id && !tree::is_ended(&other.state))
+        .count();
+    if open > 0 && tree::is_ended(&run.state) {
+        let runs = if open == 1 { "run goes" } else { "runs go" };
+        print::note(&format!(
+            "{open} {runs} on below it: abide ps --tree {}",
+            text::short(run.run_id)
+        ));
+    }
+    Ok(())
 }

@@ -19,6 +19,8 @@ use crate::wire::sessions::{Send as Request, Sent};
 /// The session's agent answers in a turn of its own. When the wait is over without a reply,
 /// the message stays and is answered all the same: do not send it again.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide send agent:build:chat "What did you find?"
+abide send --wait 0 reviewer "Look at it once more""#)]
 pub(crate) struct Send {
     /// A session key or label
     session: String,
@@ -75,7 +77,7 @@ async fn say(link: &Link, common: &Common, request: &Request) -> Result<Value, F
 
 fn show(sent: &Sent) -> Result<(), Failure> {
     if let Some(reply) = &sent.reply {
-        return print::answer(text::clean(reply).trim_end());
+        return print::prose(reply);
     }
     let key: &SessionKey = &sent.session_key;
     let again = sent.run_id.map_or_else(String::new, |run| {

@@ -9,25 +9,30 @@ use clap::Args;
 use serde_json::json;
 
 use super::args::Common;
+use super::discover::Where;
 use super::failure::{Failure, exit};
+use super::link::Link;
 use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
 use crate::config::{Flag, Loaded, Source};
 use crate::daemon::{self, Ending, Options, Ready};
 use crate::telemetry;
+use crate::wire::gateway::{NoParams, Status};
 
 /// Run the daemon
 ///
 /// It ends on SIGTERM, on Ctrl-C or with abide stop. Whatever it was told is kept, also when
 /// it is killed, and goes on with the next start.
 #[derive(Debug, Args)]
+#[command(after_help = "abide serve --detach
+abide serve --listen 127.0.0.1:0 --state-dir ./state")]
 pub(crate) struct Serve {
-    /// The configuration; else $ABIDE_CONFIG or abide/abide.toml in the configuration folder
+    /// The configuration [default: $ABIDE_CONFIG or ~/.config/abide/abide.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where to listen, such as 127.0.0.1:7777; port 0 picks a free one
+    /// Where to listen; port 0 picks a free one [default: 127.0.0.1:7777]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
@@ -53,6 +58,11 @@ impl Serve {
                 Ok(_) | Err(rustix::io::Errno::PERM) => {}
                 Err(error) => return Err(Failure::local("no session of its own", error)),
             }
+        }
+        if let Some(note) = start::empty_store(&common.place.state_dir_to_serve()?)
+            && !self.background
+        {
+            print::note(&note);
         }
         telemetry::start().map_err(|why| Failure::new(exit::CONFIG, "config", why))?;
         let source = self.source(common)?;
@@ -116,8 +126,24 @@ impl Serve {
                 endpoint.pid, endpoint.url
             ))?;
             print::note(&format!("log {}; end it with: abide stop", log.display()));
+            going_on(&Where::folder(&plan.state_dir)).await;
         }
         Ok(0)
+    }
+}
+
+/// Says what goes on again. A courtesy: the daemon is up, whatever it answers now.
+async fn going_on(place: &Where) {
+    let Ok(link) = Link::open(place).await else {
+        return;
+    };
+    if let Ok(status) = link.ask::<Status>("gateway.status", NoParams {}).await {
+        let counts = status.counts;
+        let open = counts.running + counts.queued + counts.paused + counts.settling;
+        if open > 0 {
+            let runs = if open == 1 { "run goes" } else { "runs go" };
+            print::note(&format!("{open} {runs} on where it was left: abide ps"));
+        }
     }
 }
 

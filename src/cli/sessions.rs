@@ -1,5 +1,6 @@
 //! `abide sessions`: which conversations there are.
 
+use anstyle::Style;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -7,16 +8,22 @@ use super::args::Common;
 use super::change::Change;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::print;
-use super::text::{Table, age};
+use super::print::{self, BUSY};
+use super::text::{Table, age, short};
 use crate::clock::Clock;
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::sessions::{ListSessions, SessionKind, Sessions as Page};
 use crate::wire::shapes::Session;
 
+/// A key that is longer than this is shown by its end.
+const SHOWN: usize = 24;
+
 /// List sessions, or change one
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = r#"abide sessions --search docs
+abide sessions patch agent:build:chat --title "The long talk""#)]
 pub(crate) struct Sessions {
     #[command(subcommand)]
     change: Option<Change>,
@@ -51,7 +58,7 @@ impl Sessions {
         };
         let mut filter = ListSessions {
             kind: Some(kind),
-            search: self.search,
+            search: self.search.clone(),
             archived: self.archived,
             limit: PageSize(PAGE_LIMIT),
             ..ListSessions::default()
@@ -72,26 +79,51 @@ impl Sessions {
             return Ok(0);
         }
         if rows.is_empty() {
-            print::note("no sessions of this kind; all of them: abide sessions --all");
+            print::note(self.nothing());
             return Ok(0);
         }
         let now = Clock::system().now();
-        let mut table = Table::new(&["STATE", "AGE", "MSGS", "KEY"]);
+        let heads = ["SESSION", "STATE", "ACTIVE", "MSGS", "AGENT", "WHAT"];
+        let mut table = Table::new(&heads).painted(1, |state| match state {
+            "busy" => BUSY,
+            _ => Style::new(),
+        });
         for row in &rows {
             let session: Session = link::read(row)?;
-            let name = session.label.or(session.title);
-            let key = match name {
-                Some(name) => format!("{} ({name})", session.key),
-                None => session.key.to_string(),
-            };
             table.row(vec![
+                name(&session.key),
                 session.state.to_string(),
-                age(session.updated_at, now),
+                format!("{} ago", age(session.updated_at, now)),
                 session.messages.to_string(),
-                key,
+                session.agent.to_string(),
+                session.label.or(session.title).unwrap_or_default(),
             ]);
         }
         print::answer(&table.lines().join("\n"))?;
         Ok(0)
+    }
+
+    /// Why the list is empty, and what to do.
+    fn nothing(&self) -> &'static str {
+        if self.search.is_some() {
+            "no session's key, label or title contains that"
+        } else if self.children {
+            "no session was spawned from another one"
+        } else if self.all {
+            "no sessions; start one: abide chat"
+        } else {
+            "no sessions; start one: abide chat; those of other sessions: abide sessions --all"
+        }
+    }
+}
+
+/// What people type for a session: its key, or the last digits of one that nobody made up.
+fn name(key: &SessionKey) -> String {
+    let key = key.as_str();
+    let made_up = |last: &str| last.parse::<RunId>().is_ok();
+    match key.rsplit_once(':') {
+        Some((_, last)) if made_up(last) => short(key),
+        _ if key.len() > SHOWN => short(key),
+        _ => key.to_owned(),
     }
 }

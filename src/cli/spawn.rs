@@ -20,6 +20,8 @@ use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Req
 ///
 /// Prints the run's id. The work goes on whatever becomes of this terminal.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide spawn --label docs "What is not documented?"
+abide spawn --parent client:bot --idempotency-key question-1 "Where is main?""#)]
 pub(crate) struct Spawn {
     #[command(flatten)]
     work: Work,
@@ -28,7 +30,7 @@ pub(crate) struct Spawn {
     #[arg(long, value_name = "SESSION")]
     parent: Option<String>,
 
-    /// How the parent is told
+    /// How the parent is told [default: wake, or inbox where no agent answers]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["wake", "inbox", "steer", "none"]))]
     announce: Option<String>,
 
@@ -59,7 +61,7 @@ pub(crate) struct Work {
     /// What is to be done; - reads it from standard input
     task: String,
 
-    /// Who does it; else the default agent
+    /// Who does it [default: the default agent]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -67,15 +69,16 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
 
-    /// In place of the agent's model, as provider/name
+    /// Its model, as provider/name [default: the agent's]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// The folder that its tools see; else the current one
+    /// The folder that its tools see [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<std::path::PathBuf>,
 
-    /// End the run when it has run this long, such as 10m
+    /// End the run when it has run this long, such as 90s or 10m
+    /// [default: defaults.run_timeout, 1h if not set]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     run_timeout: Option<Duration>,
 }

@@ -2,7 +2,7 @@
 //! and for the demo.
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::failure::{Failure, exit};
 use super::link::Link;
 use super::{print, text};
 use crate::clock::Clock;
-use crate::daemon::Endpoint;
+use crate::daemon::{Endpoint, offline};
 use crate::kernel::fault::Kind;
 use crate::wire::gateway::{NoParams, Status};
 
@@ -47,8 +47,26 @@ pub(crate) struct Started {
     pub(crate) endpoint: Endpoint,
 }
 
+/// A link to the daemon, for a command that a person gives work with: where none is there, one
+/// is started and the person is told so. A script gets the failure, which it can handle.
+pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure> {
+    let may = !forbidden && std::io::stdin().is_terminal() && print::notes_are_watched();
+    match Link::open(place).await {
+        Err(failure) if failure.code == exit::NO_DAEMON && may => {
+            print::note("no daemon is there; starting one");
+            let started = usual(place).await?;
+            print::note(&format!(
+                "abide is up: process {}, {}; end it with: abide stop",
+                started.pid, started.url
+            ));
+            Link::open(place).await
+        }
+        opened => opened,
+    }
+}
+
 /// Starts a daemon on the state folder in force, configured as usual.
-pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
+async fn usual(place: &Where) -> Result<Endpoint, Failure> {
     let plan = Plan {
         state_dir: place.state_dir()?,
         config: None,
@@ -60,8 +78,37 @@ pub(crate) async fn usual(place: &Where) -> Result<Endpoint, Failure> {
 }
 
 /// Starts a daemon in a session of its own, so that it outlives this terminal. Once this
-/// returns it is ready. If it ends first, the failure is its own, exit code included.
+/// returns it is ready. If it ends first, the failure is its own, exit code included. A life
+/// that found its store damaged ends so that the next one repairs it: that one is started, too.
 pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
+    if let Some(note) = empty_store(&plan.state_dir) {
+        print::note(&note);
+    }
+    match start_once(plan).await {
+        Err(failure)
+            if failure.code == exit::STORE && offline::is_to_be_repaired(&plan.state_dir) =>
+        {
+            print::note("the store is damaged; starting once more, to have it repaired");
+            let started = start_once(plan).await?;
+            print::note("what could be read was kept; see what was not: abide doctor");
+            Ok(started)
+        }
+        started => started,
+    }
+}
+
+/// What to say before a start that makes a new store where there was one.
+pub(crate) fn empty_store(state: &Path) -> Option<String> {
+    offline::is_bereft(state).then(|| {
+        format!(
+            "note: the store of {} is gone; a new, empty one is made.\n\
+             To put a backup back: abide stop && abide restore FILE --force",
+            state.display()
+        )
+    })
+}
+
+async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     let log = plan.state_dir.join(LOG);
     DirBuilder::new()
         .recursive(true)

@@ -1,5 +1,7 @@
 //! `abide status`: which daemon is there and what it does.
 
+use std::path::Path;
+
 use clap::Args;
 
 use super::args::Common;
@@ -22,31 +24,7 @@ impl Status {
             return Ok(0);
         }
         let status: Answer = link::read(&raw)?;
-        let counts = status.counts;
-        let mut lines = vec![
-            format!(
-                "abide {} ({}), process {}, up {}",
-                status.version,
-                status.phase,
-                status.pid,
-                span(status.uptime_ms)
-            ),
-            format!("  address  {}", status.url),
-            format!("  state    {}", common.place.state_dir()?.display()),
-            format!("  agent    {} with {}", status.default_agent, status.model),
-            format!(
-                "  runs     {} running, {} queued, {} paused, {} settling",
-                counts.running, counts.queued, counts.paused, counts.settling
-            ),
-            format!(
-                "  announces waiting to be delivered: {}",
-                counts.pending_announces
-            ),
-        ];
-        if let Some(socket) = &status.socket {
-            lines.insert(2, format!("  socket   {socket}"));
-        }
-        print::answer(&clean(&lines.join("\n")))?;
+        print::answer(&show(&status, &common.place.state_dir()?))?;
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {
             print::note(&format!(
@@ -54,5 +32,92 @@ impl Status {
             ));
         }
         Ok(0)
+    }
+}
+
+fn show(status: &Answer, state: &Path) -> String {
+    let counts = status.counts;
+    let runs: Vec<String> = [
+        (counts.running, "running"),
+        (counts.queued, "queued"),
+        (counts.paused, "paused"),
+        (counts.settling, "settling"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, state)| format!("{count} {state}"))
+    .collect();
+    let runs = match runs.is_empty() {
+        true => "none under way".to_owned(),
+        false => runs.join(", "),
+    };
+    let mut lines = vec![
+        format!(
+            "abide {} is {}: process {}, up {}",
+            status.version,
+            status.phase,
+            status.pid,
+            span(status.uptime_ms)
+        ),
+        format!("  address  {}", status.url),
+    ];
+    lines.extend(
+        status
+            .socket
+            .iter()
+            .map(|path| format!("  socket   {path}")),
+    );
+    lines.push(format!("  state    {}", state.display()));
+    lines.push(format!(
+        "  agent    {} with {}",
+        status.default_agent, status.model
+    ));
+    lines.push(format!("  runs     {runs}"));
+    if counts.pending_announces > 0 {
+        let waiting = counts.pending_announces;
+        lines.push(format!(
+            "  results  {waiting} wait to be told; see: abide inbox --undelivered"
+        ));
+    }
+    clean(&lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_there_is_to_know_stands_in_one_column() {
+        let status = |running: u64, told: u64| {
+            let status = json!({
+                "version": "1.2.3", "protocol": 1, "pid": 7, "phase": "ready", "storeId": "s",
+                "bootId": "01936f0e-0000-7000-8000-000000000001", "uptimeMs": 61_000,
+                "startedAt": "2026-11-30T00:53:20.123Z", "url": "http://127.0.0.1:7777",
+                "socket": "/s/abide.sock", "defaultAgent": "build", "model": "offline/search",
+                "counts": {
+                    "queued": 2 * running, "running": running, "paused": 0, "settling": 0,
+                    "pendingAnnounces": told,
+                },
+            });
+            show(&serde_json::from_value(status).unwrap(), Path::new("/s"))
+        };
+        insta::assert_snapshot!(status(0, 0), @"
+        abide 1.2.3 is ready: process 7, up 61s
+          address  http://127.0.0.1:7777
+          socket   /s/abide.sock
+          state    /s
+          agent    build with offline/search
+          runs     none under way
+        ");
+        insta::assert_snapshot!(status(1, 3), @"
+        abide 1.2.3 is ready: process 7, up 61s
+          address  http://127.0.0.1:7777
+          socket   /s/abide.sock
+          state    /s
+          agent    build with offline/search
+          runs     1 running, 2 queued
+          results  3 wait to be told; see: abide inbox --undelivered
+        ");
     }
 }

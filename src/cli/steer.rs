@@ -15,6 +15,7 @@ use crate::wire::lifecycle::{Steer as Request, Steered};
 /// Its next model call sees it; what is going on until then goes on. A run that is not in a
 /// turn is told in a turn of its own instead.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide steer @last "Look into the tests, too""#)]
 pub(crate) struct Steer {
     /// The run
     #[arg(value_name = "RUN")]

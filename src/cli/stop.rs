@@ -31,8 +31,9 @@ const NAMED: usize = 5;
 /// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step
 /// and go on with the next start.
 #[derive(Debug, Args)]
+#[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct Stop {
-    /// How long steps in flight may go on, such as 30s; else as configured
+    /// How long steps in flight may go on, such as 30s [default: as configured]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 

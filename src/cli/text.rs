@@ -3,6 +3,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
+use super::print::{HEAD, styled};
 use crate::kernel::time::Timestamp;
 
 /// The width that every table keeps to.
@@ -32,6 +33,16 @@ pub(crate) fn line(text: &str, columns: usize) -> String {
     let mut cut = joined[..fitting(&joined, columns.saturating_sub(1))].to_owned();
     cut.push('…');
     cut
+}
+
+/// A line of a text that was cleaned, at most `columns` wide, with the spaces that it has; a cut
+/// is shown by `…`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    let text = text.replace('\t', "    ");
+    if text.width() <= columns {
+        return text;
+    }
+    format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
 /// The most characters of one line for each of its columns: marks without a width could be any
@@ -125,11 +136,49 @@ fn push_word(lines: &mut [String], word: &str) {
     }
 }
 
+/// Text for a screen so wide: lines of prose that are wider are parted between words. Lines that
+/// are indented or stand between fences are code, whose line ends mean something.
+pub(crate) fn flow(text: &str, columns: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        if is_code || is_fence || line.width() <= columns || line.starts_with([' ', '\t', '|']) {
+            lines.push(line.to_owned());
+            continue;
+        }
+        // The text of an item of a list stands below its beginning.
+        let hang = match line.split_once(' ') {
+            Some((mark, _)) if is_bullet(mark) => mark.width() + 1,
+            _ => 0,
+        };
+        let mut parts = wrap(line, columns).into_iter();
+        lines.extend(parts.next());
+        let rest = parts.collect::<Vec<_>>().join(" ");
+        if !rest.is_empty() {
+            let indent = " ".repeat(hang);
+            let parts = wrap(&rest, columns.saturating_sub(hang).max(1));
+            lines.extend(parts.iter().map(|part| format!("{indent}{part}")));
+        }
+    }
+    lines.join("\n")
+}
+
+fn is_bullet(mark: &str) -> bool {
+    let numbered = |mark: &str| !mark.is_empty() && mark.bytes().all(|b| b.is_ascii_digit());
+    matches!(mark, "-" | "*" | "•") || mark.strip_suffix(['.', ')']).is_some_and(numbered)
+}
+
 /// A table whose last column takes what the others leave of 80 columns.
 pub(crate) struct Table {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    paint: Option<(usize, Paint)>,
 }
+
+/// The colour of a cell, by what stands in it.
+type Paint = fn(&str) -> anstyle::Style;
 
 impl Table {
     /// An empty table with these heads.
@@ -137,7 +186,15 @@ impl Table {
         Table {
             heads: heads.to_vec(),
             rows: Vec::new(),
+            paint: None,
         }
+    }
+
+    /// Gives the cells of a column colours.
+    #[must_use]
+    pub(crate) fn painted(mut self, column: usize, paint: Paint) -> Self {
+        self.paint = Some((column, paint));
+        self
     }
 
     /// Adds a row; its cells are cleaned here.
@@ -156,25 +213,30 @@ impl Table {
         }
         let taken: usize = widths.iter().take(last).map(|width| width + 2).sum();
         widths[last] = COLUMNS.saturating_sub(taken).max(8);
-        let heads = self.heads.iter().map(|head| (*head).to_owned()).collect();
-        std::iter::once(&heads)
-            .chain(&self.rows)
-            .map(|row| join(row, &widths))
-            .collect()
+        let heads: Vec<String> = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        let mut lines = vec![join(&heads, &widths, |_, _| HEAD)];
+        lines.extend(self.rows.iter().map(|row| {
+            join(row, &widths, |column, cell| match self.paint {
+                Some((painted, paint)) if painted == column => paint(cell),
+                _ => anstyle::Style::new(),
+            })
+        }));
+        lines
     }
 }
 
-fn join(row: &[String], widths: &[usize]) -> String {
+fn join(row: &[String], widths: &[usize], style: impl Fn(usize, &str) -> anstyle::Style) -> String {
     let mut out = String::new();
-    for (cell, width) in row.iter().zip(widths) {
+    let mut gap = 0;
+    for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
         let cell = line(cell, *width);
-        out.push_str(&cell);
-        out.extend(std::iter::repeat_n(
-            ' ',
-            width - cell.width().min(*width) + 2,
-        ));
+        if !cell.is_empty() {
+            out.extend(std::iter::repeat_n(' ', gap));
+            gap = 0;
+            out.push_str(&styled(style(column, &cell), &cell));
+        }
+        gap += width - cell.width().min(*width) + 2;
     }
-    out.truncate(out.trim_end().len());
     out
 }
 
@@ -206,6 +268,16 @@ mod tests {
         assert_eq!(said, ["0.4s", "9.9s", "61s", "60m", "25h", "10d"]);
     }
 
+    #[test]
+    fn prose_is_parted_between_words_and_code_is_left_alone() {
+        let text = "one two three four\n\n- five six seven\n    let code = \"long\";\n```\nfn main() { run() }\n```\n12. eight nine ten";
+        assert_eq!(
+            flow(text, 12),
+            "one two\nthree four\n\n- five six\n  seven\n    let code = \"long\";\n```\nfn main() { run() }\n```\n12. eight\n    nine ten"
+        );
+        assert_eq!(flow("one two", 80), "one two");
+    }
+
     proptest! {
         #[test]
         fn wrapped_text_is_whole_and_keeps_to_its_width(text in "[a-z子 ]{0,200}") {
@@ -224,7 +296,8 @@ mod tests {
                 table.row(row.to_vec());
             }
             for line in table.lines() {
-                prop_assert!(line.width() <= COLUMNS, "{line:?}");
+                let plain = anstream::adapter::strip_str(&line).to_string();
+                prop_assert!(plain.width() <= COLUMNS, "{line:?}");
             }
         }
     }

@@ -1,13 +1,19 @@
 //! How runs look while they go on: a line for each, and below it what it did last. The lines
 //! are made here from data; `screen.rs` puts them on the terminal.
 
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
 use super::print::{BAD, BUSY, DIM, GOOD, styled};
 use super::text::{COLUMNS, line, short, span};
 use crate::clock::Clock;
+use crate::kernel::ids::RunId;
 use crate::wire::shapes::{Run, Step};
 
 /// How many tool calls are shown below a run.
 const SHOWN: usize = 5;
+/// So many levels are drawn further in, each by two columns.
+const DEEPEST: usize = 5;
 /// From so many milliseconds without a step on it is said how long nothing happened.
 const QUIET_MS: u64 = 5_000;
 
@@ -62,6 +68,15 @@ impl Mark {
     }
 }
 
+/// The colour of a state in a list: what is as it should be has none.
+pub(crate) fn colour(state: &str) -> Style {
+    match Mark::of_run(state) {
+        Mark::Goes | Mark::Holds => BUSY,
+        Mark::Failed => BAD,
+        Mark::Waits | Mark::Done => Style::new(),
+    }
+}
+
 /// Has a run in this state ended? A state that this program does not know goes on.
 pub(crate) fn is_ended(state: &str) -> bool {
     matches!(
@@ -75,16 +90,52 @@ pub(crate) fn name(run: &Run) -> &str {
     run.label.as_deref().unwrap_or(run.agent.as_str())
 }
 
-/// The lines of these runs. `frame` moves the spinners on.
-pub(crate) fn draw(runs: &[Followed], frame: usize) -> Vec<String> {
-    runs.iter().flat_map(|run| draw_run(run, frame)).collect()
+/// The lines of these runs, each below the run that it came from. `saying` is what some of them
+/// are saying, of which the end is shown. `frame` moves the spinners on.
+pub(crate) fn draw(runs: &[Followed], saying: &[(RunId, String)], frame: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (depth, followed) in families(runs) {
+        let indent = 2 * depth.min(DEEPEST);
+        let mut own = draw_run(followed, frame, COLUMNS - indent);
+        let said = |(run, _): &&(RunId, String)| *run == followed.run.run_id;
+        if let Some((_, text)) = saying.iter().find(said) {
+            own.extend(tail(text, COLUMNS - indent));
+        }
+        lines.extend(own.iter().map(|line| format!("{:indent$}{line}", "")));
+    }
+    lines
 }
 
-fn draw_run(followed: &Followed, frame: usize) -> Vec<String> {
+/// The runs in the order in which they are drawn, with how deep each stands: a run whose
+/// parent is not among them stands at the edge.
+fn families(runs: &[Followed]) -> Vec<(usize, &Followed)> {
+    fn add<'a>(
+        runs: &'a [Followed],
+        parent: Option<RunId>,
+        depth: usize,
+        all: &mut Vec<(usize, &'a Followed)>,
+    ) {
+        let is_here = |id: RunId| runs.iter().any(|other| other.run.run_id == id);
+        for followed in runs {
+            if followed.run.parent_run_id.filter(|id| is_here(*id)) == parent {
+                all.push((depth, followed));
+                add(runs, Some(followed.run.run_id), depth + 1, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    add(runs, None, 0, &mut all);
+    all
+}
+
+fn draw_run(followed: &Followed, frame: usize, columns: usize) -> Vec<String> {
     let run = &followed.run;
     let mark = Mark::of_run(&run.state).draw(frame);
-    let head = line(&format!("{} · {}", name(run), short(run.run_id)), 40);
-    let tail = line(&headline(run), COLUMNS - 45);
+    let head = line(
+        &format!("{} · {}", name(run), short(run.run_id)),
+        columns / 2,
+    );
+    let tail = line(&headline(run), columns - head.width() - 4);
     let mut lines = vec![format!("{mark} {head}  {}", styled(DIM, tail))];
     if is_ended(&run.state) {
         return lines;
@@ -109,7 +160,7 @@ fn draw_run(followed: &Followed, frame: usize) -> Vec<String> {
         lines.push(format!(
             "  {} {mark} {}",
             styled(DIM, branch),
-            line(&describe(step), COLUMNS - 6)
+            line(&describe(step), columns - 6)
         ));
     }
     lines
@@ -118,19 +169,16 @@ fn draw_run(followed: &Followed, frame: usize) -> Vec<String> {
 fn headline(run: &Run) -> String {
     let used = span(run.elapsed_ms);
     match (&*run.state, &run.step, &run.error) {
-        ("queued", ..) => "waits for a slot".to_owned(),
-        ("paused", ..) => {
-            let reason = run
-                .pause_reason
-                .as_deref()
-                .unwrap_or("a reason unknown here");
-            format!("holds still: {reason}")
+        ("queued", ..) => {
+            let why = run.held_up.as_deref().unwrap_or("waits for a slot");
+            format!("{why} · {used}")
         }
+        ("paused", ..) => format!("{} · {used}", pause(run)),
         ("running", Some(step), _) => {
             let quiet = Clock::system().now().since(run.last_activity_at);
             let mut line = format!("step {} {}", step.seq, step.what);
             if run.tool_calls > 0 {
-                line.push_str(&format!(" · {} tool calls", run.tool_calls));
+                line.push_str(&format!(" · {}", calls(run.tool_calls)));
             }
             line.push_str(&format!(" · {used}"));
             if quiet >= QUIET_MS {
@@ -139,21 +187,40 @@ fn headline(run: &Run) -> String {
             line
         }
         ("running", None, _) => format!("starts · {used}"),
-        ("ok", ..) => format!("{} tool calls · {used}", run.tool_calls),
+        ("ok", ..) => format!("{} · {used}", calls(run.tool_calls)),
         (state, _, Some(error)) => format!("{state}: {}", error.message),
         (state, ..) => format!("{state} · {used}"),
     }
 }
 
+/// So many tool calls, in words.
+pub(crate) fn calls(count: impl Into<u64>) -> String {
+    match count.into() {
+        1 => "1 tool call".to_owned(),
+        count => format!("{count} tool calls"),
+    }
+}
+
+/// Why a run holds still, and what to do where a person can do something.
+pub(crate) fn pause(run: &Run) -> String {
+    match run.pause_reason.as_deref() {
+        Some("child") => "waits for a run that it asked for".to_owned(),
+        Some("reply") => "waits for a reply".to_owned(),
+        Some("input") => "asks something; answer it: abide answer".to_owned(),
+        Some(other) => format!("holds still: {other}"),
+        None => "holds still".to_owned(),
+    }
+}
+
 /// The last lines of a text that is coming.
-pub(crate) fn tail(text: &str) -> Vec<String> {
+fn tail(text: &str, columns: usize) -> Vec<String> {
     let clean = super::text::clean(text);
     let mut last: Vec<String> = clean
         .lines()
         .rev()
         .filter(|said| !said.trim().is_empty())
         .take(SHOWN)
-        .map(|said| format!("  {} {}", styled(DIM, "│"), line(said, COLUMNS - 4)))
+        .map(|said| format!("  {} {}", styled(DIM, "│"), line(said, columns - 4)))
         .collect();
     last.reverse();
     last
@@ -167,18 +234,29 @@ pub(crate) fn describe(step: &Step) -> String {
         text.push(' ');
         text.push_str(params);
     }
-    if let Some(out) = step.error.as_ref().or(step.result_summary.as_ref()) {
+    // A model that calls tools has often nothing to say besides.
+    let out = step.error.as_ref().or(step.result_summary.as_ref());
+    if let Some(out) = out.filter(|out| !out.trim().is_empty()) {
         text.push_str(" → ");
         text.push_str(out);
     }
     text
 }
 
+/// How a step stands, as a mark that does not move.
+pub(crate) fn mark(step: &Step) -> String {
+    match &*step.state {
+        "done" => styled(GOOD, "✓"),
+        "failed" => styled(BAD, "✗"),
+        "uncertain" => styled(BAD, "?"),
+        _ => styled(BUSY, "…"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-    use unicode_width::UnicodeWidthStr;
 
     pub(crate) fn run(state: &str) -> Run {
         let id = "01936f0e-0000-7000-8000-00004f2a91c3";
@@ -217,7 +295,7 @@ mod tests {
             run: run("running"),
             steps,
         };
-        let lines = plain(&draw(&[followed], 0));
+        let lines = plain(&draw(&[followed], &[], 0));
         assert_eq!(
             lines,
             [
@@ -253,7 +331,7 @@ mod tests {
             steps: vec![step(1, "done", "x")],
         };
         assert_eq!(
-            plain(&draw(&[followed], 3)),
+            plain(&draw(&[followed], &[], 3)),
             ["✓ explore · 4f2a91c3  7 tool calls · 3.2s"]
         );
     }
@@ -261,13 +339,44 @@ mod tests {
     #[test]
     fn what_a_run_is_saying_is_shown_by_its_last_lines() {
         let text = "one\n\ntwo\u{1b}[2J\nthree\nfour\nfive\nsix";
-        let lines = plain(&tail(text));
+        let lines = plain(&tail(text, COLUMNS));
         assert_eq!(
             lines,
             ["  │ two", "  │ three", "  │ four", "  │ five", "  │ six"]
         );
-        let wide = tail(&"子代理恢复运行".repeat(20));
+        let wide = tail(&"子代理恢复运行".repeat(20), COLUMNS);
         assert!(plain(&wide)[0].width() <= COLUMNS);
+    }
+
+    #[test]
+    fn a_run_stands_below_the_one_that_it_came_from() {
+        let of = |digit: &str, parent: Option<&str>| {
+            let id = |digit: &str| format!("01936f0e-0000-7000-8000-00004f2a91c{digit}");
+            let mut run = run("running");
+            run.run_id = id(digit).parse().unwrap();
+            run.parent_run_id = parent.map(|digit| id(digit).parse().unwrap());
+            let steps = Vec::new();
+            Followed { run, steps }
+        };
+        let runs = [
+            of("3", Some("2")),
+            of("1", Some("9")),
+            of("2", Some("1")),
+            of("4", Some("1")),
+        ];
+        let saying = [(runs[0].run.run_id, "one\ntwo".to_owned())];
+        let drawn = plain(&draw(&runs, &saying, 0));
+        assert_eq!(
+            drawn,
+            [
+                "⠋ explore · 4f2a91c1  starts · 3.2s",
+                "  ⠋ explore · 4f2a91c2  starts · 3.2s",
+                "    ⠋ explore · 4f2a91c3  starts · 3.2s",
+                "      │ one",
+                "      │ two",
+                "  ⠋ explore · 4f2a91c4  starts · 3.2s",
+            ]
+        );
     }
 
     #[test]
@@ -286,7 +395,7 @@ mod tests {
             },
             Followed { run: open, steps },
         ];
-        for line in plain(&draw(&runs, 0)) {
+        for line in plain(&draw(&runs, &[], 0)) {
             assert!(line.width() <= COLUMNS, "{line}");
         }
     }

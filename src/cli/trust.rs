@@ -19,6 +19,8 @@ use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
 /// A project's agents may state commands, an environment and tool servers. They take effect only
 /// once you trust the project, and no longer when those files change.
 #[derive(Debug, Args)]
+#[command(after_help = "abide trust .
+abide trust . --revoke")]
 pub(crate) struct Trust {
     /// The project's folder: the one that holds .abide or .git
     #[arg(value_name = "DIR", required_unless_present = "list")]
@@ -105,7 +107,7 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["STATE", "SINCE", "FILES", "PROJECT"]);
+    let mut table = Table::new(&["STATE", "AGE", "FILES", "PROJECT"]);
     for project in projects {
         table.row(vec![
             project.state,

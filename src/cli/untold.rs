@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, clean, line, short};
+use super::text::{Table, age, short};
 use super::{ids, print, tree};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -20,6 +20,8 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
         ..ListRuns::default()
     };
     let now = Clock::system().now();
+    let heads = ["RUN", "STATE", "NAME", "ENDED", "WHY", "FOR"];
+    let mut table = Table::new(&heads).painted(1, tree::colour);
     let mut shown = 0;
     loop {
         let raw = link.raw("runs.list", &request).await?;
@@ -28,17 +30,23 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
             print::object(&raw)?;
         } else {
             for run in &page.runs {
-                let to = run.parent.as_ref().map_or("nobody", |key| key.as_str());
                 let why = match (&*run.announce.state, &run.announce.held) {
-                    ("undelivered", Some(why)) => format!("held ({})", clean(why)),
-                    ("pending", _) => "waits for the end of a turn".to_owned(),
-                    _ => "in its inbox".to_owned(),
+                    ("undelivered", Some(why)) => format!("held: {why}"),
+                    ("pending", _) => "waits for a turn to end".to_owned(),
+                    _ => "lies in the inbox".to_owned(),
                 };
-                let ago = run.ended_at.map_or_else(String::new, |at| age(at, now));
-                let name = tree::name(run);
-                // The key goes last: it is the part that may be cut.
-                let text = format!("{} {name} {ago} ago: {why}; for {to}", short(run.run_id));
-                print::answer(&line(&text, COLUMNS))?;
+                table.row(vec![
+                    short(run.run_id),
+                    run.state.to_string(),
+                    tree::name(run).to_owned(),
+                    run.ended_at.map_or_else(String::new, |at| age(at, now)),
+                    why,
+                    // The key goes last: it is the part that may be cut.
+                    run.parent
+                        .as_ref()
+                        .map_or("nobody", |key| key.as_str())
+                        .to_owned(),
+                ]);
             }
         }
         shown += page.runs.len();
@@ -47,8 +55,16 @@ pub(crate) async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
             break;
         }
     }
-    if !common.json && shown == 0 {
-        print::note("every end was told");
+    if common.json {
+        return Ok(0);
+    }
+    if shown == 0 {
+        print::note("nothing waits: every end was told");
+    } else {
+        print::answer(&table.lines().join("\n"))?;
+        print::note(
+            "tell one again: abide inbox --retry RUN; or nobody: abide inbox --dismiss RUN",
+        );
     }
     Ok(0)
 }

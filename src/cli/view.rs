@@ -13,8 +13,12 @@ use super::screen::Screen;
 use super::text::{COLUMNS, line, short};
 use super::tree::{self, Followed};
 use crate::kernel::ids::{RunId, StepId};
-use crate::wire::runs::{Waited, WaitedRun};
+use crate::wire::input::PageSize;
+use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
 use crate::wire::shapes::Run;
+
+/// So many runs of a tree are shown.
+const TREE: u32 = 100;
 
 /// Runs that are followed, and where they are shown.
 pub(crate) struct View {
@@ -60,11 +64,17 @@ impl View {
         &self.runs
     }
 
-    /// Reads what changed since the last time and shows it.
+    /// Reads what changed since the last time, of these runs and those below them, and shows
+    /// it.
     pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
                 self.refresh(link, run).await?;
+                for below in tree_of(link, run.run_id).await? {
+                    if below.run_id != run.run_id {
+                        self.refresh(link, &below).await?;
+                    }
+                }
             }
         }
         self.draw()
@@ -100,17 +110,7 @@ impl View {
 
     fn draw(&mut self) -> Result<(), Failure> {
         if let Shown::Tree(screen) = &mut self.shown {
-            screen.draw(|frame| {
-                let mut lines = Vec::new();
-                for followed in &self.runs {
-                    lines.extend(tree::draw(std::slice::from_ref(followed), frame));
-                    let said = |(run, _): &&(RunId, String)| *run == followed.run.run_id;
-                    if let Some((_, text)) = self.coming.iter().find(said) {
-                        lines.extend(tree::tail(text));
-                    }
-                }
-                lines
-            });
+            screen.draw(|frame| tree::draw(&self.runs, &self.coming, frame));
         } else {
             self.tell_news()?;
         }
@@ -165,7 +165,8 @@ impl View {
                 }
             }
             if tree::is_ended(&run.state) && self.told.1.insert(run.run_id) {
-                let what = format!("{who}: ended {}, {} tool calls", run.state, run.tool_calls);
+                let calls = tree::calls(run.tool_calls);
+                let what = format!("{who}: ended {}, {calls}", run.state);
                 self.tell(
                     &line(&what, COLUMNS),
                     || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),
@@ -176,12 +177,24 @@ impl View {
     }
 }
 
+/// A run and those below it, oldest first.
+pub(crate) async fn tree_of(link: &Link, run: RunId) -> Result<Vec<Run>, Failure> {
+    let request = ListRuns {
+        tree: Some(run),
+        limit: PageSize(TREE),
+        ..ListRuns::default()
+    };
+    let mut runs = link.ask::<Runs>("runs.list", &request).await?.runs;
+    runs.reverse();
+    Ok(runs)
+}
+
 impl Drop for View {
     fn drop(&mut self) {
         if let Shown::Tree(_) = self.shown {
             // The live lines go, the last picture stays.
             self.shown = Shown::Notes;
-            for line in tree::draw(&self.runs, 0) {
+            for line in tree::draw(&self.runs, &[], 0) {
                 print::note(&line);
             }
         }

@@ -19,6 +19,8 @@ use crate::wire::shapes::Run;
 /// A wait changes nothing about a run: when it is over, or after Ctrl-C, the run goes on and
 /// can be waited for again.
 #[derive(Debug, Args)]
+#[command(after_help = "abide wait @last
+abide wait --any --timeout 30s 4f2a91c3 docs")]
 pub(crate) struct Wait {
     /// The runs
     #[arg(required = true, value_name = "RUN")]
@@ -28,7 +30,7 @@ pub(crate) struct Wait {
     #[arg(long)]
     any: bool,
 
-    /// Wait no longer than this, such as 30s; else until they have ended
+    /// Wait no longer than this, such as 30s [default: until they have ended]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 }
@@ -45,11 +47,12 @@ impl Wait {
             any: self.any,
             window: self.timeout,
             show: !common.json,
+            asks: None,
         };
         let mut interrupt = Interrupt::new()?;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
             End::Done(raw) | End::Window(raw) => raw,
-            End::Detached => return Ok(detached(&runs)),
+            End::Asked(_) | End::Detached => return Ok(detached(&runs)),
         };
         if common.json {
             print::object(&raw)?;
@@ -88,7 +91,7 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
         print::answer(&print::styled(print::HEAD, text::line(&who, 78)))?;
     }
     if let Some(result) = &run.result {
-        print::answer(text::clean(result).trim_end())?;
+        print::prose(result)?;
     }
     let digits = text::short(run.run_id);
     match (&*run.state, &run.error) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 
-const TOKEN: &str = "token";
+pub(super) const TOKEN: &str = "token";
 
 /// The token and where it is kept.
 pub struct Token {

@@ -9,7 +9,18 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
-use crate::store::{self, Placed, Unplaced, findings};
+use crate::store::{self, DATABASE, Placed, Unplaced, findings};
+
+/// Has a daemon worked on this folder whose store is gone? A start would make an empty one.
+pub fn is_bereft(state: &Path) -> bool {
+    state.join(folder::TOKEN).exists() && !state.join(DATABASE).exists()
+}
+
+/// Has a life of the daemon marked the store as one that the next start is to look through and
+/// repair?
+pub fn is_to_be_repaired(state: &Path) -> bool {
+    store::suspect(&state.join(DATABASE)).exists()
+}
 
 /// What was found from outside.
 #[derive(Clone, Debug)]

@@ -149,7 +149,7 @@ impl Registry {
         if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
             return Err(Fault::new(
                 Kind::Conflict,
-                format!("run {id} was not asked for by a task or a message of its own"),
+                format!("run {id} told its session how others ended: it had no task of its own"),
             )
             .hint("an announce is shown again with runs.retry_announce"));
         }

@@ -55,7 +55,7 @@ fn integrity(store: &Store) -> Finding {
             Health::Fail,
             format!("the file is damaged: {}", store.damage.join("; ")),
         )
-        .fix("restart the daemon: it sets the file aside and copies out what can be read");
+        .fix("restart the daemon (abide stop --restart): it sets the file aside and copies out what can be read");
     }
     match &store.checked {
         Checked::Done(..) => Finding::new(id, Health::Ok, "every table was checked and is whole"),

@@ -56,6 +56,7 @@ mod writer;
 
 pub use backup::{Backup, Placed, Unplaced, place};
 pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
+pub use files::{DATABASE, suspect};
 pub use handle::Store;
 pub use health::{Health, Unexamined, examine};
 pub use migrate::SCHEMA;
@@ -90,7 +91,7 @@ pub(crate) fn db_fault(fault: DbError) -> Fault {
             Kind::Internal,
             format!("the store's file is damaged: {fault}; nothing was changed"),
         )
-        .hint("restart the daemon: it sets the file aside and copies out what can be read"),
+        .hint("restart the daemon (abide stop --restart): it sets the file aside and copies out what can be read"),
         _ => Fault::internal(format!("the store failed: {fault}")),
     }
 }

@@ -168,10 +168,7 @@ fn g14_9_logs_shows_the_journal_and_follows_it_to_the_end() {
         assert_eq!((code, &whole), (0, &followed));
         let lines: Vec<&str> = whole.lines().collect();
         assert_eq!(lines.len(), 3, "{whole}");
-        assert!(
-            lines[1].contains("done      read path: notes.txt → "),
-            "{whole}"
-        );
+        assert!(lines[1].contains(" ✓ read path: notes.txt → "), "{whole}");
         assert!(
             lines.iter().all(|line| line.chars().count() <= 80),
             "{whole}"

@@ -74,7 +74,7 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
 
         client.quiet().await;
         let said = abide(&place, &["inbox", "--undelivered"]);
-        assert_eq!(said.out.lines().count(), 3, "{}", said.out);
+        assert_eq!(said.out.lines().count(), 4, "{}", said.out);
         assert!(
             said.out.lines().all(|line| line.chars().count() <= 80),
             "{}",
@@ -90,7 +90,10 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         assert_eq!(said.code, 0, "{}", said.err);
         let said = abide(&place, &["inbox", "--undelivered"]);
         assert!(
-            said.out.lines().all(|line| line.contains("held (gone)")),
+            said.out
+                .lines()
+                .skip(1)
+                .all(|line| line.contains("held: gone")),
             "{}",
             said.out
         );

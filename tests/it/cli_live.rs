@@ -170,7 +170,12 @@ fn run_answers_on_standard_output_and_tells_the_rest_on_the_other() {
         "{quiet}"
     );
     let sessions = live.abide(&["sessions"]).out;
-    assert!(sessions.contains("agent:explore:subagent:"), "{sessions}");
+    // What stands in a list can be typed.
+    let key = sessions.lines().nth(1).unwrap();
+    assert!(key.contains(" explore "), "{sessions}");
+    let digits = key.split(' ').next().unwrap();
+    let history = live.abide(&["history", digits]).out;
+    assert!(history.contains("where is the needle?"), "{history}");
     let status = live.abide(&["status"]).out;
     assert!(status.contains("offline/search"), "{status}");
     for text in [ps, sessions, status] {

@@ -5,6 +5,7 @@
     reason = "a test that meets something unexpected has failed"
 )]
 
+mod accidents;
 mod agents;
 mod announces;
 mod api;
@@ -16,6 +17,7 @@ mod cli_agents;
 mod cli_events;
 mod cli_lifecycle;
 mod cli_live;
+mod completions;
 mod damage;
 mod deletes;
 mod disk;
@@ -50,4 +52,5 @@ mod stdio;
 mod steers;
 mod storage;
 mod sweeps;
+mod terminal;
 mod waits;

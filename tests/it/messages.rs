@@ -72,6 +72,17 @@ fn without_ids(text: &str) -> String {
 }
 
 #[test]
+fn the_first_page_and_a_commands_page() {
+    let home = Home::new();
+    for (name, line) in [
+        ("help", &["--help"][..]),
+        ("help_of_run", &["run", "--help"]),
+    ] {
+        insta::assert_snapshot!(name, screen(&mut home.command(line), &[]));
+    }
+}
+
+#[test]
 fn no_daemon() {
     let home = Home::new();
     let path = home.path().to_str().unwrap();

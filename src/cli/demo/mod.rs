@@ -45,6 +45,7 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        common.place.refuse_all("demo")?;
         let mut interrupt = Interrupt::new()?;
         let mut show = Show::new(common.json)?;
         if self.keep {

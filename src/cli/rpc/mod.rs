@@ -22,6 +22,9 @@ use crate::client::ClientError;
 /// and the daemon, one JSON a line or each behind Content-Length headers, whichever the first
 /// one uses.
 #[derive(Debug, Args)]
+#[command(after_help = r#"abide rpc gateway.status
+abide rpc runs.get '{"runId": "01936f0e-0000-7000-8000-00004f2a91c3"}'
+abide rpc --stdio"#)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["method", "stdio"]))]
 pub(crate) struct Rpc {
     /// The method, such as gateway.status

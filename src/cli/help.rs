@@ -1,0 +1,236 @@
+//! How the help looks: the commands in groups, and for each command one page, the same for
+//! `-h` and `--help`. Used where the command line is parsed and where completions are made.
+
+use std::fmt::Write;
+
+use clap::builder::{Resettable, StyledStr};
+use clap::{Command, CommandFactory};
+use unicode_width::UnicodeWidthStr;
+
+use super::args::Arguments;
+use super::text::{COLUMNS, wrap};
+
+/// Every command under the word that a person would look for it by.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Give work",
+        &[
+            "run", "spawn", "chat", "send", "answer", "steer", "cancel", "retry",
+        ],
+    ),
+    (
+        "See what became of it",
+        &[
+            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events",
+        ],
+    ),
+    (
+        "Keep the daemon",
+        &[
+            "serve", "status", "stop", "doctor", "backup", "restore", "config", "audit",
+        ],
+    ),
+    (
+        "Set up and connect",
+        &["agents", "trust", "rpc", "completions", "demo"],
+    ),
+];
+
+/// The command line with its help as it is to be read.
+pub(crate) fn dressed() -> Command {
+    let command = Arguments::command();
+    let page = overview(&command);
+    command
+        .mut_subcommands(page_of)
+        .help_template(StyledStr::from(page))
+}
+
+/// The first page: what there is to be typed.
+fn overview(command: &Command) -> String {
+    let head = command.get_styles().get_header();
+    let word = command.get_styles().get_literal();
+    let mut page =
+        String::from("{about-with-newline}\n{usage-heading} abide <COMMAND> [OPTIONS]\n\n");
+    for (group, names) in GROUPS {
+        push(&mut page, &format!("{head}{group}:{head:#}\n"));
+        for name in names {
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            push(
+                &mut page,
+                &row(&format!("{word}{name}{word:#}"), name, 14, &about),
+            );
+        }
+        page.push('\n');
+    }
+    push(&mut page, &format!("{head}Options:{head:#}\n"));
+    for (flags, about) in [
+        ("--json", "Answer as JSON, one object a line"),
+        (
+            "-h, --help",
+            "Print help, also of a command: abide run --help",
+        ),
+        ("-V, --version", "Print version"),
+    ] {
+        push(
+            &mut page,
+            &row(&format!("{word}{flags}{word:#}"), flags, 22, about),
+        );
+    }
+    push(&mut page, &format!("\n{head}Which daemon:{head:#}\n"));
+    let place = command
+        .get_arguments()
+        .filter(|argument| argument.get_help_heading().is_some());
+    for argument in place {
+        let long = argument.get_long().unwrap_or_default();
+        let value = argument.get_value_names().and_then(<[_]>::first);
+        let value = value.map(ToString::to_string).unwrap_or_default();
+        let help = argument.get_help().map(ToString::to_string);
+        let plain = format!("--{long} <{value}>");
+        let name = format!("{word}--{long}{word:#} <{value}>");
+        let about = help.unwrap_or_default();
+        push(&mut page, &row(&name, &plain, 22, &about));
+    }
+    // It stands behind an empty line of its own.
+    page.truncate(page.trim_end().len());
+    page.push_str("{after-help}");
+    page
+}
+
+/// The page of one command: what it does, how it is typed, what it takes, examples.
+fn page_of(command: Command) -> Command {
+    let head = *command.get_styles().get_header();
+    let about = command.get_about().map(ToString::to_string);
+    let long = command.get_long_about().map(ToString::to_string);
+    let mut page = String::from("{about-with-newline}\n");
+    if let (Some(about), Some(long)) = (about, long) {
+        for paragraph in long[about.len().min(long.len())..].split("\n\n") {
+            if !paragraph.trim().is_empty() {
+                push(&mut page, &wrap(paragraph, COLUMNS).join("\n"));
+                page.push_str("\n\n");
+            }
+        }
+    }
+    page.push_str("{usage-heading} {usage}\n\n{all-args}");
+    if let Some(examples) = command.get_after_help() {
+        push(&mut page, &format!("\n\n{head}Examples:{head:#}"));
+        for example in examples.to_string().lines() {
+            push(&mut page, &format!("\n  {example}"));
+        }
+    }
+    command
+        .mut_subcommands(page_of)
+        .after_help(Resettable::Reset)
+        // Without a long form of anything there is one page, whatever it is asked for by.
+        .long_about(Resettable::Reset)
+        .help_template(StyledStr::from(page))
+}
+
+/// A name and what it means, in columns; `plain` is the name without its colours.
+fn row(name: &str, plain: &str, width: usize, about: &str) -> String {
+    let indent = width + 2;
+    let text = wrap(about, COLUMNS - indent).join(&format!("\n{:indent$}", ""));
+    let gap = width.saturating_sub(plain.width());
+    format!("  {name}{:gap$}{text}\n", "")
+}
+
+/// Writing to a string cannot fail.
+fn push(page: &mut String, text: &str) {
+    let _ = page.write_str(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_command_stands_in_one_group() {
+        let grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let once: BTreeSet<&str> = grouped.iter().copied().collect();
+        assert_eq!(grouped.len(), once.len());
+        let command = Arguments::command();
+        let there: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
+        assert_eq!(once, there);
+    }
+
+    /// The words that lead to every page.
+    fn pages(command: &Command, words: &[String], pages: &mut Vec<Vec<String>>) {
+        let mut words = words.to_vec();
+        words.push(command.get_name().to_owned());
+        for below in command.get_subcommands() {
+            self::pages(below, &words, pages);
+        }
+        pages.push(words);
+    }
+
+    #[test]
+    fn a_page_is_the_same_for_both_flags_and_keeps_to_the_screen() {
+        let mut all = Vec::new();
+        pages(&dressed(), &[], &mut all);
+        assert!(all.len() > 40, "{}", all.len());
+        for words in all {
+            let page = |flag: &str| {
+                let asked = words.iter().map(String::as_str).chain([flag]);
+                let page = dressed().try_get_matches_from(asked).unwrap_err();
+                page.render().to_string()
+            };
+            let short = page("-h");
+            assert_eq!(short, page("--help"), "{words:?}");
+            for line in short.lines() {
+                assert!(line.width() <= COLUMNS, "{words:?}: {line:?}");
+            }
+            let headings = short.lines().filter(|line| *line == "Options:").count();
+            assert_eq!(headings, 1, "{words:?}: {short}");
+        }
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        fn examples(command: &Command, found: &mut Vec<String>) {
+            let text = command.get_after_help().map(ToString::to_string);
+            found.extend(text.iter().flat_map(|text| text.lines()).map(str::to_owned));
+            for below in command.get_subcommands() {
+                examples(below, found);
+            }
+        }
+        let mut found = Vec::new();
+        for below in Arguments::command().get_subcommands() {
+            examples(below, &mut found);
+        }
+        assert!(found.len() > 20, "{}", found.len());
+        for example in found {
+            let typed = example.split(" | ").last().unwrap_or_default();
+            let typed = typed.split(" > ").next().unwrap_or_default();
+            for command in typed.split(" && ") {
+                let words = words(command);
+                let parsed = Arguments::command().try_get_matches_from(&words);
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
+
+    /// The words of a line, as a shell would part them.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut quote) = (vec![String::new()], None);
+        for ch in line.chars() {
+            match (quote, ch) {
+                (None, '"' | '\'') => quote = Some(ch),
+                (Some(open), _) if open == ch => quote = None,
+                (None, ' ') => words.push(String::new()),
+                _ => {
+                    if let Some(word) = words.last_mut() {
+                        word.push(ch);
+                    }
+                }
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+}

@@ -1,0 +1,368 @@
+//! What only a person at a terminal gets to see and to do: trees that are redrawn, questions
+//! that are put, a daemon that is started for them, and Ctrl-C, once and twice.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
+
+use crate::harness::{Daemon, PATIENCE, Place, Script, calls, run, says};
+use crate::home::Home;
+
+/// What ends the input where it is typed at the beginning of a line.
+const CTRL_D: &str = "\u{4}";
+
+/// A command at a terminal of 24 lines of 80 columns.
+struct Terminal {
+    child: Child,
+    keys: File,
+    screen: Receiver<Vec<u8>>,
+    /// All that was shown and not yet looked for.
+    shown: String,
+}
+
+impl Terminal {
+    fn start(mut command: Command) -> Terminal {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        let name = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
+        let line: OwnedFd = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name)
+            .unwrap()
+            .into();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&line, size).unwrap();
+        let child = command
+            .env("TERM", "xterm")
+            .stdin(line.try_clone().unwrap())
+            .stdout(line.try_clone().unwrap())
+            .stderr(line)
+            .spawn()
+            .unwrap();
+        // The command holds the line, too; it is closed once that has ended.
+        drop(command);
+        let keys = File::from(keys);
+        let mut master = keys.try_clone().unwrap();
+        let (shows, screen) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // A terminal that nobody holds any more is an error here.
+            while let Ok(count @ 1..) = master.read(&mut bytes) {
+                if shows.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Terminal {
+            child,
+            keys,
+            screen,
+            shown: String::new(),
+        }
+    }
+
+    /// Returns once this was shown, with what was shown before it.
+    fn until(&mut self, text: &str) -> String {
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                let rest = self.shown.split_off(at + text.len());
+                return std::mem::replace(&mut self.shown, rest);
+            }
+            match self.screen.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(why) => panic!("{text:?} was not shown ({why}), but {:?}", self.shown),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        self.shown.push_str(&text.replace('\r', ""));
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// What Ctrl-C sends.
+    fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    /// Its exit code, and what it showed last.
+    fn end(mut self) -> (i32, String) {
+        loop {
+            match self.screen.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(why) => panic!("it goes on ({why}): {:?}", self.shown),
+            }
+        }
+        let code = self.child.wait().unwrap().code().unwrap();
+        (code, std::mem::take(&mut self.shown))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn place() -> Place {
+    let read = json!({ "path": "notes.txt" });
+    let ask = json!({ "question": "which port?", "choices": ["80", "8080"] });
+    let child = json!({ "task": "[held]", "agent": "explore", "label": "child" });
+    let place = Place::new(
+        Script::new()
+            .on(
+                "[held]",
+                [calls("read", read), says("held is done").held_by("go")],
+            )
+            .on("[ask]", [calls("ask", ask), says("deployed")])
+            .on(
+                "[boss]",
+                [
+                    calls("sessions_spawn", child),
+                    says("boss is done").held_by("go"),
+                ],
+            )
+            .on("[a]", [says("a is done")]),
+    );
+    fs::write(place.work().join("notes.txt"), "one\n").unwrap();
+    place
+}
+
+/// The program in the workspace.
+fn command(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = place.command(arguments);
+    command.current_dir(place.work());
+    command
+}
+
+async fn state_of_the_only_run(daemon: &Daemon) -> String {
+    let client = daemon.client().await;
+    let listed = client.call("runs.list", json!({})).await;
+    let runs = listed["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1, "{listed}");
+    runs[0]["state"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_person_who_has_no_daemon_gets_one_and_is_told_so() {
+    let home = Home::new();
+    fs::write(home.path().join("notes.txt"), "the needle is here\n").unwrap();
+    let run = |rest: &[&str]| {
+        let mut words = vec!["run", "where is the needle?", "--state-dir", "state"];
+        words.extend(rest);
+        let mut command = home.command(&words);
+        command.env("ABIDE_GATEWAY__LISTEN", "127.0.0.1:0");
+        Terminal::start(command)
+    };
+    let (code, shown) = run(&["--no-start"]).end();
+    assert_eq!(code, 10, "{shown}");
+    assert!(shown.contains("abide serve --detach"), "{shown}");
+
+    let mut first = run(&[]);
+    first.until("no daemon is there; starting one\n");
+    first.until("abide is up: process ");
+    first.until("end it with: abide stop\n");
+    let (code, shown) = first.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("notes.txt:1"), "{shown}");
+
+    let (code, shown) = run(&[]).end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains("abide is up"), "it is there: {shown}");
+    let stopped = home.abide(&["stop", "--state-dir", "state"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.err);
+}
+
+#[test]
+fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut once = Terminal::start(command(&place, &["run", "[held]"]));
+        once.until("read path: notes.txt");
+        once.interrupt();
+        once.until("detached; the work goes on. Come back: abide wait ");
+        let (code, shown) = once.end();
+        assert_eq!(code, 4, "{shown}");
+        assert_eq!(state_of_the_only_run(&daemon).await, "running");
+
+        // Who only looks ends nothing, however often it is pressed.
+        let mut look = Terminal::start(command(&place, &["attach", "@last"]));
+        look.until("read path: notes.txt");
+        look.interrupt();
+        look.interrupt();
+        assert_eq!(look.end().0, 4);
+        assert_eq!(state_of_the_only_run(&daemon).await, "running");
+        place.let_go("go");
+        let (code, shown) = Terminal::start(command(&place, &["wait", "@last"])).end();
+        assert_eq!(
+            (code, shown.contains("held is done\n")),
+            (0, true),
+            "{shown}"
+        );
+        fs::remove_file(place.path().join("go")).unwrap();
+
+        let mut twice = Terminal::start(command(&place, &["run", "[held]"]));
+        twice.until("read path: notes.txt");
+        twice.interrupt();
+        twice.until("once more within 2 s");
+        twice.interrupt();
+        twice.until("cancelled: ");
+        assert_eq!(twice.end().0, 6);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn e6_the_tree_shows_what_a_run_has_asked_others_to_do() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut boss = Terminal::start(command(&place, &["run", "[boss]"]));
+        boss.until("child · ");
+        boss.until("read path: notes.txt");
+        place.let_go("go");
+        let (code, shown) = boss.end();
+        assert_eq!(code, 0, "{shown}");
+        assert!(shown.contains("boss is done\n"), "{shown}");
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        let below = |line: &str| line.starts_with("  ") && line.contains(" child · ");
+        assert!(shown.lines().any(below), "{shown}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_conversation_shows_its_turns_and_sees_the_folder_that_it_was_begun_in() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut chat = Terminal::start(command(&place, &["chat"]));
+        chat.until("build in agent:build:chat, ");
+        chat.until("you> ");
+        chat.types("[held]\n");
+        chat.until("read path: notes.txt");
+        place.let_go("go");
+        chat.until("held is done\n");
+        chat.until("you> ");
+        chat.types("[a]\n");
+        chat.until("a is done\n");
+        chat.until("you> ");
+        chat.types(CTRL_D);
+        assert_eq!(chat.end().0, 0);
+        let client = daemon.client().await;
+        let key = json!({ "sessionKey": "agent:build:chat" });
+        let session = client.call("sessions.get", key).await;
+        assert_eq!(session["cwd"], place.work().to_str().unwrap());
+
+        // Whoever comes back sees what was said, and that it is about another folder.
+        let mut again = Terminal::start(place.command(&["chat"]));
+        again.until("a is done");
+        again.until("abide sessions patch agent:build:chat --cwd .\n");
+        again.until("you> ");
+        again.interrupt();
+        assert_eq!(again.end().0, 0);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g14_7_a_conversation_puts_the_questions_of_its_turns() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut chat = Terminal::start(command(&place, &["chat"]));
+        chat.until("you> ");
+        chat.types("[ask]\n");
+        chat.until("which port?");
+        chat.until("80 | 8080");
+        chat.until("your answer (empty: later)> ");
+        chat.types("8080\n");
+        chat.until("deployed\n");
+        chat.until("you> ");
+        chat.types(CTRL_D);
+        assert_eq!(chat.end().0, 0);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g1_3_in_a_conversation_ctrl_c_leaves_a_turn_and_twice_cancels_it() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let mut chat = Terminal::start(command(&place, &["chat"]));
+        chat.until("you> ");
+        chat.types("[held]\n");
+        chat.until("read path: notes.txt");
+        chat.interrupt();
+        chat.until("once more within 2 s");
+        chat.interrupt();
+        chat.until("cancelled: ");
+        chat.until("you> ");
+        chat.types("[held]\n");
+        chat.until("read path: notes.txt");
+        chat.interrupt();
+        chat.until("abide wait ");
+        assert_eq!(chat.end().0, 4);
+        let client = daemon.client().await;
+        let listed = client.call("runs.list", json!({})).await;
+        let states: Vec<&str> = listed["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| run["state"].as_str().unwrap())
+            .collect();
+        assert_eq!(states, ["running", "cancelled"]);
+        place.let_go("go");
+        drop(client);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_conversation_from_a_pipe_is_answers_alone() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        fs::write(place.path().join("lines"), "[a]\n\n[a]\n").unwrap();
+        let mut talk = command(&place, &["chat", "agent:build:piped"]);
+        let said = crate::home::said(talk.stdin(File::open(place.path().join("lines")).unwrap()));
+        assert_eq!(
+            (said.code, &*said.out),
+            (0, "a is done\na is done\n"),
+            "{}",
+            said.err
+        );
+        assert_eq!(said.err, "");
+        // A name that nobody has is more likely mistyped than new.
+        let said = crate::home::said(&mut place.command(&["chat", "pipd"]));
+        assert_eq!(said.code, 3, "{}", said.err);
+        assert!(
+            said.err.contains("abide chat agent:build:NAME"),
+            "{}",
+            said.err
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
