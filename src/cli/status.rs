@@ -46,6 +46,15 @@ impl Status {
         if let Some(socket) = &status.socket {
             lines.insert(2, format!("  socket   {socket}"));
         }
+        if let Some(salvaged) = &status.salvaged {
+            let least = if salvaged.more { "at least " } else { "" };
+            lines.push(format!(
+                "  damage   the store was found damaged at {}: {} rows were kept, {least}{} lost",
+                salvaged.at, salvaged.kept, salvaged.lost
+            ));
+            lines.push(format!("           it lies in {}", salvaged.set_aside));
+            lines.push("           more: abide doctor".to_owned());
+        }
         print::answer(&clean(&lines.join("\n")))?;
         let own = env!("CARGO_PKG_VERSION");
         if status.version != own {

@@ -46,6 +46,9 @@ pub struct Config {
     /// `gateway.max_events_behind`: a subscriber that had caught up may fall so many numbers
     /// behind the event log.
     pub max_events_behind: u32,
+    /// `gateway.write_timeout`: a client that takes nothing of what is written to it is given up
+    /// after so long.
+    pub write_timeout: Duration,
     /// `defaults.agent`: the agent where none is named.
     pub agent: String,
     /// `defaults.model`: the model where neither request, session nor agent names one.
@@ -128,6 +131,7 @@ impl Default for Config {
             allowed_origins: Vec::new(),
             drain_timeout: None,
             max_events_behind: 50_000,
+            write_timeout: Duration::from_secs(60),
             agent: "build".to_owned(),
             model: "offline/search".to_owned(),
             run_timeout: Some(Duration::from_secs(3600)),
@@ -173,6 +177,7 @@ pub const KEYS: &[&str] = &[
     "gateway.allowed_origins",
     "gateway.drain_timeout",
     "gateway.max_events_behind",
+    "gateway.write_timeout",
     "defaults.agent",
     "defaults.model",
     "defaults.run_timeout",
@@ -280,6 +285,7 @@ impl Config {
             "gateway.listen" => self.listen.to_string().into(),
             "gateway.socket" => path_value(self.socket.as_ref()?),
             "gateway.max_events_behind" => self.max_events_behind.into(),
+            "gateway.write_timeout" => span(self.write_timeout),
             "gateway.allowed_hosts" => self.allowed_hosts.clone().into(),
             "gateway.allowed_origins" => self.allowed_origins.clone().into(),
             "gateway.drain_timeout" => span(self.drain_timeout?),
@@ -341,6 +347,7 @@ impl Config {
             "gateway.max_events_behind" => {
                 self.max_events_behind = count(value, 1, 10_000_000)?;
             }
+            "gateway.write_timeout" => self.write_timeout = period(value)?,
             "defaults.agent" => self.agent = text(value)?,
             "defaults.model" => self.model = text(value)?,
             "defaults.run_timeout" => {

@@ -34,6 +34,7 @@ use crate::config::{Loaded, Source};
 use crate::contract::control::{Control, Then};
 use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
+use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
@@ -142,6 +143,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     if let Some(after) = config.check_after {
         threads.check_after(&opened.store, after)?;
     }
+    let mut writer_ended = opened.writer_ended;
     let rows = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
@@ -212,16 +214,20 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             url: url.clone(),
             socket: socket_path.clone(),
             names: followed,
-            limits: gateway::Limits::default(),
+            limits: gateway::Limits {
+                write_timeout: config.write_timeout,
+                ..gateway::Limits::default()
+            },
         },
         shutdown.clone(),
     ));
     let progress = || registry.restore_progress();
-    let restored = tokio::select! {
-        restored = registry.restore(pid) => {
-            restored.map_err(|fault| Failure::Store(fault.to_string()))?
-        }
-        // Rows that wait for room on a full disk must not keep the process.
+    let mut restoring = std::pin::pin!(registry.restore(pid));
+    let unreadable = |fault: Fault| Failure::Store(fault.to_string());
+    let at_once = tokio::select! {
+        restored = &mut restoring => Some(restored.map_err(unreadable)?),
+        // What only reads is answered while the rest waits for room.
+        () = registry.lacks_room() => None,
         () = registry.hurried() => return Ok(Ending::Stopped),
         never = supervisor.tell_progress(progress) => match never {},
     };
@@ -235,6 +241,33 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         started_at,
     };
     process.ready();
+    let life = tokio::spawn({
+        let (registry, supervisor) = (registry.clone(), supervisor.clone());
+        async move { supervisor.tell_life(|| registry.answers()).await }
+    });
+    let restored = match at_once {
+        Some(restored) => restored,
+        None => {
+            tracing::error!(
+                url = %endpoint.url,
+                "the disk is full: calls that only read are answered, and the rest waits for room"
+            );
+            supervisor.full();
+            if let Err(failure) = endpoint.write(&folder) {
+                tracing::warn!(%failure, "the address stands in no file yet");
+            }
+            tokio::select! {
+                restored = &mut restoring => restored.map_err(unreadable)?,
+                // Rows that wait must not keep the process.
+                () = registry.ending() => {
+                    Endpoint::remove(&folder);
+                    return Ok(Ending::Stopped);
+                }
+                served = &mut doors => return Err(Failure::doors_ended(served)),
+                _ = &mut writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+            }
+        }
+    };
     endpoint.write(&folder)?;
     tracing::info!(
         url = %endpoint.url,
@@ -262,10 +295,6 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     ));
 
     supervisor.ready(restored.open);
-    let life = tokio::spawn({
-        let (registry, supervisor) = (registry.clone(), supervisor.clone());
-        async move { supervisor.tell_life(|| registry.answers()).await }
-    });
     let then = tokio::select! {
         worked = &mut working => {
             worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))?
@@ -273,7 +302,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         // Without one of these the daemon would accept and never act, or act and never
         // answer: better to end and let the next start recover.
         served = &mut doors => return Err(Failure::doors_ended(served)),
-        _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+        _ = writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     };
     // A reading under way is told of before the store closes.
     stop_watching.cancel();

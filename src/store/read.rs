@@ -137,6 +137,10 @@ pub struct RunQuery {
 
 /// A page of runs, newest first.
 pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
+    let branch = match query.tree {
+        Some(tree) => runs::branch(tx, tree)?,
+        None => None,
+    };
     let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
     let mut clauses = vec!["org = ?1".to_owned()];
     let mut bind = |clause: &str, param| {
@@ -155,7 +159,7 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     if let Some(label) = &query.label {
         bind("label = ?", label.into());
     }
-    if let Some(tree) = &query.tree {
+    if let (Some(tree), None) = (&query.tree, &branch) {
         bind(
             "(id = ? OR (root_run = ? AND root_run <> id))",
             (&tree.0).into(),
@@ -170,13 +174,13 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     if let Some(before) = query.before {
         bind("seq < ?", before.into());
     }
+    if let Some(branch) = &branch {
+        let ids = branch.iter().map(|run| (&run.0).into());
+        clauses.push(one_of("id", &mut params, ids));
+    }
     if !query.states.is_empty() {
-        let mut list = Vec::new();
-        for state in &query.states {
-            params.push(state.into());
-            list.push(format!("?{}", params.len()));
-        }
-        clauses.push(format!("state IN ({})", list.join(", ")));
+        let states = query.states.iter().map(Param::from);
+        clauses.push(one_of("state", &mut params, states));
         if query.states.iter().all(|state| is_open_state(state)) {
             // Lets the engine walk the short index of open runs.
             clauses.push("ended_at IS NULL".to_owned());
@@ -205,6 +209,20 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         .into_iter()
         .map(|(run, seq)| beside(tx, run, seq))
         .collect()
+}
+
+/// The clause that the column has one of these values.
+fn one_of<'a>(
+    column: &str,
+    params: &mut Vec<Param<'a>>,
+    values: impl Iterator<Item = Param<'a>>,
+) -> String {
+    let mut list = Vec::new();
+    for value in values {
+        params.push(value);
+        list.push(format!("?{}", params.len()));
+    }
+    format!("{column} IN ({})", list.join(", "))
 }
 
 fn is_open_state(state: &str) -> bool {

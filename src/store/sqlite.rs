@@ -230,8 +230,9 @@ impl Sqlite {
         Interrupt(self.connection.get_interrupt_handle())
     }
 
-    /// What the engine's own check finds wrong with a table and its indexes, or with the whole
-    /// file; at most so many findings. Reads all of it.
+    /// What the engine's own checks find wrong with a table and its indexes, or with the whole
+    /// file, and rows that refer to others which are not there; at most so many findings. Reads
+    /// all of it.
     pub fn check(&mut self, table: Option<&str>, most: u32) -> Result<Vec<String>, DbError> {
         let mut findings = Vec::new();
         let mut ask = |sql: &str| {
@@ -247,6 +248,22 @@ impl Sqlite {
             // The names are this program's own.
             Some(table) => ask(&format!("PRAGMA integrity_check('{table}')"))?,
             None => ask(&format!("PRAGMA integrity_check({most})"))?,
+        }
+        // A flipped bit in an id leaves a page that looks whole.
+        let lost = match table {
+            Some(table) => format!("PRAGMA foreign_key_check('{table}')"),
+            None => "PRAGMA foreign_key_check".to_owned(),
+        };
+        if findings.is_empty() {
+            self.query(&lost, &[], &mut |row| {
+                if findings.len() < most as usize {
+                    let (table, other) = (row.text(0)?, row.text(2)?);
+                    findings.push(format!(
+                        "a row of {table} refers to a row of {other} that is not there"
+                    ));
+                }
+                Ok(())
+            })?;
         }
         findings.truncate(most as usize);
         Ok(findings)
@@ -467,6 +484,12 @@ fn error(fault: rusqlite::Error) -> DbError {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DbErrorKind::Busy,
             ErrorCode::DiskFull => DbErrorKind::Full,
             ErrorCode::ReadOnly => DbErrorKind::ReadOnly,
+            // The index of the write-ahead file, which all connections share, found no room.
+            ErrorCode::SystemIoFailure
+                if code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE =>
+            {
+                DbErrorKind::Full
+            }
             ErrorCode::SystemIoFailure => DbErrorKind::Io,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
             ErrorCode::ConstraintViolation => DbErrorKind::Constraint,

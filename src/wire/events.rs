@@ -39,7 +39,7 @@ pub struct SubscribeEvents {
         skip_serializing_if = "Option::is_none"
     )]
     pub run_id: Option<RunId>,
-    /// Only about this root run and those under it.
+    /// Only about this run and those under it.
     #[serde(
         default,
         deserialize_with = "input::maybe_id",

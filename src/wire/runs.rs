@@ -210,7 +210,7 @@ pub struct ListRuns {
     /// Only those with this label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Only those under this root run, itself included.
+    /// Only those under this run, itself included.
     #[serde(
         default,
         deserialize_with = "input::maybe_id",

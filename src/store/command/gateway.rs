@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::clear;
 use super::context::Context;
 use super::{GatewayNote, Reply};
 use crate::kernel::action::EventKind;
@@ -22,6 +23,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);
     }
+    clear::carry_out(context)?;
     Ok(Reply::Boot { unclean })
 }
 

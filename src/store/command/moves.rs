@@ -6,6 +6,7 @@ use serde_json::json;
 use super::TurnEnd;
 use super::cancel;
 use super::cleanup;
+use super::clear;
 use super::context::{Context, Effect};
 use super::steer;
 use super::waiting;
@@ -98,6 +99,7 @@ fn move_with(
     }
     if next.state.is_terminal() {
         waiting::run_ended(context, &next)?;
+        clear::carry_out(context)?;
     }
     Ok(next)
 }
@@ -202,9 +204,12 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert(context.tx, seq, run, policy, now).map_err(db_fault)?;
-    context.emit(
+    context.knows_key(target, &requester.key);
+    context.emit_announce(
         EventKind::AnnounceQueued,
-        run,
+        &run.org,
+        run.id,
+        target,
         json!({ "announceId": run.id, "policy": policy }),
     );
     context.effect(Effect::Deliverable(target));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::Context;
 use super::create_session;
 use super::waiting::acting;
-use super::{Accepted, Begins, Key, NewRun, Reply, Spawn, change_session};
+use super::{Accepted, Begins, Key, NewRun, Reply, Spawn, change_session, clear};
 use crate::contract::allow::check_allowed;
 use crate::contract::catalog::Pinned;
 use crate::kernel::action::EventKind;
@@ -47,6 +47,7 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
+        clear::refuse(context, parent.id)?;
         let mut limits = context.settings.limits;
         if let Some(by) = &spawn.by {
             limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
@@ -280,6 +281,9 @@ pub fn accept(
     created: bool,
 ) -> Result<Accepted, Fault> {
     let NewRow { run, key, pinned } = row;
+    if run.origin != RunOrigin::Spawn {
+        clear::refuse(context, run.session)?;
+    }
     let now = context.now.wall;
     for body in &pinned {
         blobs::insert(context.tx, body, now).map_err(db_fault)?;

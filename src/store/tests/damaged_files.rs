@@ -111,7 +111,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     }
 }
 
-fn options(folder: &Path) -> OpenOptions {
+pub(super) fn options(folder: &Path) -> OpenOptions {
     OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),

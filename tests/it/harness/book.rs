@@ -152,7 +152,9 @@ pub(crate) struct Event {
     pub(crate) cursor: i64,
     pub(crate) kind: String,
     pub(crate) session: Option<String>,
+    pub(crate) key: Option<String>,
     pub(crate) run: Option<String>,
+    pub(crate) root: Option<String>,
     pub(crate) data: Value,
 }
 
@@ -254,10 +256,7 @@ impl Book {
     pub(crate) fn events_by_run(&self) -> BTreeMap<&str, Vec<&Event>> {
         let mut by_run: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
         for event in self.events.values() {
-            // Deliveries and acknowledgements are events of the target session.
-            let told = event.data["runId"].as_str();
-            let told = told.filter(|_| event.kind.starts_with("announce."));
-            if let Some(run) = event.run.as_deref().or(told) {
+            if let Some(run) = event.run.as_deref() {
                 by_run.entry(run).or_default().push(event);
             }
         }
@@ -496,13 +495,15 @@ fn questions(db: &Connection) -> BTreeMap<String, QuestionRow> {
 }
 
 fn events(db: &Connection) -> BTreeMap<i64, Event> {
-    let sql = "SELECT cursor, kind, session_id, run_id, data FROM events";
+    let sql = "SELECT cursor, kind, session_id, session_key, run_id, root_run, data FROM events";
     let rows = rows(db, sql, |row| Event {
         cursor: number(row, 0),
         kind: text(row, 1),
         session: maybe_id(row, 2),
-        run: maybe_id(row, 3),
-        data: json(row, 4),
+        key: maybe_text(row, 3),
+        run: maybe_id(row, 4),
+        root: maybe_id(row, 5),
+        data: json(row, 6),
     });
     rows.into_iter().map(|row| (row.cursor, row)).collect()
 }
