@@ -91,7 +91,6 @@ pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &R
         noticed.set_checked(Checked::At(table.clone()));
         match db.check(Some(&table), MOST_FINDINGS) {
             Ok(found) => findings.extend(found),
-            Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
             Err(fault) => {
                 tracing::info!(table, %fault, "the check of the store ended early");
                 return noticed.set_checked(Checked::NotYet);

@@ -234,38 +234,42 @@ impl Sqlite {
     /// file, and rows that refer to others which are not there; at most so many findings. Reads
     /// all of it.
     pub fn check(&mut self, table: Option<&str>, most: u32) -> Result<Vec<String>, DbError> {
+        let most = most as usize;
         let mut findings = Vec::new();
-        let mut ask = |sql: &str| {
-            self.query(sql, &[], &mut |row| {
-                let text = row.text(0)?;
-                if text != "ok" {
-                    findings.push(text.to_owned());
-                }
-                Ok(())
-            })
+        // The names are this program's own.
+        let pages = match table {
+            Some(table) => format!("PRAGMA integrity_check('{table}')"),
+            None => format!("PRAGMA integrity_check({most})"),
         };
-        match table {
-            // The names are this program's own.
-            Some(table) => ask(&format!("PRAGMA integrity_check('{table}')"))?,
-            None => ask(&format!("PRAGMA integrity_check({most})"))?,
-        }
+        let mut looked = self.query(&pages, &[], &mut |row| {
+            let text = row.text(0)?;
+            if text != "ok" {
+                findings.push(text.to_owned());
+            }
+            Ok(())
+        });
         // A flipped bit in an id leaves a page that looks whole.
-        let lost = match table {
-            Some(table) => format!("PRAGMA foreign_key_check('{table}')"),
-            None => "PRAGMA foreign_key_check".to_owned(),
-        };
-        if findings.is_empty() {
-            self.query(&lost, &[], &mut |row| {
-                if findings.len() < most as usize {
+        if findings.is_empty() && looked.is_ok() {
+            let references = match table {
+                Some(table) => format!("PRAGMA foreign_key_check('{table}')"),
+                None => "PRAGMA foreign_key_check".to_owned(),
+            };
+            looked = self.query(&references, &[], &mut |row| {
+                if findings.len() < most {
                     let (table, other) = (row.text(0)?, row.text(2)?);
                     findings.push(format!(
                         "a row of {table} refers to a row of {other} that is not there"
                     ));
                 }
                 Ok(())
-            })?;
+            });
         }
-        findings.truncate(most as usize);
+        match looked {
+            // What the checks cannot get through is found, too.
+            Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
+            looked => looked?,
+        }
+        findings.truncate(most);
         Ok(findings)
     }
 
