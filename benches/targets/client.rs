@@ -19,9 +19,6 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::Result;
 use crate::sample::Sample;
 
-/// Results that are kept for whoever wants to look at them.
-const KEPT: usize = 256;
-
 /// A server and the way in.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {
@@ -54,6 +51,8 @@ pub struct Load<'a> {
     pub method: &'a str,
     /// The parameters of call `n`, JSON.
     pub params: &'a dyn Fn(u64) -> String,
+    /// So many results are kept for whoever wants to look at them.
+    pub kept: usize,
 }
 
 /// What a load gave.
@@ -107,7 +106,7 @@ pub fn run(load: &Load<'_>) -> Result<Answers> {
             times.extend(part);
             results.extend(kept);
         }
-        results.truncate(KEPT);
+        results.truncate(load.kept);
         let sample = Sample::of(times, whole);
         Ok(Answers { sample, results })
     })
@@ -122,6 +121,7 @@ pub fn once(door: Door<'_>, method: &str, params: &str) -> Result<serde_json::Va
         until: Until::Calls(1),
         method,
         params: &|_| params.to_owned(),
+        kept: 1,
     })?;
     let result = answers.results.first().ok_or("no answer")?;
     Ok(serde_json::from_str(result.get())?)
@@ -186,7 +186,7 @@ async fn calls(mut socket: WebSocketStream<TcpStream>, shared: &Shared<'_>) -> R
                 }
                 let since = since.get_mut(answer.id).ok_or("an id that nobody gave")?;
                 times.push(since.elapsed());
-                if let (Some(result), true) = (answer.result, kept.len() < KEPT) {
+                if let (Some(result), true) = (answer.result, kept.len() < shared.load.kept) {
                     kept.push(result.to_owned());
                 }
                 open -= 1;

@@ -10,19 +10,43 @@ use crate::Result;
 use crate::client::{self, Door};
 
 /// How long a start or a stop may take before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two looks whether it is ready, and at most so much too late.
 const LOOK_EACH: Duration = Duration::from_micros(200);
 
-/// How it is configured.
+/// How it is configured. But for the first, nothing is removed or put aside by age, and no
+/// check of the whole store begins in the middle of a figure.
 #[derive(Clone, Copy, Debug)]
 pub enum Setting {
     /// As on a fresh machine.
     Default,
     /// Nothing that is accepted ever runs.
     LanesClosed,
-    /// Everything that is accepted runs at once, and ends with its first answer.
+    /// The model answers at once; what runs at the same time is as on a fresh machine.
+    Scripted,
+    /// The model answers at once, and everything that is accepted runs at once.
     InstantAnswers,
+    /// Sixteen runs at once, whose model does not answer; what begins with [`ASK`] asks a person
+    /// instead and holds still.
+    Held,
+}
+
+/// How the task of a run begins that is to ask a person.
+pub const ASK: &str = "ask";
+
+const KEPT: &str = "[retention]\narchive_after = 0\nruns = 0\nevents = 0\n\
+     [storage]\ncheck_after = 0\n";
+
+/// The last rules of every script: whatever it is told, a run ends with its first answer.
+const ANSWERS: &str = r#"{"match": "*", "answers": [{"text": "There it is."}]},
+     {"match": "*", "match_announce": true, "answers": [{"text": "I have seen it."}]}"#;
+
+/// How many runs `gateway.status` says are open.
+pub fn open_runs(status: &serde_json::Value) -> u64 {
+    ["queued", "running", "paused", "settling"]
+        .iter()
+        .filter_map(|state| status["counts"][state].as_u64())
+        .sum()
 }
 
 /// A daemon that is ready; killed when it is dropped.
@@ -37,10 +61,15 @@ pub struct Daemon {
 impl Daemon {
     /// Starts the daemon on `folder` and waits until it is ready.
     pub fn start(binary: &Path, folder: &Path, setting: Setting) -> Result<Self> {
+        Daemon::start_with(binary, folder, setting, "")
+    }
+
+    /// As [`Daemon::start`]; what its model answers begins with `rules`.
+    pub fn start_with(binary: &Path, folder: &Path, setting: Setting, rules: &str) -> Result<Self> {
         let state = folder.join("state");
         let config = folder.join("abide.toml");
         std::fs::create_dir_all(folder)?;
-        std::fs::write(&config, text(folder, setting)?)?;
+        std::fs::write(&config, text(folder, setting, rules)?)?;
         let log = std::fs::File::create(folder.join("daemon.log"))?;
         // The port is free until somebody else takes it, which ends the benchmark.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -120,25 +149,34 @@ impl Drop for Daemon {
 }
 
 /// The configuration file.
-fn text(folder: &Path, setting: Setting) -> Result<String> {
+fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     let workspace = folder.join("workspace");
+    let script = folder.join("script.json");
     let mut text = format!("[workspace]\nroot = {workspace:?}\n");
-    match setting {
-        Setting::Default => {}
-        Setting::LanesClosed => {
-            text += "[lanes]\nmain = 0\nsubagent = 0\nnested = 0\nglobal = 0\n";
-        }
+    let lanes = |slots: u32| {
+        format!("[lanes]\nmain = {slots}\nsubagent = {slots}\nnested = {slots}\nglobal = {slots}\n")
+    };
+    let answers = match setting {
+        Setting::Default => return Ok(text),
+        Setting::LanesClosed => return Ok(text + KEPT + &lanes(0)),
+        Setting::Scripted => ANSWERS.to_owned(),
         Setting::InstantAnswers => {
-            let script = folder.join("script.json");
-            std::fs::write(
-                &script,
-                r#"{"rules": [{"match": "*", "answers": [{"text": "There it is."}]}]}"#,
-            )?;
-            text += "[lanes]\nmain = 64\nsubagent = 64\nnested = 64\nglobal = 64\n";
-            text += "[defaults]\nmodel = \"script/instant\"\n";
-            text += &format!("[providers.script]\nfile = {script:?}\n");
+            text += &lanes(64);
+            ANSWERS.to_owned()
         }
-    }
+        Setting::Held => {
+            text += &lanes(16);
+            format!(
+                r#"{{"match": "{ASK}", "answers": [{{"calls":
+                     [{{"tool": "ask", "arguments": {{"question": "Which one?"}}}}]}}]}},
+                   {{"match": "*", "answers": [{{"text": "Too late.", "hold": "never"}}]}}"#
+            )
+        }
+    };
+    std::fs::write(&script, format!(r#"{{"rules": [{rules} {answers}]}}"#))?;
+    text += KEPT;
+    text += "[defaults]\nmodel = \"script/instant\"\nmax_children = 20\nmax_queued_turns = 1000\n";
+    text += &format!("[providers.script]\nfile = {script:?}\n");
     Ok(text)
 }
 

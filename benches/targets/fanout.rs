@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use abide::clock::Clock;
+use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt, TryStreamExt};
 use tokio_tungstenite::tungstenite::Message;
@@ -17,10 +18,13 @@ use crate::sample::Sample;
 
 /// So many events has each spawn while no lane is open.
 const EVENTS_EACH: u64 = 3;
+/// Spawns go over so many connections: a daemon that is held up for a moment then has not the
+/// 64 calls of one of them in flight.
+const SPAWNERS: u64 = 8;
 /// How often spawns are sent.
 const TICK: Duration = Duration::from_millis(10);
 /// What has not come so long after the last spawn was lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What was seen.
 pub struct FanOut {
@@ -64,7 +68,7 @@ pub fn measure(
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let (watch, begun) = (Watch::start(pid), Instant::now());
-            spawn(door, &shared, lasts).await?;
+            try_join_all((0..SPAWNERS).map(|at| spawn(door, &shared, at, lasts))).await?;
             // What is on its way still costs something, though less than a tick shows.
             let (seen, took) = (watch.stop(), begun.elapsed());
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>((seen, took))
@@ -108,18 +112,19 @@ async fn follow(door: Door<'_>, shared: &Shared, patience: Duration) -> Result<V
     Ok(times)
 }
 
-/// Spawns at a steady pace, and waits for every answer.
-async fn spawn(door: Door<'_>, shared: &Shared, lasts: Duration) -> Result<()> {
+/// One spawner's part: spawns at a steady pace, and waits for every answer.
+async fn spawn(door: Door<'_>, shared: &Shared, at: u64, lasts: Duration) -> Result<()> {
     let (mut send, mut receive) = connect(door).await?.split();
     let clock = Clock::system();
+    let spawns = (shared.spawns + at) / SPAWNERS;
     let asking = async {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         let mut sent = 0;
-        while sent < shared.spawns {
+        while sent < spawns {
             ticks.tick().await;
             let share = (begun.elapsed().as_secs_f64() / lasts.as_secs_f64()).min(1.0);
-            let due = (shared.spawns as f64 * share).ceil() as u64;
+            let due = (spawns as f64 * share).ceil() as u64;
             while sent < due {
                 let run = clock.new_id().to_string();
                 let ask = format!(
@@ -134,7 +139,7 @@ async fn spawn(door: Door<'_>, shared: &Shared, lasts: Duration) -> Result<()> {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     };
     let answered = async {
-        let mut left = shared.spawns;
+        let mut left = spawns;
         while left > 0 {
             let message = receive
                 .next()

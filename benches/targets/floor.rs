@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,9 @@ const QUEUE: usize = 4096;
 const BATCH: usize = 512;
 const CHECKPOINT_EACH: Duration = Duration::from_millis(100);
 
+/// The database file in the server's folder.
+const DATABASE: &str = "floor.db";
+
 /// The daemon's pragmas, as far as a writer's speed may depend on them.
 const PRAGMAS: &str = "
     PRAGMA journal_mode = WAL;
@@ -40,13 +43,13 @@ const PRAGMAS: &str = "
 ";
 
 const SCHEMA: &str = "
-    CREATE TABLE sessions (id BLOB PRIMARY KEY, key TEXT NOT NULL, about TEXT NOT NULL)
+    CREATE TABLE IF NOT EXISTS sessions (id BLOB PRIMARY KEY, key TEXT NOT NULL, about TEXT NOT NULL)
         STRICT, WITHOUT ROWID;
-    CREATE TABLE runs (id BLOB PRIMARY KEY, session BLOB NOT NULL, state TEXT NOT NULL,
+    CREATE TABLE IF NOT EXISTS runs (id BLOB PRIMARY KEY, session BLOB NOT NULL, state TEXT NOT NULL,
         about TEXT NOT NULL) STRICT, WITHOUT ROWID;
-    CREATE TABLE messages (session BLOB NOT NULL, seq INTEGER NOT NULL, content TEXT NOT NULL,
+    CREATE TABLE IF NOT EXISTS messages (session BLOB NOT NULL, seq INTEGER NOT NULL, content TEXT NOT NULL,
         PRIMARY KEY (session, seq)) STRICT, WITHOUT ROWID;
-    CREATE TABLE events (cursor INTEGER PRIMARY KEY, run BLOB NOT NULL, data TEXT NOT NULL)
+    CREATE TABLE IF NOT EXISTS events (cursor INTEGER PRIMARY KEY, run BLOB NOT NULL, data TEXT NOT NULL)
         STRICT;
 ";
 
@@ -80,12 +83,14 @@ struct Job {
 /// The floor's server: methods `ping` and `insert`, until standard input is closed. Its port
 /// is the first line of its output.
 pub fn serve(folder: &Path) -> Result<()> {
-    let path = folder.join("floor.db");
+    let path = folder.join(DATABASE);
     let mut db = Connection::open(&path)?;
     db.execute_batch(PRAGMAS)?;
     db.execute_batch(SCHEMA)?;
+    let last = "SELECT coalesce(max(cursor), 0) FROM events";
+    let cursor = db.query_row(last, [], |row| row.get(0))?;
     let (jobs, queue) = mpsc::channel(QUEUE);
-    std::thread::spawn(move || write(&mut db, queue));
+    std::thread::spawn(move || write(&mut db, queue, cursor));
     let checkpoints = Connection::open(&path)?;
     checkpoints.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;")?;
     std::thread::spawn(move || checkpoint(&checkpoints));
@@ -127,8 +132,7 @@ fn fault(error: impl std::fmt::Display) -> ErrorObjectOwned {
 }
 
 /// Group commit: what waits goes into one transaction and is answered after its sync.
-fn write(db: &mut Connection, mut queue: mpsc::Receiver<Job>) {
-    let mut cursor = 0;
+fn write(db: &mut Connection, mut queue: mpsc::Receiver<Job>, mut cursor: i64) {
     while let Some(first) = queue.blocking_recv() {
         let mut batch = vec![first];
         while batch.len() < BATCH {
@@ -156,20 +160,78 @@ fn commit(db: &mut Connection, batch: &[Job], cursor: &mut i64) -> rusqlite::Res
     let mut runs = Vec::with_capacity(batch.len());
     for job in batch {
         let (session, run) = (Uuid::now_v7(), Uuid::now_v7());
-        let key = format!("agent:build:subagent:{session}");
-        db.prepare_cached("INSERT INTO sessions VALUES (?1, ?2, ?3)")?
-            .execute(params![session.as_bytes(), key, ABOUT[0]])?;
-        db.prepare_cached("INSERT INTO runs VALUES (?1, ?2, 'queued', ?3)")?
-            .execute(params![run.as_bytes(), session.as_bytes(), ABOUT[1]])?;
-        db.prepare_cached("INSERT INTO messages VALUES (?1, 1, ?2)")?
-            .execute(params![session.as_bytes(), job.task])?;
         *cursor += 1;
-        db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3)")?
-            .execute(params![*cursor, run.as_bytes(), ABOUT[2]])?;
+        insert(db, session, run, &job.task, *cursor)?;
         runs.push(run);
     }
     db.prepare_cached("COMMIT")?.execute([])?;
     Ok(runs)
+}
+
+fn insert(
+    db: &Connection,
+    session: Uuid,
+    run: Uuid,
+    task: &str,
+    cursor: i64,
+) -> rusqlite::Result<()> {
+    let key = format!("agent:build:subagent:{session}");
+    db.prepare_cached("INSERT INTO sessions VALUES (?1, ?2, ?3)")?
+        .execute(params![session.as_bytes(), key, ABOUT[0]])?;
+    db.prepare_cached("INSERT INTO runs VALUES (?1, ?2, 'queued', ?3)")?
+        .execute(params![run.as_bytes(), session.as_bytes(), ABOUT[1]])?;
+    db.prepare_cached("INSERT INTO messages VALUES (?1, 1, ?2)")?
+        .execute(params![session.as_bytes(), task])?;
+    db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3)")?
+        .execute(params![cursor, run.as_bytes(), ABOUT[2]])?;
+    Ok(())
+}
+
+/// A folder for [`Floor::start`] with so many rows in each table; kept, since making a million
+/// takes its time.
+pub fn grown(rows: u64, task: &str) -> Result<PathBuf> {
+    let digest = blake3::hash(include_bytes!("floor.rs")).to_hex();
+    let these = format!("floor-history-{}-", &digest[..8]);
+    let name = format!("{these}{rows}");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let done = folder.join("made");
+    if !done.exists() {
+        crate::history::remove_others("floor-history-", &these)?;
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir_all(&folder)?;
+        eprintln!("making {rows} rows of the floor");
+        let db = Connection::open(folder.join(DATABASE))?;
+        db.execute_batch(PRAGMAS)?;
+        db.execute_batch(SCHEMA)?;
+        db.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; BEGIN;")?;
+        for row in 1..=rows {
+            // Older than every id that has a time in it.
+            let id = |odd: u64| Uuid::from_u128(u128::from(row * 2 + odd));
+            insert(&db, id(0), id(1), task, i64::try_from(row)?)?;
+        }
+        db.execute_batch("COMMIT; PRAGMA journal_mode = WAL;")?;
+        std::fs::write(&done, "")?;
+    }
+    trim(&folder, rows)?;
+    Ok(folder)
+}
+
+/// Takes away what was added to a folder of [`grown`]. Its server must be gone.
+pub fn trim(folder: &Path, rows: u64) -> Result<()> {
+    let db = Connection::open(folder.join(DATABASE))?;
+    db.execute_batch(&format!(
+        "PRAGMA synchronous = OFF;
+         BEGIN;
+         DELETE FROM sessions WHERE id >= x'01';
+         DELETE FROM runs WHERE id >= x'01';
+         DELETE FROM messages WHERE session >= x'01';
+         DELETE FROM events WHERE cursor > {rows};
+         COMMIT;
+         PRAGMA wal_checkpoint(TRUNCATE);"
+    ))?;
+    Ok(())
 }
 
 /// The daemon's policy: a connection of its own copies what there is, off the commit path.

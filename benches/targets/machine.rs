@@ -72,6 +72,13 @@ pub fn resident_mib(pid: u32) -> Option<f64> {
     Some(kib(&text)? / 1024.0)
 }
 
+/// The threads of a process.
+pub fn threads(pid: u32) -> Option<f64> {
+    field(&format!("/proc/{pid}/status"), "Threads")?
+        .parse()
+        .ok()
+}
+
 /// Processor time, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {

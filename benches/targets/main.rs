@@ -9,15 +9,24 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::print_stderr, reason = "progress, for whoever waits")]
 
+mod announces;
 mod build;
+mod calls;
 mod client;
 mod daemon;
 mod fanout;
+mod figure;
 mod floor;
+mod grown;
+mod history;
 mod machine;
 mod measure;
 mod report;
 mod sample;
+mod starts;
+mod talk;
+mod target;
+mod waits;
 
 use std::path::PathBuf;
 
@@ -27,12 +36,30 @@ use clap::{Parser, Subcommand};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Measures the speed targets beside their floors
+///
+/// Without arguments: everything that takes about three minutes. What needs a long history
+/// (P10, P11, and the starts of P7 with a million finished and with 10,000 open runs) is
+/// measured with --all, or when --only names it. Histories are made once, a million runs in
+/// some minutes, and kept below target/tmp: about 6 GB with those of the floor.
 #[derive(Debug, Parser)]
 #[command(name = "targets", args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// Fewer and shorter rounds: a look, not a figure to quote
     #[arg(long)]
     quick: bool,
+
+    /// Also what takes long
+    #[arg(long, conflicts_with = "only")]
+    all: bool,
+
+    /// Only these targets, with all that belongs to them: --only P4,P11
+    #[arg(long, value_name = "IDS", value_delimiter = ',', ignore_case = true)]
+    #[arg(value_parser = measure::IDS)]
+    only: Vec<String>,
+
+    /// Finished runs of the longest history
+    #[arg(long, value_name = "RUNS", default_value_t = 1_000_000)]
+    history: u64,
 
     /// Print everything, every round of it, as JSON
     #[arg(long)]
@@ -48,6 +75,33 @@ struct Arguments {
 
     #[command(subcommand)]
     floor: Option<Floor>,
+}
+
+impl Arguments {
+    fn plan(&self) -> measure::Plan {
+        let mut plan = match self.quick {
+            true => measure::Plan::quick(),
+            false => measure::Plan::full(),
+        };
+        plan.long = self.all || !self.only.is_empty();
+        plan.only = match self.only.is_empty() {
+            true => measure::IDS.map(str::to_owned).into(),
+            false => self.only.clone(),
+        };
+        if !plan.long {
+            plan.only.retain(|id| !measure::LONG.contains(&id.as_str()));
+        }
+        let needs = |ids: &[&str]| plan.long && plan.only.iter().any(|id| ids.contains(&&**id));
+        if needs(&["P11"]) {
+            let shorter = [1_000, 100_000].into_iter();
+            plan.histories
+                .extend(shorter.filter(|runs| *runs < self.history));
+        }
+        if needs(&["P7", "P10", "P11"]) {
+            plan.histories.push(self.history);
+        }
+        plan
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,13 +121,10 @@ fn main() -> Result<()> {
         println!("nothing is measured without cargo bench");
         return Ok(());
     }
+    let plan = arguments.plan();
     let binary = match arguments.binary {
         Some(binary) => binary,
         None => build::release()?,
-    };
-    let plan = match arguments.quick {
-        true => measure::Plan::quick(),
-        false => measure::Plan::full(),
     };
     let figures = measure::all(&binary, &plan)?;
     let report = report::Report::new(&binary, figures)?;

@@ -1,63 +1,23 @@
-//! The rounds. In each, every floor and every method of the daemon is measured once, the
-//! partners of a ratio right after each other; who comes first alternates.
+//! The rounds. In each, every figure that was asked for is taken once, the partners of a ratio
+//! right after each other; who comes first alternates.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::client::{self, Door, Load, Until};
 use crate::daemon::{Daemon, Setting};
-use crate::fanout;
-use crate::floor::{self, Floor};
-use crate::machine::{self, Machine, Watch};
-use crate::sample::{Sample, Spread};
+use crate::figure::Figure;
+use crate::grown::Grown;
+use crate::machine::{self, Machine};
+use crate::sample::Sample;
+use crate::{announces, calls, fanout, starts, waits};
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// 4 KiB and a sync.
-    Sync,
-    /// The bare server, 1 call in flight.
-    FloorPing1,
-    /// The bare server, 64 in flight.
-    FloorPing64,
-    /// The storing server, 1 in flight.
-    FloorInsert1,
-    /// The storing server, 64 in flight.
-    FloorInsert64,
-    /// `gateway.ping`, 1 in flight.
-    Ping1,
-    /// `gateway.ping`, 64 in flight.
-    Ping64,
-    /// `runs.get`, 1 in flight.
-    Get1,
-    /// `runs.get`, 64 in flight.
-    Get64,
-    /// `sessions.spawn`, 1 in flight.
-    Spawn1,
-    /// `sessions.spawn`, 64 in flight.
-    Spawn64,
-    /// Start on a folder that is not there yet.
-    StartEmpty,
-    /// Start with finished runs in the store.
-    StartFull,
-    /// Memory when ready, on a fresh folder.
-    Rss,
-    /// About 100 events a second to 100 subscribers.
-    FanOut100,
-    /// What that takes of a core, percent.
-    FanOutCore100,
-    /// About 1,000 events a second to 100 subscribers.
-    FanOut1000,
-    /// What that takes of a core, percent.
-    FanOutCore1000,
-}
+/// What one part of a round gave.
+pub type Samples = Vec<(Figure, Sample)>;
 
 /// How much is measured.
 #[derive(Clone, Debug, Serialize)]
@@ -70,7 +30,20 @@ pub struct Plan {
     pub starts: usize,
     /// Finished runs in the store of the second kind of start.
     pub finished: u64,
+    /// Histories of so many finished runs, the shortest first; none where nothing needs them.
+    pub histories: Vec<u64>,
+    /// The targets that were asked for.
+    pub only: Vec<String>,
+    /// Also what takes long.
+    pub long: bool,
 }
+
+/// The targets that there are programs for.
+pub const IDS: [&str; 10] = [
+    "P1", "P2", "P3", "P4", "P6", "P7", "P8", "P10", "P11", "P12",
+];
+/// Those that take minutes, and are left out unless they are asked for.
+pub const LONG: [&str; 2] = ["P10", "P11"];
 
 impl Plan {
     /// What `docs/performance.md` quotes.
@@ -80,6 +53,9 @@ impl Plan {
             lasts: Duration::from_millis(1200),
             starts: 3,
             finished: 10_000,
+            histories: Vec::new(),
+            only: Vec::new(),
+            long: false,
         }
     }
 
@@ -90,6 +66,10 @@ impl Plan {
             lasts: Duration::from_millis(400),
             ..Plan::full()
         }
+    }
+
+    fn wants(&self, ids: &[&str]) -> bool {
+        self.only.iter().any(|id| ids.contains(&id.as_str()))
     }
 }
 
@@ -109,12 +89,51 @@ pub struct Figures {
 const SUBSCRIBERS: usize = 100;
 
 /// The task of every spawn and of every floor's insert.
-const TASK: &str = "Look through this source tree and say where a finished run is announced \
+pub const TASK: &str = "Look through this source tree and say where a finished run is announced \
      to the session that asked for it, which rows are written in that transaction, and which \
      test shows that a kill at that point neither loses nor doubles the announce. Quote each \
      place as file:line and say in one sentence why it is the place.";
 
-/// Measures everything.
+/// Parentless, and as much for the daemon as for the floor.
+pub fn spawn_params(n: u64) -> String {
+    format!(r#"{{"task":"{n}: {TASK}"}}"#)
+}
+
+/// What the rounds share: stores that were made before.
+struct Prepared {
+    full: Option<PathBuf>,
+    open: Option<PathBuf>,
+    grown: Option<Grown>,
+}
+
+impl Prepared {
+    fn of(binary: &Path, plan: &Plan, home: &Path) -> Result<Self> {
+        let mut prepared = Prepared {
+            full: None,
+            open: None,
+            grown: None,
+        };
+        if plan.wants(&["P7", "P8"]) {
+            eprintln!("making {} finished runs", plan.finished);
+            let full = home.join("full");
+            starts::fill(binary, &full, plan.finished)?;
+            prepared.full = Some(full);
+        }
+        if plan.long && plan.wants(&["P7"]) {
+            eprintln!("making 10,000 open runs");
+            let open = home.join("open");
+            starts::open(binary, &open)?;
+            prepared.open = Some(open);
+        }
+        if !plan.histories.is_empty() {
+            let grown = Grown::of(binary, &plan.histories, plan.wants(&["P11"]))?;
+            prepared.grown = Some(grown);
+        }
+        Ok(prepared)
+    }
+}
+
+/// Measures everything that the plan wants.
 pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
     // Floors and daemon share a file system: the one that is built on.
     let home = TempDir::with_prefix_in("targets-", env!("CARGO_TARGET_TMPDIR"))?;
@@ -124,15 +143,13 @@ pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
         idle: Vec::new(),
         samples: BTreeMap::new(),
     };
-    let full = home.path().join("full");
-    eprintln!("making {} finished runs", plan.finished);
-    fill(binary, &full, plan.finished)?;
+    let prepared = Prepared::of(binary, plan, home.path())?;
     for number in 0..plan.rounds {
         let folder = home.path().join(format!("round-{number}"));
+        std::fs::create_dir(&folder)?;
         let round = Round {
             binary,
             folder: &folder,
-            full: &full,
             floor_first: number % 2 == 0,
             plan,
         };
@@ -146,7 +163,7 @@ pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
                 format!(", the machine was {:.0} % idle before it", idle * 100.0)
             })
         );
-        for (figure, sample) in round.measure()? {
+        for (figure, sample) in round.measure(&prepared)? {
             figures.samples.entry(figure).or_default().push(sample);
         }
         std::fs::remove_dir_all(&folder)?;
@@ -154,127 +171,99 @@ pub fn all(binary: &Path, plan: &Plan) -> Result<Figures> {
     Ok(figures)
 }
 
-/// Puts finished runs into a store, through the daemon itself: spawned, run to their end with
-/// a scripted answer, and stopped in order.
-fn fill(binary: &Path, folder: &Path, runs: u64) -> Result<()> {
-    let daemon = Daemon::start(binary, folder, Setting::InstantAnswers)?;
-    client::run(&Load {
-        door: daemon.door(),
-        connections: 16,
-        each: 4,
-        until: Until::Calls(runs),
-        method: "sessions.spawn",
-        params: &|n| spawn_params(n),
-    })?;
-    let begun = Instant::now();
-    loop {
-        let status = client::once(daemon.door(), "gateway.status", "{}")?;
-        let open: u64 = ["queued", "running", "paused", "settling"]
-            .iter()
-            .filter_map(|state| status["counts"][state].as_u64())
-            .sum();
-        if open == 0 {
-            break;
-        }
-        if begun.elapsed() > Duration::from_secs(120) {
-            return Err(format!("{open} runs do not come to their end").into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    daemon.stop()
-}
-
-struct Round<'a> {
-    binary: &'a Path,
-    folder: &'a Path,
-    full: &'a Path,
-    floor_first: bool,
-    plan: &'a Plan,
-}
-
-/// A server under load, and what it is asked.
-struct Asked<'a> {
-    figure: Figure,
-    door: Door<'a>,
-    pid: u32,
-    method: &'a str,
-    params: &'a dyn Fn(u64) -> String,
+/// One round.
+pub struct Round<'a> {
+    /// The daemon's program.
+    pub binary: &'a Path,
+    /// For what is made in this round; goes with it.
+    pub folder: &'a Path,
+    /// Who is measured first.
+    pub floor_first: bool,
+    /// How much.
+    pub plan: &'a Plan,
 }
 
 impl Round<'_> {
-    fn measure(&self) -> Result<Vec<(Figure, Sample)>> {
-        let mut samples = self.starts()?;
-        let floor = Floor::start(&self.folder.join("floor"))?;
-        let daemon = Daemon::start(
-            self.binary,
-            &self.folder.join("daemon"),
-            Setting::LanesClosed,
-        )?;
-        let sync = floor::sync_loop(self.folder, self.plan.lasts / 2)?;
-        samples.push((Figure::Sync, sync));
-
-        let runs = self.warm_up(&floor, &daemon)?;
-        let at_floor = |figure, method, params| Asked {
-            figure,
-            door: floor.door(),
-            pid: floor.pid(),
-            method,
-            params,
-        };
-        let at_daemon = |figure, method, params| Asked {
-            figure,
-            door: daemon.door(),
-            pid: daemon.pid(),
-            method,
-            params,
-        };
-        let empty = |_| "{}".to_owned();
-        let task = |n| insert_params(n);
-        let spawn = |n| spawn_params(n);
-        let run = |n: u64| format!(r#"{{"runId":"{}"}}"#, runs[n as usize % runs.len()]);
-        for (connections, each, figures) in [
-            (
-                1,
-                1,
-                [
-                    Figure::FloorPing1,
-                    Figure::Ping1,
-                    Figure::Get1,
-                    Figure::FloorInsert1,
-                    Figure::Spawn1,
-                ],
-            ),
-            (
-                16,
-                4,
-                [
-                    Figure::FloorPing64,
-                    Figure::Ping64,
-                    Figure::Get64,
-                    Figure::FloorInsert64,
-                    Figure::Spawn64,
-                ],
-            ),
-        ] {
-            let mut reads = vec![
-                at_floor(figures[0], "ping", &empty),
-                at_daemon(figures[1], "gateway.ping", &empty),
-                at_daemon(figures[2], "runs.get", &run),
-            ];
-            let mut writes = vec![
-                at_floor(figures[3], "insert", &task),
-                at_daemon(figures[4], "sessions.spawn", &spawn),
-            ];
-            if !self.floor_first {
-                reads.reverse();
-                writes.reverse();
+    fn measure(&self, prepared: &Prepared) -> Result<Samples> {
+        let mut samples = Vec::new();
+        if let Some(full) = &prepared.full {
+            samples.extend(starts::measure(self, full)?);
+        }
+        if let Some(open) = &prepared.open {
+            samples.extend(starts::of_open(self, open)?);
+        }
+        if self.plan.wants(&["P1", "P2", "P3"]) {
+            samples.extend(calls::measure(self)?);
+        }
+        if self.plan.wants(&["P4"]) {
+            samples.extend(self.waits()?);
+        }
+        if self.plan.wants(&["P6"]) {
+            samples.extend(self.announces()?);
+        }
+        if self.plan.wants(&["P12"]) {
+            samples.extend(self.fan_out()?);
+        }
+        if let Some(grown) = &prepared.grown {
+            if self.plan.wants(&["P7"]) {
+                samples.extend(grown.starts(self)?);
             }
-            for asked in reads.into_iter().chain(writes) {
-                let figure = asked.figure;
-                samples.push((figure, self.load(&asked, connections, each)?));
+            if self.plan.wants(&["P10"]) {
+                samples.extend(grown.lists(self)?);
+            }
+            if self.plan.wants(&["P11"]) {
+                samples.extend(grown.compare(self)?);
             }
         }
-        drop(floor);
+        Ok(samples)
+    }
+
+    fn daemon(&self, name: &str, setting: Setting) -> Result<Daemon> {
+        Daemon::start(self.binary, &self.folder.join(name), setting)
+    }
+
+    fn waits(&self) -> Result<Samples> {
+        let daemon = self.daemon("waits", Setting::LanesClosed)?;
+        let (door, pid) = (daemon.door(), daemon.pid());
+        waits::after_commit(door, self.plan.lasts / 4)?;
+        let ping = calls::Asked {
+            figure: Figure::WaitPing,
+            door,
+            pid,
+            method: "gateway.ping",
+            params: &calls::empty,
+        };
+        let mut samples = vec![
+            (ping.figure, calls::load(self, &ping, calls::ONE)?),
+            (
+                Figure::WaitAnswer,
+                waits::after_commit(door, self.plan.lasts)?,
+            ),
+        ];
+        if let Some(cost) = waits::cost(door, pid)? {
+            samples.extend([
+                (Figure::WaitsMemory, Sample::of_amounts(&[cost.mib])),
+                (Figure::WaitsThreads, Sample::of_amounts(&[cost.threads])),
+            ]);
+        }
+        Ok(samples)
+    }
+
+    fn announces(&self) -> Result<Samples> {
+        let daemon = self.daemon("announces", Setting::Scripted)?;
+        announces::one_by_one(daemon.door(), self.plan.lasts / 4)?;
+        Ok(vec![
+            (
+                Figure::Announced,
+                announces::one_by_one(daemon.door(), self.plan.lasts)?,
+            ),
+            (Figure::AnnouncedAll, announces::at_once(daemon.door())?),
+        ])
+    }
+
+    fn fan_out(&self) -> Result<Samples> {
+        let daemon = self.daemon("fan-out", Setting::LanesClosed)?;
+        let mut samples = Vec::new();
         for (figure, core, rate) in [
             (Figure::FanOut100, Figure::FanOutCore100, 100),
             (Figure::FanOut1000, Figure::FanOutCore1000, 1000),
@@ -282,100 +271,8 @@ impl Round<'_> {
             let lasts = self.plan.lasts * 2;
             let seen = fanout::measure(daemon.door(), daemon.pid(), SUBSCRIBERS, rate, lasts)?;
             samples.push((figure, seen.arrival));
-            samples.extend(seen.core.map(|share| (core, value(&[share]))));
+            samples.extend(seen.core.map(|share| (core, Sample::of_amounts(&[share]))));
         }
         Ok(samples)
     }
-
-    /// Both servers have seen every method before it counts; the runs that were made.
-    fn warm_up(&self, floor: &Floor, daemon: &Daemon) -> Result<Vec<String>> {
-        let short = |door, method, params: &dyn Fn(u64) -> String| {
-            client::run(&Load {
-                door,
-                connections: 16,
-                each: 4,
-                until: Until::Time(self.plan.lasts / 4),
-                method,
-                params,
-            })
-        };
-        let empty = |_| "{}".to_owned();
-        short(floor.door(), "ping", &empty)?;
-        short(floor.door(), "insert", &|n| insert_params(n))?;
-        short(daemon.door(), "gateway.ping", &empty)?;
-        let spawned = short(daemon.door(), "sessions.spawn", &|n| spawn_params(n))?;
-        let mut runs = Vec::new();
-        for result in &spawned.results {
-            let result: Value = serde_json::from_str(result.get())?;
-            runs.push(result["runId"].as_str().ok_or("no runId")?.to_owned());
-        }
-        if runs.is_empty() {
-            return Err("nothing was spawned".into());
-        }
-        Ok(runs)
-    }
-
-    fn load(&self, asked: &Asked<'_>, connections: usize, each: usize) -> Result<Sample> {
-        let watch = Watch::start(asked.pid);
-        let answers = client::run(&Load {
-            door: asked.door,
-            connections,
-            each,
-            until: Until::Time(self.plan.lasts),
-            method: asked.method,
-            params: asked.params,
-        })?;
-        let mut sample = answers.sample;
-        if let Some(seen) = watch.stop() {
-            sample.server_cpu_us = Some(seen.server.as_secs_f64() * 1e6 / sample.count as f64);
-            sample.others = Some(seen.others);
-        }
-        Ok(sample)
-    }
-
-    /// Starts of both kinds, in turn, and the memory of the fresh ones.
-    fn starts(&self) -> Result<Vec<(Figure, Sample)>> {
-        let (mut empty, mut full, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-        for number in 0..self.plan.starts {
-            let fresh = self.folder.join(format!("start-{number}"));
-            let daemon = Daemon::start(self.binary, &fresh, Setting::Default)?;
-            empty.push(daemon.ready_after);
-            memory.extend(machine::resident_mib(daemon.pid()));
-            daemon.stop()?;
-            let daemon = Daemon::start(self.binary, self.full, Setting::Default)?;
-            full.push(daemon.ready_after);
-            daemon.stop()?;
-        }
-        let whole = |times: &[Duration]| times.iter().sum();
-        let mut samples = vec![
-            (Figure::StartEmpty, Sample::of(empty.clone(), whole(&empty))),
-            (Figure::StartFull, Sample::of(full.clone(), whole(&full))),
-        ];
-        if !memory.is_empty() {
-            samples.push((Figure::Rss, value(&memory)));
-        }
-        Ok(samples)
-    }
-}
-
-/// Values that are no times, as a sample: the middle one and the largest.
-fn value(values: &[f64]) -> Sample {
-    let spread = Spread::of(values.iter().copied());
-    Sample {
-        count: values.len(),
-        p50: spread.map_or(0.0, |spread| spread.median),
-        p99: spread.map_or(0.0, |spread| spread.max),
-        rate: 0.0,
-        server_cpu_us: None,
-        others: None,
-    }
-}
-
-fn insert_params(n: u64) -> String {
-    format!(r#"{{"task":"{n}: {TASK}"}}"#)
-}
-
-/// Parentless, and with as much in it as the floor's insert.
-fn spawn_params(n: u64) -> String {
-    insert_params(n)
 }

@@ -1,4 +1,4 @@
-//! The targets, and how the figures stand against them: a table for people, JSON for the rest.
+//! How the figures stand against the targets: a table for people, JSON for the rest.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,127 +8,22 @@ use abide::clock::Clock;
 use serde::Serialize;
 
 use crate::Result;
-use crate::measure::{Figure, Figures};
+use crate::figure::Figure;
+use crate::measure::Figures;
 use crate::sample::{Sample, Spread};
-
-/// Which value of a sample counts.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Value {
-    P50,
-    P99,
-    Rate,
-}
-
-impl Value {
-    fn of(self, sample: &Sample) -> f64 {
-        match self {
-            Value::P50 => sample.p50,
-            Value::P99 => sample.p99,
-            Value::Rate => sample.rate,
-        }
-    }
-}
-
-/// What is asked of a value.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind", content = "value")]
-enum Bound {
-    /// It takes at most so many times as long as the floor.
-    TimesFloor(f64),
-    /// It is at least so many times as fast as the floor.
-    ShareOfFloor(f64),
-    /// It is at most this.
-    AtMost(f64),
-}
-
-struct Target {
-    id: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    value: Value,
-    floor: Option<Figure>,
-    product: Figure,
-    bound: Bound,
-}
-
-const fn target(
-    id: &'static str,
-    what: &'static str,
-    value: Value,
-    floor: Figure,
-    product: Figure,
-    bound: Bound,
-) -> Target {
-    Target {
-        id,
-        what,
-        unit: match value {
-            Value::Rate => "/s",
-            Value::P50 | Value::P99 => "ms",
-        },
-        value,
-        floor: Some(floor),
-        product,
-        bound,
-    }
-}
-
-const fn absolute(
-    id: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    product: Figure,
-    most: f64,
-) -> Target {
-    Target {
-        id,
-        what,
-        unit,
-        value: Value::P50,
-        floor: None,
-        product,
-        bound: Bound::AtMost(most),
-    }
-}
-
-/// The slowest of a hundred takes at most so many milliseconds.
-const fn late(id: &'static str, what: &'static str, product: Figure, most: f64) -> Target {
-    Target {
-        value: Value::P99,
-        ..absolute(id, what, "ms", product, most)
-    }
-}
-
-#[rustfmt::skip]
-const TARGETS: [Target; 15] = [
-    target("P1", "spawn, 1 in flight, p50", Value::P50, Figure::FloorInsert1, Figure::Spawn1, Bound::TimesFloor(1.6)),
-    target("P1", "spawn, 1 in flight, p99", Value::P99, Figure::FloorInsert1, Figure::Spawn1, Bound::TimesFloor(2.5)),
-    target("P2", "spawn, 64 in flight, rate", Value::Rate, Figure::FloorInsert64, Figure::Spawn64, Bound::ShareOfFloor(0.6)),
-    target("P2", "spawn, 64 in flight, p99", Value::P99, Figure::FloorInsert64, Figure::Spawn64, Bound::TimesFloor(1.5)),
-    target("P3", "gateway.ping, 1 in flight, p50", Value::P50, Figure::FloorPing1, Figure::Ping1, Bound::ShareOfFloor(0.8)),
-    target("P3", "gateway.ping, 64 in flight, rate", Value::Rate, Figure::FloorPing64, Figure::Ping64, Bound::ShareOfFloor(0.8)),
-    target("P3", "runs.get, 1 in flight, p50", Value::P50, Figure::FloorPing1, Figure::Get1, Bound::ShareOfFloor(0.5)),
-    target("P3", "runs.get, 64 in flight, rate", Value::Rate, Figure::FloorPing64, Figure::Get64, Bound::ShareOfFloor(0.5)),
-    absolute("P7", "start to ready, fresh folder", "ms", Figure::StartEmpty, 40.0),
-    absolute("P7", "start to ready, 10,000 finished", "ms", Figure::StartFull, 60.0),
-    absolute("P8", "memory at ready", "MiB", Figure::Rss, 20.0),
-    late("P12", "100 subscribers, 100 events/s, p99", Figure::FanOut100, 20.0),
-    absolute("P12", "the same, share of a core", "%", Figure::FanOutCore100, 10.0),
-    late("P12", "100 subscribers, 1,000 events/s, p99", Figure::FanOut1000, 20.0),
-    absolute("P12", "the same, share of a core", "%", Figure::FanOutCore1000, 80.0),
-];
+use crate::target::{self, Bound, Target, Value};
 
 /// How one target stands.
 #[derive(Serialize)]
 struct Row {
     id: &'static str,
-    what: &'static str,
+    what: String,
     unit: &'static str,
     value: Value,
     floor: Option<Spread>,
     product: Spread,
-    /// Speed against speed for a share, time against time else; from the pairs of each round.
+    /// Speed against speed for a share, time against time for a multiple, the difference for
+    /// what may lie above the floor; from the pairs of each round.
     ratio: Option<Spread>,
     bound: Bound,
     met: bool,
@@ -159,7 +54,10 @@ impl Report {
     /// How the figures of `binary` stand.
     pub fn new(binary: &Path, figures: Figures) -> Result<Self> {
         let version = Command::new(binary).arg("--version").output()?;
-        let rows = TARGETS.iter().filter_map(|target| row(target, &figures));
+        let targets = target::all(&figures.plan);
+        let rows = targets
+            .into_iter()
+            .filter_map(|target| row(target, &figures));
         Ok(Report {
             rows: rows.collect(),
             binary: binary.to_owned(),
@@ -188,7 +86,7 @@ impl Report {
 }
 
 /// `None` where the machine does not let it be measured.
-fn row(target: &Target, figures: &Figures) -> Option<Row> {
+fn row(target: Target, figures: &Figures) -> Option<Row> {
     let values = |figure: &Figure| -> Option<Vec<f64>> {
         let samples = figures.samples.get(figure)?;
         Some(
@@ -200,17 +98,17 @@ fn row(target: &Target, figures: &Figures) -> Option<Row> {
     };
     let product = values(&target.product)?;
     let floor = target.floor.as_ref().and_then(values);
-    let faster_is_more = matches!(target.value, Value::Rate);
     let ratio = floor.as_ref().and_then(|floor| {
         let pairs = floor.iter().zip(&product);
         Spread::of(pairs.map(|(floor, product)| match target.bound {
-            Bound::ShareOfFloor(_) if !faster_is_more => floor / product,
+            Bound::ShareOfFloor(_) if !target.value.is_speed() => floor / product,
+            Bound::AboveFloor(_) => product - floor,
             _ => product / floor,
         }))
     });
     let product = Spread::of(product)?;
     let met = match (target.bound, &ratio) {
-        (Bound::TimesFloor(most), Some(ratio)) => ratio.median <= most,
+        (Bound::TimesFloor(most) | Bound::AboveFloor(most), Some(ratio)) => ratio.median <= most,
         (Bound::ShareOfFloor(least), Some(ratio)) => ratio.median >= least,
         (Bound::AtMost(most), _) => product.median <= most,
         _ => return None,
@@ -264,14 +162,15 @@ impl fmt::Display for Report {
             let ratio = row.ratio.map_or(String::new(), |ratio| show(ratio, 2));
             let target = match row.bound {
                 Bound::TimesFloor(most) => format!("≤ {most} ×"),
-                Bound::ShareOfFloor(least) => format!("≥ {least} ×"),
+                Bound::ShareOfFloor(least) => format!("≥ {} ×", (least * 100.0).round() / 100.0),
+                Bound::AboveFloor(most) => format!("≤ +{most} {}", row.unit),
                 Bound::AtMost(most) => format!("≤ {most} {}", row.unit),
             };
             line(
                 f,
                 [
                     row.id,
-                    row.what,
+                    &row.what,
                     &row.floor
                         .map_or(String::new(), |floor| with_unit(floor, row.unit)),
                     &with_unit(row.product, row.unit),
@@ -284,11 +183,11 @@ impl fmt::Display for Report {
         writeln!(f)?;
         writeln!(
             f,
-            "{:<16} {:>10} {:>10} {:>12} {:>14} {:>8}",
+            "{:<24} {:>10} {:>10} {:>12} {:>14} {:>8}",
             "figure", "p50 ms", "p99 ms", "rate /s", "server µs each", "others"
         )?;
         for (figure, samples) in samples {
-            if *figure == Figure::Rss {
+            if figure.is_amount() {
                 continue;
             }
             let middle = |value: &dyn Fn(&Sample) -> Option<f64>| {
@@ -300,7 +199,7 @@ impl fmt::Display for Report {
             };
             writeln!(
                 f,
-                "{:<16} {:>10.3} {:>10.3} {:>12.0} {:>14} {:>8}",
+                "{:<24} {:>10.3} {:>10.3} {:>12.0} {:>14} {:>8}",
                 format!("{figure:?}"),
                 middle(&|sample| Some(sample.p50)).unwrap_or_default(),
                 middle(&|sample| Some(sample.p99)).unwrap_or_default(),
@@ -319,7 +218,7 @@ impl fmt::Display for Report {
 fn line(f: &mut fmt::Formatter<'_>, cells: [&str; 7]) -> fmt::Result {
     let [id, what, floor, product, ratio, target, verdict] = cells;
     let text = format!(
-        "{id:<2}  {what:<32}  {floor:>25}  {product:>25}  {ratio:>17}  {target:>8}  {verdict}"
+        "{id:<3}  {what:<36}  {floor:>25}  {product:>25}  {ratio:>17}  {target:>10}  {verdict}"
     );
     writeln!(f, "{}", text.trim_end())
 }
@@ -327,6 +226,7 @@ fn line(f: &mut fmt::Formatter<'_>, cells: [&str; 7]) -> fmt::Result {
 fn with_unit(spread: Spread, unit: &str) -> String {
     let digits = match unit {
         "ms" if spread.median < 10.0 => 3,
+        "×" => 2,
         "/s" => 0,
         _ => 1,
     };

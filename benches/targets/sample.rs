@@ -9,8 +9,8 @@ use serde::Serialize;
 pub struct Sample {
     /// How many calls, syncs or starts.
     pub count: usize,
-    /// Half of them took less: milliseconds, except for figures that are no times: MiB of
-    /// [`super::measure::Figure::Rss`], percent of a core.
+    /// Half of them took less: milliseconds, except for figures that are no times, such as
+    /// MiB of memory or percent of a core.
     pub p50: f64,
     /// All but one in a hundred took less.
     pub p99: f64,
@@ -24,18 +24,36 @@ pub struct Sample {
 
 impl Sample {
     /// From single times, in any order, that together took `whole`.
-    pub fn of(mut times: Vec<Duration>, whole: Duration) -> Self {
-        times.sort_unstable();
+    pub fn of(times: Vec<Duration>, whole: Duration) -> Self {
+        let millis = times.iter().map(|time| time.as_secs_f64() * 1000.0);
+        Sample::of_values(millis.collect(), whole)
+    }
+
+    /// From single values, in any order, that together took `whole`.
+    pub fn of_values(mut values: Vec<f64>, whole: Duration) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| {
-            let place = (times.len() as f64 * share).ceil() as usize;
-            let time = times.get(place.saturating_sub(1)).copied();
-            time.unwrap_or_default().as_secs_f64() * 1000.0
+            let place = (values.len() as f64 * share).ceil() as usize;
+            values.get(place.saturating_sub(1)).copied()
         };
         Sample {
-            count: times.len(),
-            p50: at(0.5),
-            p99: at(0.99),
-            rate: times.len() as f64 / whole.as_secs_f64(),
+            count: values.len(),
+            p50: at(0.5).unwrap_or_default(),
+            p99: at(0.99).unwrap_or_default(),
+            rate: values.len() as f64 / whole.as_secs_f64(),
+            server_cpu_us: None,
+            others: None,
+        }
+    }
+
+    /// Of values that are no times: the middle one and the largest.
+    pub fn of_amounts(values: &[f64]) -> Self {
+        let spread = Spread::of(values.iter().copied());
+        Sample {
+            count: values.len(),
+            p50: spread.map_or(0.0, |spread| spread.median),
+            p99: spread.map_or(0.0, |spread| spread.max),
+            rate: 0.0,
             server_cpu_us: None,
             others: None,
         }

@@ -1,25 +1,26 @@
 //! The catalog: which agents there are at a place and what a run pins of one. Made once at the
 //! start of the daemon; the registry asks it on every spawn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 
+use super::base::{Base, is_of, parse_stored, read_base};
 use super::folder::{self, Dialect, Found};
 use super::names::slug;
 use super::nearby::Nearby;
 use super::presets::presets;
 use super::project;
-use super::raw::{Broken, Format};
-use super::set::{Candidate, Layers, Source, shown};
+use super::raw::Broken;
+use super::set::{Candidate, Layers, Source};
 use super::view::{Models, Set};
 use crate::clock::Clock;
 use crate::contract::catalog::{
     AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets,
 };
-use crate::contract::rows::{AgentRows, TrustedProject};
+use crate::contract::rows::AgentRows;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
@@ -58,29 +59,6 @@ pub struct Agents {
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
     nearby: Mutex<Nearby>,
-}
-
-/// What was last read of everything but projects.
-struct Base {
-    /// Raised by each reading; what was made of an older one is made anew.
-    generation: u64,
-    /// By tenant; see [`Base::of`].
-    sets: BTreeMap<String, OrgBase>,
-    /// For tenants without anything of their own.
-    shared: OrgBase,
-    trusted: Vec<TrustedProject>,
-}
-
-#[derive(Clone)]
-struct OrgBase {
-    layers: Layers,
-    set: Arc<Set>,
-}
-
-impl Base {
-    fn of(&self, org: &str) -> &OrgBase {
-        self.sets.get(org).unwrap_or(&self.shared)
-    }
 }
 
 impl Agents {
@@ -187,130 +165,6 @@ impl Agents {
             &self.options.tools,
         )))
     }
-}
-
-/// How far a project is trusted.
-enum Trust {
-    Given,
-    Never,
-    /// It has changed since.
-    Lost,
-}
-
-impl Trust {
-    /// Why an agent of the project in `folder` that needs trust for `needs` cannot be used.
-    fn refusal(&self, folder: &Path, needs: &[&str]) -> Option<String> {
-        if needs.is_empty() {
-            return None;
-        }
-        let needs = needs.join(", ");
-        let folder = folder.display();
-        match self {
-            Trust::Given => None,
-            Trust::Never => Some(format!(
-                "it states {needs}, and project {folder} is not trusted (look at it, then: abide \
-                 trust {folder})"
-            )),
-            Trust::Lost => Some(format!(
-                "it states {needs}, and project {folder} has changed since it was trusted (look \
-                 at it again, then: abide trust {folder})"
-            )),
-        }
-    }
-}
-
-impl Base {
-    fn trust_in(&self, org: &str, folder: &Path, hash: &str) -> Trust {
-        let folder = shown(folder);
-        let known = self
-            .trusted
-            .iter()
-            .find(|one| one.org == org && one.folder == folder);
-        match known {
-            Some(known) if known.hash == hash => Trust::Given,
-            Some(_) => Trust::Lost,
-            None => Trust::Never,
-        }
-    }
-}
-
-/// Is the definition of this tenant, or of all?
-fn is_of(candidate: &Candidate, org: &str) -> bool {
-    let named = candidate.draft.definition.org.as_deref();
-    named.is_none_or(|named| named == org)
-}
-
-fn read_base(options: &Options, models: &Models, generation: u64) -> Result<Base, Fault> {
-    let rows = options.rows.as_ref();
-    let stored = rows.map_or(Ok(Vec::new()), |rows| rows.stored_agents())?;
-    let trusted = rows.map_or(Ok(Vec::new()), |rows| rows.trusted_projects())?;
-    let read = |folder: &Option<PathBuf>, dialect| {
-        let found = folder
-            .as_deref()
-            .map(|folder| folder::read(folder, dialect, None));
-        found.unwrap_or_default()
-    };
-    let files = [
-        read(&options.personal, Dialect::Claude),
-        read(&options.config, Dialect::Own),
-    ];
-    let mut orgs: BTreeSet<String> = options.orgs.iter().cloned().collect();
-    orgs.extend(stored.iter().map(|agent| agent.org.clone()));
-    for found in files.iter().flatten() {
-        let draft = found.outcome.as_ref().ok();
-        orgs.extend(draft.and_then(|draft| draft.definition.org.clone()));
-    }
-    let of_org = |org: Option<&str>| {
-        let mut layers = Layers::presets(presets());
-        let mut own = Vec::new();
-        for agent in stored
-            .iter()
-            .filter(|agent| Some(agent.org.as_str()) == org)
-        {
-            match parse_stored(&agent.format, &agent.name, &agent.text) {
-                Ok(draft) => own.push(Candidate {
-                    source: Source::Stored,
-                    file: None,
-                    revision: Some(agent.revision),
-                    draft,
-                    untrusted: None,
-                }),
-                Err(broken) => {
-                    let reason = format!("stored agent {}: {broken}", agent.name);
-                    layers.reject(Source::Stored, None, &Broken::whole(reason));
-                }
-            }
-        }
-        layers.add(own);
-        for found in &files {
-            let mut found = found.clone();
-            found.retain(|one| {
-                let named = one.outcome.as_ref().ok();
-                let named = named.and_then(|draft| draft.definition.org.as_deref());
-                named.is_none_or(|named| Some(named) == org)
-            });
-            layers.add_files(Source::Config, found);
-        }
-        OrgBase {
-            set: Arc::new(Set::new(&layers, models, &options.tools)),
-            layers,
-        }
-    };
-    Ok(Base {
-        generation,
-        sets: orgs
-            .iter()
-            .map(|org| (org.clone(), of_org(Some(org))))
-            .collect(),
-        shared: of_org(None),
-        trusted,
-    })
-}
-
-fn parse_stored(format: &str, name: &str, text: &str) -> Result<super::fields::Draft, Broken> {
-    let format = Format::parse(format)
-        .ok_or_else(|| Broken::whole(format!("{format:?} is no format; markdown, toml, json")))?;
-    folder::parse(Dialect::Own, format, name, text.as_bytes())
 }
 
 impl Catalog for Agents {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{AgentDefinition, Agents, Options};
 use crate::clock::Clock;
+use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{
     AgentMode, AgentSummary, Catalog, Definition, Overrides, Place, Resolved,
 };
@@ -52,12 +53,18 @@ struct Fixture {
 fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
     let tools = ["grep", "glob", "list", "read"];
     let tools = tools.map(|name| json!({"name": name, "description": "", "parameters": {}}));
+    let agent = json!({"type": "string", "format": AGENT_FORMAT, "description": "Who"});
+    let spawn = json!({
+        "name": "sessions_spawn",
+        "description": "",
+        "parameters": { "properties": { "task": { "type": "string" }, "agent": agent } },
+    });
     Options {
         default_agent: "build".to_owned(),
         default_model: "offline/search".to_owned(),
         offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
         thinking: vec!["script/deep".to_owned()],
-        tools: tools.to_vec(),
+        tools: tools.into_iter().chain([spawn]).collect(),
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),
         workspace: None,
@@ -153,6 +160,35 @@ fn a_run_pins_definition_and_tools_by_hash() {
         .collect();
     assert_eq!(names, ["read", "list", "glob", "grep"]);
     assert_eq!(fixture.resolve(None, "explore").unwrap(), resolved);
+}
+
+#[test]
+fn a_tool_that_names_an_agent_offers_those_that_may_be_named() {
+    let fixture = Fixture::new();
+    let tools = "tools: [sessions_spawn]\n";
+    for (name, list) in [
+        ("free", "mode: primary\n"),
+        ("bound", "allow_agents: [explore, free, nobody]\n"),
+        ("any", "allow_agents: ['*']\n"),
+        ("alone", "allow_agents: []\n"),
+    ] {
+        fixture.write(&format!("agents/{name}.md"), &format!("{tools}{list}"));
+    }
+    fixture.agents.reload().unwrap();
+    let all = json!(["alone", "any", "bound", "build", "explore", "free"]);
+    for (name, names) in [
+        ("free", json!(["alone", "any", "bound", "explore", "free"])),
+        ("bound", json!(["explore", "free"])),
+        ("any", all),
+        ("alone", Value::Null),
+    ] {
+        let resolved = fixture.resolve(None, name).unwrap();
+        let tools: Value = serde_json::from_str(&resolved.tools.body).unwrap();
+        let agent = &tools[0]["parameters"]["properties"]["agent"];
+        assert_eq!(agent["enum"], names, "{name}");
+        assert_eq!(agent["format"], Value::Null, "{name}");
+        assert_eq!(agent["description"], "Who");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`set`] decides whether it counts, [`view`] makes it ready for spawns and lists.
 
 mod agents;
+mod base;
 mod claude;
 mod definition;
 mod fields;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::AgentDefinition;
 use super::names::nearest;
 use super::set::{Layers, Source, Taken, shown};
+use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
@@ -95,12 +96,20 @@ impl Set {
             .iter()
             .filter_map(|schema| schema["name"].as_str().map(str::to_owned))
             .collect();
-        let entries = layers.agents.iter().map(|(id, taken)| {
-            let entry = Entry::new(taken, models, &names, tools);
-            (id.clone(), entry)
-        });
+        let entries = layers.agents.iter();
+        let mut entries: BTreeMap<AgentId, Entry> = entries
+            .map(|(id, taken)| (id.clone(), Entry::new(taken, models, &names)))
+            .collect();
+        // Whom each may delegate to is known once all are.
+        let summaries: Vec<AgentSummary> = entries
+            .iter()
+            .map(|(id, entry)| entry.summary(id, models))
+            .collect();
+        for (id, entry) in &mut entries {
+            entry.pin_tools(id, &summaries, tools);
+        }
         Set {
-            entries: entries.collect(),
+            entries,
             rejected: layers.rejected.clone(),
         }
     }
@@ -142,14 +151,11 @@ impl Set {
         self.entries.keys().map(AgentId::as_str).collect()
     }
 
-    /// By name the hash of what a run would pin and of what decides whether it may.
+    /// By name the hash of what is its own of what a run would pin, and of what decides whether
+    /// it may. Of its tools those are their names: the agents that they may name are others'.
     pub(super) fn hashes(&self) -> BTreeMap<String, String> {
         let hash = |entry: &Entry| {
-            let parts = [
-                entry.source.as_str(),
-                &entry.pinned_definition.hash,
-                &entry.pinned_tools.hash,
-            ];
+            let parts = [entry.source.as_str(), &entry.pinned_definition.hash];
             blake3::hash(parts.join("\n").as_bytes())
                 .to_hex()
                 .to_string()
@@ -213,7 +219,8 @@ fn place_of(aside: &Aside) -> String {
 }
 
 impl Entry {
-    fn new(taken: &Taken, models: &Models, names: &[String], tools: &[Value]) -> Self {
+    /// Ready but for its tools.
+    fn new(taken: &Taken, models: &Models, names: &[String]) -> Self {
         let draft = &taken.candidate.draft;
         let mut definition = draft.definition.clone();
         let (chosen, unknown) = draft.tools.pick(names);
@@ -225,10 +232,6 @@ impl Entry {
                 names.join(", ")
             ));
         }
-        let schemas: Vec<&Value> = chosen
-            .iter()
-            .filter_map(|name| tools.iter().find(|schema| schema["name"] == name.as_str()))
-            .collect();
         definition.tools = chosen;
         let model = models.of(&definition);
         if !models.offers(model) {
@@ -244,7 +247,7 @@ impl Entry {
             source: taken.candidate.source,
             file: taken.candidate.file.as_deref().map(shown),
             revision: taken.candidate.revision,
-            pinned_tools: pin(&schemas),
+            pinned_tools: pin(&[(); 0]),
             pinned_definition: pin(&definition),
             definition,
             shadowed: taken.shadowed.clone(),
@@ -254,6 +257,21 @@ impl Entry {
                 .map(|why| (why, true))
                 .or_else(|| draft.problem.clone().map(|why| (why, false))),
         }
+    }
+
+    /// Pins the schemas of its tools, in which arguments that name an agent take those to whom
+    /// it may delegate.
+    fn pin_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
+        let definition = &self.definition;
+        let linked = &definition.linked_agents;
+        let allowed = definition.allow().allowed(id, linked, agents);
+        let schemas: Vec<Value> = definition
+            .tools
+            .iter()
+            .filter_map(|name| tools.iter().find(|schema| schema["name"] == name.as_str()))
+            .map(|schema| naming(schema, &allowed))
+            .collect();
+        self.pinned_tools = pin(&schemas);
     }
 
     /// Does it shadow a definition of that layer?
@@ -320,6 +338,29 @@ impl Entry {
             shadowed: self.shadowed.clone(),
         }
     }
+}
+
+/// The tool's schema with the names of these agents wherever an argument is one. Without any
+/// the argument stays open: a list of choices must not be empty.
+fn naming(schema: &Value, allowed: &[AgentId]) -> Value {
+    let mut schema = schema.clone();
+    let properties = schema["parameters"]["properties"].as_object_mut();
+    for argument in properties
+        .into_iter()
+        .flatten()
+        .map(|(_, argument)| argument)
+    {
+        if argument["format"] == AGENT_FORMAT
+            && let Some(argument) = argument.as_object_mut()
+        {
+            argument.shift_remove("format");
+            if !allowed.is_empty() {
+                let names = allowed.iter().map(AgentId::as_str).collect();
+                argument.insert("enum".to_owned(), names);
+            }
+        }
+    }
+    schema
 }
 
 fn pin<T: serde::Serialize>(value: &T) -> Pinned {

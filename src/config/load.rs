@@ -221,7 +221,10 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!(loaded.config.lanes, [5, 3, 8, 16]);
+        assert_eq!(
+            (loaded.config.lane_main, loaded.config.lane_subagent),
+            (5, 3)
+        );
         assert_eq!(loaded.config.run_timeout, Some(Duration::from_secs(90)));
         assert_eq!(loaded.warnings, [] as [String; 0]);
     }
@@ -255,7 +258,7 @@ mod tests {
             ("[gateway]\nlisten = \"here\"\n", "an address"),
             ("[workspace]\nroot = \"relative\"\n", "an absolute path"),
             ("[defaults]\nmax_spawn_depth = 6\n", "from 0 to 5"),
-            ("[agents]\nwatch = \"no\"\n", "events, poll or off"),
+            ("[agents]\nwatch = \"no\"\n", "one of events, poll, off"),
             ("[agents]\npoll_each = 0\n", "more than 0"),
         ] {
             let fault = from(text, &[]).unwrap_err().to_string();

@@ -5,6 +5,10 @@ use super::catalog::{AgentMode, AgentSummary};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 
+/// The `format` of a tool's argument that names an agent to delegate to. Where an agent is made
+/// ready, those that it may name take the place of the format.
+pub const AGENT_FORMAT: &str = "agent";
+
 /// Whom an agent may delegate to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AllowList {

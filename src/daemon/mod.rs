@@ -16,7 +16,7 @@ mod supervisor;
 mod surroundings;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use check::AgentCheck;
 pub use endpoint::Endpoint;
@@ -241,6 +242,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         started_at,
     };
     process.ready();
+    let findable = make_findable(&endpoint, &folder)?;
     let life = tokio::spawn({
         let (registry, supervisor) = (registry.clone(), supervisor.clone());
         async move { supervisor.tell_life(|| registry.answers()).await }
@@ -253,13 +255,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 "the disk is full: calls that only read are answered, and the rest waits for room"
             );
             supervisor.full();
-            if let Err(failure) = endpoint.write(&folder) {
-                tracing::warn!(%failure, "the address stands in no file yet");
-            }
             tokio::select! {
                 restored = &mut restoring => restored.map_err(unreadable)?,
                 // Rows that wait must not keep the process.
                 () = registry.ending() => {
+                    drop(findable);
                     Endpoint::remove(&folder);
                     return Ok(Ending::Stopped);
                 }
@@ -268,7 +268,6 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             }
         }
     };
-    endpoint.write(&folder)?;
     tracing::info!(
         url = %endpoint.url,
         %boot,
@@ -314,6 +313,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
+    drop(findable);
     Endpoint::remove(&folder);
     drop(socket);
     if tokio::task::spawn_blocking(move || threads.close())
@@ -330,6 +330,32 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     })
 }
 
+/// Local clients find the daemon, or will as soon as there is room on a full disk: what is
+/// returned sees to that until it is dropped.
+fn make_findable(
+    endpoint: &Endpoint,
+    folder: &Path,
+) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
+    match endpoint.write(folder) {
+        Err(Failure::NoRoom(path)) => {
+            tracing::warn!(
+                path = %path.display(),
+                "the disk is full: clients find the daemon by its socket and address alone"
+            );
+            let (endpoint, folder) = (endpoint.clone(), folder.to_owned());
+            let writing = async move {
+                while endpoint.write(&folder).is_err() {
+                    tokio::time::sleep(ROOM_AGAIN).await;
+                }
+            };
+            Ok(Some(AbortOnDropHandle::new(tokio::spawn(writing))))
+        }
+        written => written.map(|()| None),
+    }
+}
+
+/// What found a full disk is tried again after this long.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// How long clients may take to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 

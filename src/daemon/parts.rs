@@ -109,13 +109,12 @@ fn end_now(why: &str) {
 
 /// The registry's settings.
 pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::Options {
-    let [main, subagent, nested, global] = config.lanes;
     registry::Options {
         lanes: LaneCaps {
-            main,
-            subagent,
-            nested,
-            global,
+            main: config.lane_main,
+            subagent: config.lane_subagent,
+            nested: config.lane_nested,
+            global: config.lane_global,
         },
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
@@ -136,10 +135,9 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
 
 /// What sessions may do with each other.
 fn policy(config: &Config) -> Policy {
-    let [send, list, history] = config.rights;
     let reach = |right: Option<Visibility>| right.unwrap_or(config.visibility);
     Policy {
-        reach: [send, list, history].map(reach),
+        reach: [config.right_send, config.right_list, config.right_history].map(reach),
         agent_to_agent: config.agent_to_agent.clone(),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::about::{About, about};
 use super::method::Table;
+use super::status;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::NoParams;
 use crate::wire::{PROTOCOL, error, event_data};
@@ -25,10 +26,13 @@ pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
 }
 
 async fn discover(context: Arc<Context>, _: NoParams) -> Result<Document, Fault> {
-    let document = context.document.get();
-    document
-        .cloned()
-        .ok_or_else(|| Fault::internal("the document is made before the doors open"))
+    if let Some(document) = context.document.get() {
+        return Ok(document.clone());
+    }
+    // Made when somebody asks: the schemas of everything cost a start more than the rest of it.
+    let methods = context.described.get().map_or(&[][..], Vec::as_slice);
+    let document = document(methods, &context.url, status::VERSION).map_err(Fault::internal)?;
+    Ok(context.document.get_or_init(|| document).clone())
 }
 
 /// An OpenRPC document as it is sent.
@@ -87,7 +91,7 @@ impl Described {
 }
 
 /// The document for these methods, served at `url`.
-pub(super) fn document(
+fn document(
     methods: &[Described],
     url: &str,
     version: &str,

@@ -2,13 +2,14 @@
 //! answer.
 
 use std::error::Error;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use jsonrpsee::core::RegisterMethodError;
-use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Methods, RpcModule};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::discover::{self, Described};
 use super::rpc::{Connection, error_object, logged};
@@ -38,8 +39,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
     trust::register(&mut table)?;
     ops::register(&mut table)?;
     discover::register(&mut table)?;
-    let document = discover::document(&table.described, &shared.url, status::VERSION)?;
-    shared.document.get_or_init(|| document);
+    shared.described.get_or_init(|| table.described);
     let methods: Methods = table.module.into();
     let mut names: Vec<String> = methods.method_names().map(str::to_owned).collect();
     names.sort_unstable();
@@ -53,6 +53,25 @@ pub(super) struct Table {
     described: Vec<Described>,
 }
 
+/// A call whose parameters were read, ready to be carried out.
+struct Call {
+    /// What it is about, for the audit table.
+    object: Option<String>,
+    work: Work,
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<Box<RawValue>, Fault>> + Send>>;
+
+/// Reads the parameters of a call. Behind this type all methods share what surrounds a call,
+/// which is compiled once; of their own they have the reading, the work and the answer's text.
+type Prepare = dyn Fn(Caller, Option<&str>) -> Result<Call, Fault> + Send + Sync;
+
+/// Who calls, and by which connection.
+struct Caller {
+    context: Arc<Context>,
+    connection: Option<Arc<Connection>>,
+}
+
 impl Table {
     /// Adds the method `name`: its parameters are read as `P`, its faults become errors.
     pub(super) fn method<P, R, F, Fut>(
@@ -62,39 +81,24 @@ impl Table {
     ) -> Result<(), RegisterMethodError>
     where
         P: Params + Send + 'static,
-        R: Serialize + JsonSchema + Clone + Send + 'static,
-        F: Fn(Arc<Context>, P) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, Fault>> + Send,
+        R: Serialize + JsonSchema + Send + 'static,
+        F: Fn(Arc<Context>, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
         let changes = about::changes(name);
         self.described.push(Described::new::<P, R>(name));
-        self.module
-            .register_async_method(name, move |params, shared, extensions| async move {
-                let params: P = decode(params.as_str()).map_err(error_object)?;
-                let answer = match extensions.get::<Arc<Principal>>() {
-                    Some(who) => {
-                        let shared = Arc::clone(&shared);
-                        let principal = Arc::clone(who);
-                        let registry = shared.registry.clone();
-                        let object = changes.then(|| params.object()).flatten();
-                        let who = Arc::clone(&principal);
-                        let call = handler(Arc::new(Context { shared, principal }), params);
-                        match changes {
-                            true => registry.audited(&who, name, object, call).await,
-                            false => call.await,
-                        }
-                    }
-                    None => Err(Fault::internal("a call came from nobody")),
-                };
-                let clock = &shared.clock;
-                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
-                Ok::<R, ErrorObjectOwned>(answer)
-            })?;
-        Ok(())
+        self.register(
+            name,
+            Arc::new(move |caller: Caller, text: Option<&str>| {
+                let params: P = decode(text)?;
+                Ok(Call {
+                    object: changes.then(|| params.object()).flatten(),
+                    work: work(handler(caller.context, params)),
+                })
+            }),
+        )
     }
-}
 
-impl Table {
     /// As [`Table::method`], for methods that belong to the connection that calls them.
     pub(super) fn connected<P, R, F, Fut>(
         &mut self,
@@ -103,30 +107,66 @@ impl Table {
     ) -> Result<(), RegisterMethodError>
     where
         P: Params + Send + 'static,
-        R: Serialize + JsonSchema + Clone + Send + 'static,
-        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Copy + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, Fault>> + Send,
+        R: Serialize + JsonSchema + Send + 'static,
+        F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
         self.described.push(Described::new::<P, R>(name));
+        self.register(
+            name,
+            Arc::new(move |caller: Caller, text: Option<&str>| {
+                let params: P = decode(text)?;
+                let connection = caller
+                    .connection
+                    .ok_or_else(|| Fault::internal("a call came from no connection"))?;
+                Ok(Call {
+                    object: None,
+                    work: work(handler(caller.context, connection, params)),
+                })
+            }),
+        )
+    }
+
+    fn register(
+        &mut self,
+        name: &'static str,
+        prepare: Arc<Prepare>,
+    ) -> Result<(), RegisterMethodError> {
+        let changes = about::changes(name);
         self.module
-            .register_async_method(name, move |params, shared, extensions| async move {
-                let params: P = decode(params.as_str()).map_err(error_object)?;
-                let who = extensions.get::<Arc<Principal>>();
-                let answer = match who.zip(extensions.get::<Arc<Connection>>()) {
-                    Some((who, connection)) => {
-                        let shared = Arc::clone(&shared);
-                        let principal = Arc::clone(who);
-                        let context = Arc::new(Context { shared, principal });
-                        handler(context, Arc::clone(connection), params).await
-                    }
-                    None => Err(Fault::internal("a call came from no connection")),
-                };
-                let clock = &shared.clock;
-                let answer = answer.map_err(|fault| error_object(logged(name, fault, clock)))?;
-                Ok::<R, ErrorObjectOwned>(answer)
+            .register_async_method(name, move |params, shared, extensions| {
+                let prepare = Arc::clone(&prepare);
+                async move {
+                    let answer = match extensions.get::<Arc<Principal>>() {
+                        Some(who) => {
+                            let principal = Arc::clone(who);
+                            let caller = Caller {
+                                context: Arc::new(Context {
+                                    shared: Arc::clone(&shared),
+                                    principal,
+                                }),
+                                connection: extensions.get::<Arc<Connection>>().cloned(),
+                            };
+                            match prepare(caller, params.as_str()) {
+                                Ok(call) if changes => {
+                                    let registry = &shared.registry;
+                                    registry.audited(who, name, call.object, call.work).await
+                                }
+                                Ok(call) => call.work.await,
+                                Err(fault) => Err(fault),
+                            }
+                        }
+                        None => Err(Fault::internal("a call came from nobody")),
+                    };
+                    answer.map_err(|fault| error_object(logged(name, fault, &shared.clock)))
+                }
             })?;
         Ok(())
     }
+}
+
+fn work<R: Serialize>(answer: impl Future<Output = Result<R, Fault>> + Send + 'static) -> Work {
+    Box::pin(async move { to_raw_value(&answer.await?).map_err(Fault::internal) })
 }
 
 /// The idempotency of a request: its key, and its other parameters in one canonical text,

@@ -147,6 +147,7 @@ struct Shared {
     socket: Option<String>,
     limits: Limits,
     capabilities: OnceLock<Vec<String>>,
+    described: OnceLock<Vec<discover::Described>>,
     document: OnceLock<discover::Document>,
 }
 
@@ -189,6 +190,7 @@ pub async fn serve(
         socket,
         limits,
         capabilities: OnceLock::new(),
+        described: OnceLock::new(),
         document: OnceLock::new(),
     };
     let metrics = metrics::of(shared.registry.clone());

@@ -9,7 +9,7 @@ use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
 use crate::kernel::fault::Fault;
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`decode`] reads, in its order.
+/// The columns that [`decode`] reads.
 pub const COLUMNS: &str = "org, name, format, body, revision";
 
 fn read(row: &dyn Row) -> Result<StoredAgent, DbError> {

@@ -8,9 +8,9 @@
 
 use std::cell::RefCell;
 
-use super::columns::{opt_string, time, whole};
+use super::columns::{at, opt_string, time, whole};
 use super::command::Reply;
-use super::tx::{self, DbError, Param, Tx, all};
+use super::tx::{self, DbError, Param, Tx, all, insert_row};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::time::Timestamp;
 
@@ -44,22 +44,22 @@ pub struct Row {
     pub outcome: String,
 }
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "seq, at, principal, method, object, outcome";
 
 fn read(row: &dyn tx::Row) -> Result<Row, DbError> {
-    whole(row, "audit", &[("seq", 0)], decode)
+    whole(row, "audit", &[("seq", at!(seq))], decode)
 }
 
 /// An audit row out of [`COLUMNS`].
 pub fn decode(row: &dyn tx::Row) -> Result<Row, DbError> {
     Ok(Row {
-        seq: row.int(0)?,
-        at: time(row, 1)?,
-        principal: row.text(2)?.to_owned(),
-        method: row.text(3)?.to_owned(),
-        object: opt_string(row, 4)?,
-        outcome: row.text(5)?.to_owned(),
+        seq: row.int(at!(seq))?,
+        at: time(row, at!(at))?,
+        principal: row.text(at!(principal))?.to_owned(),
+        method: row.text(at!(method))?.to_owned(),
+        object: opt_string(row, at!(object))?,
+        outcome: row.text(at!(outcome))?.to_owned(),
     })
 }
 
@@ -122,20 +122,19 @@ pub fn insert(
     object: Option<&str>,
     outcome: &str,
 ) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO audit (seq, at, org, principal, method, object, outcome) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    insert_row(
+        tx,
+        "audit",
         &[
-            seq.into(),
-            at.0.into(),
-            (&entry.org).into(),
-            (&entry.principal).into(),
-            entry.method.into(),
-            object.or(entry.object.as_deref()).into(),
-            outcome.into(),
+            ("seq", seq.into()),
+            ("at", at.0.into()),
+            ("org", (&entry.org).into()),
+            ("principal", (&entry.principal).into()),
+            ("method", entry.method.into()),
+            ("object", object.or(entry.object.as_deref()).into()),
+            ("outcome", outcome.into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// Only the newest `keep` rows are left.

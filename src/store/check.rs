@@ -5,8 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
 
+use super::checkpoint::Checkpoints;
 use super::files;
 use super::noticed::{Checked, Noticed};
 use super::outline::Outline;
@@ -77,8 +80,15 @@ fn is_shorter_than_it_says(db: &mut Sqlite, path: &Path) -> Result<bool, DbError
 }
 
 /// Checks the whole file, table by table, until `stopped` is closed. What it finds is told in
-/// the log, kept for the doctor, and sees to it that the next start repairs the file.
-pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &Receiver<()>) {
+/// the log, kept for the doctor, and sees to it that the next start repairs the file. A table
+/// whose check had to give way to the work is looked at again later.
+pub fn beside_work(
+    mut db: Sqlite,
+    noticed: &Noticed,
+    checkpoints: &Arc<Checkpoints>,
+    clock: &Clock,
+    stopped: &Receiver<()>,
+) {
     let tables = match tables(&mut db) {
         Ok(tables) => tables,
         Err(fault) => return noticed.corrupt(&fault.message),
@@ -89,12 +99,19 @@ pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &R
             return;
         }
         noticed.set_checked(Checked::At(table.clone()));
-        match db.check(Some(&table), MOST_FINDINGS) {
-            Ok(found) => findings.extend(found),
-            Err(fault) => {
-                tracing::info!(table, %fault, "the check of the store ended early");
-                return noticed.set_checked(Checked::NotYet);
+        loop {
+            match check_one(&mut db, &table, checkpoints) {
+                Ok(found) => findings.extend(found),
+                Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
+                Err(fault) => {
+                    tracing::info!(table, %fault, "the check of a table ended early");
+                    if stopped.recv_timeout(AGAIN_AFTER) != Err(RecvTimeoutError::Timeout) {
+                        return noticed.set_checked(Checked::NotYet);
+                    }
+                    continue;
+                }
             }
+            break;
         }
     }
     if findings.is_empty() {
@@ -103,6 +120,22 @@ pub fn beside_work(mut db: Sqlite, noticed: &Noticed, clock: &Clock, stopped: &R
         noticed.corrupt(&findings.join("; "));
     }
     noticed.set_checked(Checked::Done(clock.now(), findings));
+}
+
+/// A table whose check has ended early is checked again after this long.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Checks one table; between two of them the write-ahead file can start anew.
+fn check_one(
+    db: &mut Sqlite,
+    table: &str,
+    checkpoints: &Arc<Checkpoints>,
+) -> Result<Vec<String>, DbError> {
+    let _long = checkpoints.long_read();
+    checkpoints.check_goes_on(Some(db.interrupt_handle()));
+    let found = db.check(Some(table), MOST_FINDINGS);
+    checkpoints.check_goes_on(None);
+    found
 }
 
 /// Damage is an answer here, not a fault.

@@ -2,12 +2,12 @@
 //! own copies its frames into the database file while commits go on.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::sqlite::{Sqlite, Use};
+use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::DbError;
 
 /// How often the thread looks whether there is something to copy.
@@ -15,8 +15,9 @@ const LOOK_EACH: Duration = Duration::from_millis(100);
 /// The write-ahead file may hold so many frames of 4 KiB (64 MiB) before the writer itself
 /// waits for the readers and starts it anew.
 const MOST_FRAMES: i64 = 16 * 1024;
-/// While somebody reads the whole database, which takes its time, it may hold so many times
-/// more: the writer would wait for that reader in vain.
+/// While somebody reads the whole database it may hold more: the writer would wait for that
+/// reader in vain, and every caller for the writer. With so many times more a check gives way;
+/// a backup does not, it ends.
 const TIMES_MORE: i64 = 4;
 
 /// What writer and checkpoint thread tell each other.
@@ -25,6 +26,7 @@ pub struct Checkpoints {
     commits: Arc<AtomicU64>,
     restart: AtomicBool,
     long_reads: AtomicUsize,
+    check: Mutex<Option<Interrupt>>,
 }
 
 /// Somebody reads the whole database, until it is dropped.
@@ -48,16 +50,26 @@ impl Checkpoints {
         LongRead(Arc::clone(self))
     }
 
-    fn most_frames(&self) -> i64 {
-        match self.long_reads.load(Ordering::Relaxed) {
-            0 => MOST_FRAMES,
-            _ => MOST_FRAMES * TIMES_MORE,
+    /// A check of the whole database goes on, on this connection, until it is over (`None`).
+    pub fn check_goes_on(&self, interrupt: Option<Interrupt>) {
+        *self.check.lock().unwrap_or_else(PoisonError::into_inner) = interrupt;
+    }
+
+    /// The write-ahead file holds so many frames.
+    fn holds(&self, frames: i64) {
+        if frames > MOST_FRAMES {
+            self.restart.store(true, Ordering::Relaxed);
+        }
+        let check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(check), true) = (check.as_ref(), frames > MOST_FRAMES * TIMES_MORE) {
+            check.interrupt();
         }
     }
 
-    /// The file has passed its bound: the writer must start it anew.
+    /// The file has passed its bound, and no long reader keeps it: the writer must start it
+    /// anew.
     pub fn writer_must_restart(&self) -> bool {
-        self.restart.load(Ordering::Relaxed)
+        self.restart.load(Ordering::Relaxed) && self.long_reads.load(Ordering::Relaxed) == 0
     }
 
     /// The writer has started the file anew.
@@ -89,11 +101,50 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>) {
                 if frames == done {
                     copied = commits;
                 }
-                if frames > shared.most_frames() {
-                    shared.restart.store(true, Ordering::Relaxed);
-                }
+                shared.holds(frames);
             }
             Err(fault) => tracing::warn!(%fault, "a checkpoint failed; it is tried again"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tx::Tx;
+
+    #[test]
+    fn the_writer_does_not_wait_for_somebody_who_reads_everything() {
+        let shared = Arc::new(Checkpoints::default());
+        shared.holds(MOST_FRAMES);
+        assert!(!shared.writer_must_restart());
+        let reader = shared.long_read();
+        shared.holds(MOST_FRAMES + 1);
+        assert!(
+            !shared.writer_must_restart(),
+            "it would stand still with it"
+        );
+        drop(reader);
+        assert!(shared.writer_must_restart());
+        shared.restarted();
+        assert!(!shared.writer_must_restart());
+    }
+
+    #[test]
+    fn a_check_gives_way_to_a_log_that_has_grown_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = Sqlite::open(&folder.path().join("abide.db"), Use::Write).unwrap();
+        let shared = Arc::new(Checkpoints::default());
+        shared.check_goes_on(Some(db.interrupt_handle()));
+        let checking = std::thread::spawn(move || {
+            let for_ever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                            SELECT count(*) FROM n";
+            db.query(for_ever, &[], &mut |_| Ok(()))
+        });
+        while !checking.is_finished() {
+            shared.holds(MOST_FRAMES * TIMES_MORE + 1);
+            std::thread::yield_now();
+        }
+        assert!(checking.join().unwrap().is_err());
     }
 }

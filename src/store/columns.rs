@@ -1,4 +1,4 @@
-//! Reading typed values out of rows.
+//! Reading typed values out of rows, each by the name of its column.
 
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -6,6 +6,51 @@ use uuid::Uuid;
 use super::tx::{BadRow, DbError, DbErrorKind, Row};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::kernel::time::Timestamp;
+
+/// The place of a column in the list `COLUMNS` of the file that asks. A name that is not in it
+/// does not compile.
+macro_rules! at {
+    ($name:ident) => {
+        const { $crate::store::columns::place(COLUMNS, stringify!($name)) }
+    };
+}
+pub(super) use at;
+
+/// The place of `name` in a list of columns, counted from 0.
+pub const fn place(columns: &str, name: &str) -> usize {
+    let (list, name) = (columns.as_bytes(), name.as_bytes());
+    let (mut at, mut column) = (0, 0);
+    while at < list.len() {
+        let mut same = 0;
+        while same < name.len() && at + same < list.len() && list[at + same] == name[same] {
+            same += 1;
+        }
+        let ends = at + same == list.len() || list[at + same] == b',';
+        if same == name.len() && ends {
+            return column;
+        }
+        while at < list.len() && list[at] != b',' {
+            at += 1;
+        }
+        // Behind the comma and the blank.
+        at += 2;
+        column += 1;
+    }
+    panic!("no such column");
+}
+
+/// How many columns a list has: where a query's further columns begin.
+pub const fn width(columns: &str) -> usize {
+    let list = columns.as_bytes();
+    let (mut at, mut width) = (0, 1);
+    while at < list.len() {
+        if list[at] == b',' {
+            width += 1;
+        }
+        at += 1;
+    }
+    width
+}
 
 /// Reads a row as `read` does. Where it does not fit, the error names the row: its table, and
 /// what its `key` columns (name and place in the answer) hold, so that it can be set aside.
@@ -131,4 +176,25 @@ pub fn to_int(amount: u64) -> i64 {
 pub fn to_json<T: serde::Serialize>(value: &T) -> String {
     // These types hold only strings, numbers, lists and maps with text keys.
     serde_json::to_string(value).expect("plain data has a JSON form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_found_by_its_whole_name() {
+        let list = "id, id_of, of";
+        assert_eq!(
+            ["id", "id_of", "of"].map(|name| place(list, name)),
+            [0, 1, 2]
+        );
+        assert_eq!(width(list), 3);
+        for none in ["i", "d", "id_", "o", ""] {
+            assert!(
+                std::panic::catch_unwind(|| place(list, none)).is_err(),
+                "{none}"
+            );
+        }
+    }
 }

@@ -5,20 +5,15 @@
 use std::collections::BTreeMap;
 
 use super::audit::Entry;
-use crate::contract::catalog::Resolved;
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{
-    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
-};
-use crate::kernel::message::{Block, Message};
+use crate::kernel::ids::{AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey};
+use crate::kernel::message::Message;
 use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
-use crate::kernel::run::{AnnouncePolicy, Run, RunError, Usage};
-use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
+use crate::kernel::run::Run;
+use crate::kernel::session::Session;
 use crate::kernel::step::{Intent, Step};
-use crate::kernel::thinking::Thinking;
-use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
 mod agents;
@@ -35,6 +30,7 @@ mod deliver;
 mod exchange;
 mod gateway;
 mod moves;
+mod new_run;
 mod quarantine;
 mod record_outcome;
 mod recover;
@@ -50,417 +46,24 @@ mod turn;
 mod waiting;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
+pub use ask::Ask;
+pub use cancel::{Cancel, CancelTarget, Cancelled};
+pub use change_session::{PatchSession, ResetSession};
+pub use conclude::{Conclusion, TurnEnd};
 pub use context::{Context, Effect, Settings, Ticket, Window};
+pub use create_session::NewSession;
+pub use gateway::GatewayNote;
+pub(crate) use new_run::first_answer;
+pub use new_run::{Accepted, Key, NewRun};
+pub use record_outcome::{Recorded, Then};
+pub use remove::DeleteSession;
 pub(crate) use send::kinship;
-pub(crate) use spawn::first_answer;
+pub use send::{SendMessage, Sender};
+pub use spawn::{Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
-
-/// A new session or run needs its ids minted before the command, so that a repeat of the
-/// command makes the same thing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewSession {
-    /// Its id.
-    pub id: SessionId,
-    /// The tenant.
-    pub org: String,
-    /// Its address; made from agent and id if unset.
-    pub key: Option<SessionKey>,
-    /// Who answers in it.
-    pub owner: Owner,
-    /// The agent of its turns.
-    pub agent: AgentId,
-    /// A name for look-ups.
-    pub label: Option<String>,
-    /// A heading for people.
-    pub title: Option<String>,
-    /// How much the model of its turns thinks; the agent's habit if unset.
-    pub thinking: Option<Thinking>,
-    /// The folder that its tools see.
-    pub cwd: Option<String>,
-    /// Give the session that is there (agent and owner being the same) instead of refusing.
-    pub get_existing: bool,
-}
-
-/// What a repeat of a call is recognised by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// Org, method, and parent or target.
-    pub scope: String,
-    /// The client's key.
-    pub key: String,
-    /// Keyed hash of the canonical parameters.
-    pub digest: Vec<u8>,
-}
-
-/// What every new run is made from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewRun {
-    /// Its id.
-    pub id: RunId,
-    /// The user it belongs to.
-    pub user: String,
-    /// A name for people.
-    pub label: Option<String>,
-    /// What it is about, on one line.
-    pub title: String,
-    /// How long it may run, milliseconds; `None` = no limit.
-    pub limit_ms: Option<u64>,
-    /// Comes back unchanged.
-    pub meta: Option<serde_json::Value>,
-    /// The agent, its model and what is pinned of it.
-    pub agent: Resolved,
-    /// One trace through parent, child and restarts.
-    pub trace_id: String,
-    /// A safe repeat.
-    pub key: Option<Key>,
-    /// The run that it does again.
-    pub retry_of: Option<RunId>,
-}
-
-/// A spawned run and its own session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spawn {
-    /// The tenant.
-    pub org: String,
-    /// The run.
-    pub run: NewRun,
-    /// The child session's id.
-    pub session: SessionId,
-    /// The first message's id.
-    pub message: MessageId,
-    /// What is to be done.
-    pub task: String,
-    /// Who asks and is told.
-    pub parent: Option<SessionKey>,
-    /// How the requester is told; by its kind of owner if unset.
-    pub announce: Option<AnnouncePolicy>,
-    /// The folder that its tools see; the parent session's if unset.
-    pub cwd: Option<String>,
-    /// A run asks for it; then its session is the parent.
-    pub by: Option<SpawnedBy>,
-    /// The thinking level that was asked for, kept for later turns of its session.
-    pub thinking: Option<Thinking>,
-    /// How long its session stays open for messages.
-    pub mode: SessionMode,
-    /// What becomes of its session once all is told.
-    pub cleanup: Cleanup,
-    /// What it knows of the parent's conversation.
-    pub begins: Begins,
-}
-
-/// What the transcript of a spawned session begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Begins {
-    /// The task alone.
-    #[default]
-    Isolated,
-    /// The parent's transcript as it is now.
-    Fork,
-    /// The stretch that another fork began with.
-    At(Fork),
-}
-
-/// The step of a run by which something is done. It must be open and in this try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepRef {
-    /// The run.
-    pub run: RunId,
-    /// The step's place in it.
-    pub step: u32,
-    /// Its try.
-    pub attempt: u32,
-}
-
-/// A run that spawns another.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SpawnedBy {
-    /// By which step.
-    pub step: StepRef,
-    /// The agents that its agent may spawn.
-    pub allowed: Vec<AgentId>,
-    /// Levels below a root session, if its agent has a limit of its own.
-    pub max_depth: Option<u32>,
-}
-
-/// Who says something in another session.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sender {
-    /// A client, for nobody else: it is told of the reply by its call alone.
-    Client,
-    /// A client for a session that it owns, which gets a late reply.
-    Session(SessionKey),
-    /// A run for its session, which gets a late reply.
-    Step(StepRef),
-}
-
-/// A message to a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SendMessage {
-    /// The tenant.
-    pub org: String,
-    /// The run of the turn that answers.
-    pub run: NewRun,
-    /// The session.
-    pub target: SessionId,
-    /// What is said.
-    pub message: String,
-    /// Who says it.
-    pub from: Sender,
-    /// How long the reply is waited for, milliseconds; 0 = not at all.
-    pub window_ms: u64,
-}
-
-/// A question of a run to a person.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    /// The step that asks.
-    pub by: StepRef,
-    /// What is asked.
-    pub text: String,
-    /// Answers that are proposed.
-    pub choices: Vec<String>,
-    /// How long it stands, milliseconds.
-    pub window_ms: u64,
-}
-
-/// A run waits for runs that its session has asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitFor {
-    /// The step that waits.
-    pub by: StepRef,
-    /// For these.
-    pub runs: Vec<RunId>,
-    /// One is enough.
-    pub any: bool,
-    /// Until then.
-    pub until: Timestamp,
-}
-
-/// A turn in a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunTurn {
-    /// The tenant.
-    pub org: String,
-    /// The run.
-    pub run: NewRun,
-    /// The session; made if there is none.
-    pub session: SessionKey,
-    /// The id of a session that must be made.
-    pub new_session: SessionId,
-    /// What is said.
-    pub message: String,
-    /// The model was named by the caller, for this turn.
-    pub model_named: bool,
-    /// The thinking level was named by the caller, for this turn.
-    pub thinking_named: bool,
-}
-
-/// What is the outcome of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recorded {
-    /// A model's answer.
-    Answer {
-        /// Text and tool calls.
-        blocks: Vec<Block>,
-        /// What it cost.
-        usage: Usage,
-    },
-    /// A tool's answer.
-    ToolResult {
-        /// What it says.
-        text: String,
-        /// It says that it failed.
-        is_error: bool,
-    },
-    /// The step failed, and the run with it.
-    Failed(RunError),
-}
-
-/// What follows a step's outcome, in the same transaction.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Then {
-    /// Other steps are still open.
-    Wait,
-    /// These steps.
-    Steps(Vec<Intent>),
-    /// The turn is over.
-    EndTurn(TurnEnd),
-    /// The run cannot go on.
-    Fail(RunError),
-}
-
-/// The end of a turn, as its runner sees it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TurnEnd {
-    /// The final text.
-    pub text: Option<String>,
-    /// Its next steps if something was said to it meanwhile; it then goes on with them.
-    pub more: Vec<Intent>,
-}
-
-/// What is to be cancelled, and what below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CancelTarget {
-    /// A run.
-    Run(RunId),
-    /// Every run of a session.
-    Session(SessionKey),
-}
-
-/// A cancel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cancel {
-    /// The tenant.
-    pub org: String,
-    /// What is to end.
-    pub target: CancelTarget,
-    /// Who asks.
-    pub by: String,
-    /// Why, for people.
-    pub reason: Option<String>,
-}
-
-/// New values for a session; `None` = as it is, `Some(None)` = none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PatchSession {
-    /// The tenant.
-    pub org: String,
-    /// Which.
-    pub key: SessionKey,
-    /// A name for look-ups.
-    pub label: Option<Option<String>>,
-    /// A heading for people.
-    pub title: Option<Option<String>>,
-    /// The model of its turns.
-    pub model: Option<Option<String>>,
-    /// How much the model of its turns thinks.
-    pub thinking: Option<Option<Thinking>>,
-    /// The folder that its tools see.
-    pub cwd: Option<Option<String>>,
-    /// Only if its version is this one.
-    pub if_revision: Option<i64>,
-}
-
-/// A session that is to begin anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResetSession {
-    /// The tenant.
-    pub org: String,
-    /// Which.
-    pub key: SessionKey,
-    /// Cancel its open runs first.
-    pub force: bool,
-    /// The generation that is to end; where another has begun already, nothing is done.
-    pub if_generation: Option<i64>,
-    /// Who asks.
-    pub by: String,
-}
-
-/// A session that is to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeleteSession {
-    /// The tenant.
-    pub org: String,
-    /// Which.
-    pub key: SessionKey,
-    /// Cancel the open runs in it and below it first.
-    pub force: bool,
-    /// Who asks.
-    pub by: String,
-}
-
-/// What age takes away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sweep {
-    /// Sessions of one task are put aside.
-    Archive {
-        /// Whose last run ended before this point.
-        before: Timestamp,
-        /// Of this tenant.
-        org: String,
-        /// After this place.
-        after: i64,
-    },
-    /// Ended runs go.
-    Runs {
-        /// Those that ended before this point.
-        before: Timestamp,
-        /// Unless their key was first used after this one.
-        keys_before: Timestamp,
-        /// After this place.
-        after: i64,
-    },
-    /// Events go.
-    Events {
-        /// Those from before this point.
-        before: Timestamp,
-    },
-    /// Bodies that no run names, and ids of removed runs.
-    Leftovers {
-        /// Bodies that were last used before this point.
-        before: Timestamp,
-        /// Ids of runs that were removed before this one.
-        ids_before: Timestamp,
-    },
-}
-
-/// How far a sweep has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Where to go on; `None`: it has seen everything that may be old enough.
-    pub next: Option<i64>,
-}
-
-impl Swept {
-    fn more_if(more: bool) -> Self {
-        Swept {
-            next: more.then_some(0),
-        }
-    }
-}
-
-/// What a cancel has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cancelled {
-    /// These have ended by it.
-    pub cancelled: Vec<RunId>,
-    /// The run that was named had ended before.
-    pub already_ended: Vec<RunId>,
-    /// These end when their executors are gone.
-    pub stopping: Vec<RunId>,
-}
-
-/// Why an open run is to end without an outcome of its own.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Conclusion {
-    /// Its cancel was asked for and its executor has stopped.
-    ExecutorGone,
-    /// Its turn is over, and no step's outcome says so.
-    EndTurn(TurnEnd),
-    /// Its limit passed; checked again in the transaction.
-    TimedOut,
-    /// It cannot go on.
-    Failed(RunError),
-}
-
-/// What the daemon itself does, for the event log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GatewayNote {
-    /// It takes no work.
-    Draining {
-        /// What follows: `stop`, `restart` or `resume`.
-        then: &'static str,
-        /// How long steps in flight may go on.
-        timeout_ms: u64,
-    },
-    /// It takes work again.
-    Resumed {
-        /// What it comes back from: `drain` or `sleep`.
-        after: &'static str,
-        /// How long that was.
-        away_ms: u64,
-    },
-}
+pub use sweep::{Sweep, Swept};
+pub use turn::RunTurn;
+pub use waiting::{StepRef, WaitFor};
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
@@ -671,28 +274,6 @@ pub enum Reply {
     Woken(Option<RunId>),
     /// How far a sweep has come.
     Swept(Swept),
-}
-
-/// A run that is in the store.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Accepted {
-    /// The run.
-    pub run: RunId,
-    /// The session that it works in.
-    pub session: SessionKey,
-    /// Who does it.
-    pub agent: AgentId,
-    /// With which model.
-    pub model: String,
-    /// Levels below a root session.
-    pub depth: u32,
-    /// The session was made by this call.
-    pub created: bool,
-    /// What the caller should know.
-    pub warnings: Vec<String>,
-    /// There is no run: a client owns the session, and this message stands in its transcript.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<MessageId>,
 }
 
 /// Carries out one command.

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::columns::{opt_string, opt_uuid, time, to_json, whole};
-use super::tx::{DbError, Row, Tx, all, first, number};
+use super::columns::{at, opt_string, opt_uuid, time, to_json, whole};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::time::Timestamp;
@@ -67,30 +67,31 @@ pub fn insert(
     about: &Circumstances,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO events (cursor, at, kind, org, session_id, run_id, parent_run, data, \
-         session_key, root_run, trace_id) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    insert_row(
+        tx,
+        "events",
         &[
-            cursor.into(),
-            now.0.into(),
-            event.kind.as_str().into(),
-            (&event.org).into(),
-            event.session.as_ref().map(|id| &id.0).into(),
-            event.run.as_ref().map(|id| &id.0).into(),
-            event
-                .parent_run
-                .as_ref()
-                .or(about.parent_run.as_ref())
-                .map(|id| &id.0)
-                .into(),
-            (&to_json(&event.data)).into(),
-            about.session_key.as_deref().into(),
-            about.root_run.as_ref().map(|id| &id.0).into(),
-            about.trace_id.as_deref().into(),
+            ("cursor", cursor.into()),
+            ("at", now.0.into()),
+            ("kind", event.kind.as_str().into()),
+            ("org", (&event.org).into()),
+            ("session_id", event.session.as_ref().map(|id| &id.0).into()),
+            ("run_id", event.run.as_ref().map(|id| &id.0).into()),
+            (
+                "parent_run",
+                event
+                    .parent_run
+                    .as_ref()
+                    .or(about.parent_run.as_ref())
+                    .map(|id| &id.0)
+                    .into(),
+            ),
+            ("data", (&to_json(&event.data)).into()),
+            ("session_key", about.session_key.as_deref().into()),
+            ("root_run", about.root_run.as_ref().map(|id| &id.0).into()),
+            ("trace_id", about.trace_id.as_deref().into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// When the oldest event happened.
@@ -171,29 +172,29 @@ pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> 
     Ok(Part::Events(found))
 }
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str =
     "cursor, at, kind, org, run_id, data, session_key, parent_run, root_run, trace_id";
 
 fn read(row: &dyn Row) -> Result<Event, DbError> {
-    whole(row, "events", &[("cursor", 0)], decode)
+    whole(row, "events", &[("cursor", at!(cursor))], decode)
 }
 
 /// An event out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Event, DbError> {
-    let data = RawValue::from_string(row.text(5)?.to_owned())
-        .map_err(|_| DbError::undecodable(5, "text that is no JSON"))?;
+    let data = RawValue::from_string(row.text(at!(data))?.to_owned())
+        .map_err(|_| DbError::undecodable(at!(data), "text that is no JSON"))?;
     Ok(Event {
-        cursor: row.int(0)?,
-        at: time(row, 1)?,
-        kind: row.text(2)?.to_owned(),
-        org: row.text(3)?.to_owned(),
-        run: opt_uuid(row, 4)?.map(RunId),
+        cursor: row.int(at!(cursor))?,
+        at: time(row, at!(at))?,
+        kind: row.text(at!(kind))?.to_owned(),
+        org: row.text(at!(org))?.to_owned(),
+        run: opt_uuid(row, at!(run_id))?.map(RunId),
         circumstances: Circumstances {
-            session_key: opt_string(row, 6)?,
-            parent_run: opt_uuid(row, 7)?.map(RunId),
-            root_run: opt_uuid(row, 8)?.map(RunId),
-            trace_id: opt_string(row, 9)?,
+            session_key: opt_string(row, at!(session_key))?,
+            parent_run: opt_uuid(row, at!(parent_run))?.map(RunId),
+            root_run: opt_uuid(row, at!(root_run))?.map(RunId),
+            trace_id: opt_string(row, at!(trace_id))?,
         },
         data,
     })

@@ -1,36 +1,41 @@
 //! The table of messages: transcripts, without gaps, append only.
 
-use super::columns::{json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole};
+use super::columns::{at, json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole};
 use super::sessions;
-use super::tx::{DbError, Row, Tx, all, first, number};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
      silent, metadata, session_id, generation";
 
 fn read(row: &dyn Row) -> Result<Message, DbError> {
-    whole(row, "messages", &[("session_id", 12), ("seq", 1)], decode)
+    whole(
+        row,
+        "messages",
+        &[("session_id", at!(session_id)), ("seq", at!(seq))],
+        decode,
+    )
 }
 
 /// A message out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
     Ok(Message {
-        id: MessageId(uuid(row, 0)?),
-        seq: row.int(1)?,
-        generation: row.int(13)?,
-        at: time(row, 2)?,
-        role: named(row, 3, Role::parse)?,
-        kind: named(row, 4, MessageKind::parse)?,
-        origin: named(row, 5, Origin::parse)?,
-        run: opt_uuid(row, 6)?.map(RunId),
-        content: json(row, 7)?,
-        tool_call: opt_string(row, 8)?,
-        announce: opt_uuid(row, 9)?.map(AnnounceId),
-        silent: row.int(10)? != 0,
-        metadata: opt_json(row, 11)?,
+        id: MessageId(uuid(row, at!(id))?),
+        seq: row.int(at!(seq))?,
+        generation: row.int(at!(generation))?,
+        at: time(row, at!(at))?,
+        role: named(row, at!(role), Role::parse)?,
+        kind: named(row, at!(kind), MessageKind::parse)?,
+        origin: named(row, at!(origin), Origin::parse)?,
+        run: opt_uuid(row, at!(run_id))?.map(RunId),
+        content: json(row, at!(content))?,
+        tool_call: opt_string(row, at!(tool_call))?,
+        announce: opt_uuid(row, at!(announce_id))?.map(AnnounceId),
+        silent: row.int(at!(silent))? != 0,
+        metadata: opt_json(row, at!(metadata))?,
     })
 }
 
@@ -63,28 +68,29 @@ pub fn insert(
     new: &NewMessage,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO messages (session_id, seq, generation, id, at, role, kind, origin, run_id, \
-         content, tool_call, announce_id, silent, metadata) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    insert_row(
+        tx,
+        "messages",
         &[
-            (&session.0).into(),
-            seq.into(),
-            generation.into(),
-            (&new.id.0).into(),
-            now.0.into(),
-            new.role.as_str().into(),
-            new.kind.as_str().into(),
-            new.origin.as_str().into(),
-            new.run.as_ref().map(|id| &id.0).into(),
-            (&to_json(&new.content)).into(),
-            new.tool_call.as_deref().into(),
-            new.announce.as_ref().map(|id| &id.0).into(),
-            new.silent.into(),
-            new.metadata.as_ref().map(to_json).as_deref().into(),
+            ("session_id", (&session.0).into()),
+            ("seq", seq.into()),
+            ("generation", generation.into()),
+            ("id", (&new.id.0).into()),
+            ("at", now.0.into()),
+            ("role", new.role.as_str().into()),
+            ("kind", new.kind.as_str().into()),
+            ("origin", new.origin.as_str().into()),
+            ("run_id", new.run.as_ref().map(|id| &id.0).into()),
+            ("content", (&to_json(&new.content)).into()),
+            ("tool_call", new.tool_call.as_deref().into()),
+            ("announce_id", new.announce.as_ref().map(|id| &id.0).into()),
+            ("silent", new.silent.into()),
+            (
+                "metadata",
+                new.metadata.as_ref().map(to_json).as_deref().into(),
+            ),
         ],
     )
-    .map(|_| ())
 }
 
 /// A stretch of a transcript: of one session, up to a seq, of one generation or all.

@@ -1,7 +1,7 @@
 //! The table of announces: each run's end, waiting to be told or told.
 
-use super::columns::{named, opt_string, opt_time, time, uuid, whole};
-use super::tx::{DbError, Param, Row, Tx, all, first, number};
+use super::columns::{at, named, opt_string, opt_time, time, uuid, whole};
+use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
 use crate::kernel::time::Timestamp;
@@ -47,30 +47,30 @@ impl Entry {
 /// So many announces enter a transcript in one transaction at most.
 pub const AT_ONCE: u32 = 50;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "seq, run_id, announce_id, target_session, target_generation, policy, state, \
      message_seq, delivered_at, acked_at, created_at, via, held";
 
 fn read(row: &dyn Row) -> Result<Entry, DbError> {
-    whole(row, "outbox", &[("seq", 0)], decode)
+    whole(row, "outbox", &[("seq", at!(seq))], decode)
 }
 
 /// An announce out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Entry, DbError> {
     Ok(Entry {
-        seq: row.int(0)?,
-        run: RunId(uuid(row, 1)?),
-        announce: AnnounceId(uuid(row, 2)?),
-        target: SessionId(uuid(row, 3)?),
-        target_generation: row.int(4)?,
-        policy: named(row, 5, AnnouncePolicy::parse)?,
-        state: row.text(6)?.to_owned(),
-        message_seq: row.opt_int(7)?,
-        delivered_at: opt_time(row, 8)?,
-        acked_at: opt_time(row, 9)?,
-        created_at: time(row, 10)?,
-        via: opt_string(row, 11)?,
-        held: opt_string(row, 12)?,
+        seq: row.int(at!(seq))?,
+        run: RunId(uuid(row, at!(run_id))?),
+        announce: AnnounceId(uuid(row, at!(announce_id))?),
+        target: SessionId(uuid(row, at!(target_session))?),
+        target_generation: row.int(at!(target_generation))?,
+        policy: named(row, at!(policy), AnnouncePolicy::parse)?,
+        state: row.text(at!(state))?.to_owned(),
+        message_seq: row.opt_int(at!(message_seq))?,
+        delivered_at: opt_time(row, at!(delivered_at))?,
+        acked_at: opt_time(row, at!(acked_at))?,
+        created_at: time(row, at!(created_at))?,
+        via: opt_string(row, at!(via))?,
+        held: opt_string(row, at!(held))?,
     })
 }
 
@@ -99,21 +99,21 @@ pub fn insert_for(
     policy: AnnouncePolicy,
     now: Timestamp,
 ) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO outbox (seq, run_id, announce_id, org, target_session, target_generation, \
-         policy, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'pending', ?8)",
+    insert_row(
+        tx,
+        "outbox",
         &[
-            seq.into(),
-            (&run.id.0).into(),
-            (&AnnounceId::of(run.id).0).into(),
-            (&run.org).into(),
-            (&target.0).into(),
-            generation.into(),
-            policy.as_str().into(),
-            now.0.into(),
+            ("seq", seq.into()),
+            ("run_id", (&run.id.0).into()),
+            ("announce_id", (&AnnounceId::of(run.id).0).into()),
+            ("org", (&run.org).into()),
+            ("target_session", (&target.0).into()),
+            ("target_generation", generation.into()),
+            ("policy", policy.as_str().into()),
+            ("state", "pending".into()),
+            ("created_at", now.0.into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// What waits to be told to this session, in order, at most `limit`.

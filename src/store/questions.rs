@@ -1,60 +1,62 @@
 //! The table of questions.
 
-use super::columns::{count, json, named, opt_string, opt_time, time, to_json, uuid, whole};
-use super::tx::{DbError, Param, Row, Tx, all, first};
+use super::columns::{
+    at, count, json, named, opt_string, opt_time, time, to_json, uuid, whole, width,
+};
+use super::filter::Filter;
+use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::ids::{QuestionId, RunId, SessionId};
 use crate::kernel::question::{Question, QuestionState};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, run_id, step, session_id, root_session, text, choices, asked_at, \
      expires_at, state, answer, answered_by, ended_at";
 
 fn read(row: &dyn Row) -> Result<Question, DbError> {
-    whole(row, "questions", &[("id", 0)], decode)
+    whole(row, "questions", &[("id", at!(id))], decode)
 }
 
 /// A row out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Question, DbError> {
     Ok(Question {
-        id: QuestionId(uuid(row, 0)?),
-        org: row.text(1)?.to_owned(),
-        run: RunId(uuid(row, 2)?),
-        step: count(row, 3)?,
-        session: SessionId(uuid(row, 4)?),
-        root_session: SessionId(uuid(row, 5)?),
-        text: row.text(6)?.to_owned(),
-        choices: json(row, 7)?,
-        asked_at: time(row, 8)?,
-        expires_at: time(row, 9)?,
-        state: named(row, 10, QuestionState::parse)?,
-        answer: opt_string(row, 11)?,
-        answered_by: opt_string(row, 12)?,
-        ended_at: opt_time(row, 13)?,
+        id: QuestionId(uuid(row, at!(id))?),
+        org: row.text(at!(org))?.to_owned(),
+        run: RunId(uuid(row, at!(run_id))?),
+        step: count(row, at!(step))?,
+        session: SessionId(uuid(row, at!(session_id))?),
+        root_session: SessionId(uuid(row, at!(root_session))?),
+        text: row.text(at!(text))?.to_owned(),
+        choices: json(row, at!(choices))?,
+        asked_at: time(row, at!(asked_at))?,
+        expires_at: time(row, at!(expires_at))?,
+        state: named(row, at!(state), QuestionState::parse)?,
+        answer: opt_string(row, at!(answer))?,
+        answered_by: opt_string(row, at!(answered_by))?,
+        ended_at: opt_time(row, at!(ended_at))?,
     })
 }
 
 /// The question is in the table, at place `seq` of every list.
 pub fn insert(tx: &mut dyn Tx, seq: i64, question: &Question) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO questions (id, seq, org, run_id, step, session_id, root_session, text, \
-         choices, asked_at, expires_at, state) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 'open')",
+    insert_row(
+        tx,
+        "questions",
         &[
-            (&question.id.0).into(),
-            seq.into(),
-            (&question.org).into(),
-            (&question.run.0).into(),
-            question.step.into(),
-            (&question.session.0).into(),
-            (&question.root_session.0).into(),
-            (&question.text).into(),
-            (&to_json(&question.choices)).into(),
-            question.asked_at.0.into(),
-            question.expires_at.0.into(),
+            ("id", (&question.id.0).into()),
+            ("seq", seq.into()),
+            ("org", (&question.org).into()),
+            ("run_id", (&question.run.0).into()),
+            ("step", question.step.into()),
+            ("session_id", (&question.session.0).into()),
+            ("root_session", (&question.root_session.0).into()),
+            ("text", (&question.text).into()),
+            ("choices", (&to_json(&question.choices)).into()),
+            ("asked_at", question.asked_at.0.into()),
+            ("expires_at", question.expires_at.0.into()),
+            ("state", "open".into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// The question with that id.
@@ -129,31 +131,22 @@ pub struct Query {
 
 /// A page of questions with their places, oldest first.
 pub fn list(tx: &mut dyn Tx, query: &Query) -> Result<Vec<(i64, Question)>, DbError> {
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
-    let mut clauses = vec!["org = ?1".to_owned()];
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace('?', &format!("?{}", params.len())));
-    };
-    if let Some(session) = &query.session {
-        bind("session_id = ?", (&session.0).into());
-    }
-    if let Some(root) = &query.root {
-        bind("root_session = ?", (&root.0).into());
-    }
-    if let Some(after) = query.after {
-        bind("seq > ?", after.into());
-    }
+    let mut filter = Filter::default();
+    filter.by("org = ?", &query.org);
+    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
+    filter.maybe("root_session = ?", query.root.as_ref().map(|id| &id.0));
+    filter.maybe("seq > ?", query.after);
     match query.state {
         // Written out, so that the engine can take the short index of open ones.
-        Some(QuestionState::Open) => clauses.push("state = 'open'".to_owned()),
-        Some(state) => bind("state = ?", state.as_str().into()),
-        None => {}
+        Some(QuestionState::Open) => filter.only("state = 'open'"),
+        state => filter.maybe("state = ?", state.map(QuestionState::as_str)),
     }
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {COLUMNS}, seq FROM questions WHERE {} ORDER BY seq LIMIT {}",
-        clauses.join(" AND "),
+        "SELECT {COLUMNS}, seq FROM questions WHERE {conditions} ORDER BY seq LIMIT {}",
         query.limit
     );
-    all(tx, &sql, &params, |row| Ok((row.int(14)?, read(row)?)))
+    all(tx, &sql, &params, |row| {
+        Ok((row.int(width(COLUMNS))?, read(row)?))
+    })
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::columns::whole;
 use super::command::Window;
-use super::tx::{DbError, DbErrorKind, Param, Tx, all, first};
+use super::filter::Filter;
+use super::tx::{DbError, DbErrorKind, Tx, all, first};
 use super::{
     blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
 };
@@ -71,10 +72,10 @@ pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
 }
 
 fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
-    let step = if run.steps > 0 {
-        steps::current(tx, run.id)?
-    } else {
-        None
+    let step = match run.steps {
+        0 => None,
+        _ if run.state.is_terminal() => steps::last(tx, run.id)?,
+        _ => steps::current(tx, run.id)?,
     };
     let told = run.owes_announce() || run.origin == RunOrigin::Send;
     let announce = if run.state.is_terminal() && told {
@@ -141,65 +142,49 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         Some(tree) => runs::branch(tx, tree)?,
         None => None,
     };
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
-    let mut clauses = vec!["org = ?1".to_owned()];
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace('?', &format!("?{}", params.len())));
-    };
-    if let Some(session) = &query.session {
-        bind("session_id = ?", (&session.0).into());
-    }
-    if let Some(requester) = &query.requester {
-        bind("requester_id = ?", (&requester.0).into());
-    }
-    if let Some(agent) = &query.agent {
-        bind("agent = ?", agent.into());
-    }
-    if let Some(label) = &query.label {
-        bind("label = ?", label.into());
-    }
-    if let (Some(tree), None) = (&query.tree, &branch) {
-        bind(
-            "(id = ? OR (root_run = ? AND root_run <> id))",
-            (&tree.0).into(),
-        );
-    }
-    if let Some(after) = query.created_after {
-        bind("created_at > ?", after.0.into());
-    }
-    if let Some(before) = query.created_before {
-        bind("created_at < ?", before.0.into());
-    }
-    if let Some(before) = query.before {
-        bind("seq < ?", before.into());
-    }
+    let mut filter = Filter::default();
+    filter.by("org = ?", &query.org);
+    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
+    filter.maybe("requester_id = ?", query.requester.as_ref().map(|id| &id.0));
+    filter.maybe("agent = ?", query.agent.as_ref());
+    filter.maybe("label = ?", query.label.as_ref());
+    // By place: the tree is put in order by its places alone, and no more rows are read than
+    // the page shows.
+    filter.maybe(
+        "seq IN (SELECT seq FROM runs WHERE id = ? \
+         UNION ALL SELECT seq FROM runs WHERE root_run = ? AND root_run <> id)",
+        query
+            .tree
+            .as_ref()
+            .filter(|_| branch.is_none())
+            .map(|id| &id.0),
+    );
     if let Some(branch) = &branch {
-        let ids = branch.iter().map(|run| (&run.0).into());
-        clauses.push(one_of("id", &mut params, ids));
+        filter.one_of("id", branch.iter().map(|run| &run.0));
     }
+    filter.maybe("created_at > ?", query.created_after.map(|at| at.0));
+    filter.maybe("created_at < ?", query.created_before.map(|at| at.0));
+    filter.maybe("seq < ?", query.before);
     if !query.states.is_empty() {
-        let states = query.states.iter().map(Param::from);
-        clauses.push(one_of("state", &mut params, states));
+        filter.one_of("state", &query.states);
         if query.states.iter().all(|state| is_open_state(state)) {
             // Lets the engine walk the short index of open runs.
-            clauses.push("ended_at IS NULL".to_owned());
+            filter.only("ended_at IS NULL");
         }
     }
     if query.undelivered {
         // Each part has an index that holds only what waits, however long the history.
-        clauses.push(
+        filter.only(
             "id IN (SELECT run_id FROM outbox WHERE state = 'pending' \
              UNION ALL SELECT run_id FROM outbox WHERE state = 'undelivered' \
              UNION ALL SELECT run_id FROM outbox WHERE policy = 'inbox' AND acked_at IS NULL \
-             AND state = 'delivered' AND via IS NULL)"
-                .to_owned(),
+             AND state = 'delivered' AND via IS NULL)",
         );
     }
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {}, seq FROM runs WHERE {} ORDER BY seq DESC LIMIT {}",
+        "SELECT {}, seq FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
         runs::COLUMNS,
-        clauses.join(" AND "),
         query.limit
     );
     let found = all(tx, &sql, &params, |row| {
@@ -209,20 +194,6 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
         .into_iter()
         .map(|(run, seq)| beside(tx, run, seq))
         .collect()
-}
-
-/// The clause that the column has one of these values.
-fn one_of<'a>(
-    column: &str,
-    params: &mut Vec<Param<'a>>,
-    values: impl Iterator<Item = Param<'a>>,
-) -> String {
-    let mut list = Vec::new();
-    for value in values {
-        params.push(value);
-        list.push(format!("?{}", params.len()));
-    }
-    format!("{column} IN ({})", list.join(", "))
 }
 
 fn is_open_state(state: &str) -> bool {

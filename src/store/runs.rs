@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use super::columns::{
-    agent, amount, count, json, key, named, opt_json, opt_named, opt_string, opt_time, opt_uuid,
-    time, to_int, to_json, uuid, whole,
+    agent, amount, at, count, json, key, named, opt_json, opt_named, opt_string, opt_time,
+    opt_uuid, time, to_int, to_json, uuid, whole, width,
 };
-use super::tx::{DbError, Row, Tx, all, first, number};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, Pins, Requester, Run, RunError, RunOrigin, RunState, Usage,
@@ -14,7 +14,7 @@ use crate::kernel::run::{
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, requester_id, \
      requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, label, \
      model, lane, depth, cwd, state, pause, cancel_by, cancel_at, error_kind, error_message, \
@@ -24,86 +24,92 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      thinking, cancel_reason, cancel_inherited";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-pub const WIDTH: usize = 53;
+pub const WIDTH: usize = width(COLUMNS);
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {
-    whole(row, "runs", &[("id", 0)], decode)
+    whole(row, "runs", &[("id", at!(id))], decode)
 }
 
 /// A run out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
-    let requester = match opt_uuid(row, 6)? {
+    let requester = match opt_uuid(row, at!(requester_id))? {
         Some(id) => Some(Requester {
             session: SessionId(id),
-            key: key(row, 7)?,
-            generation: row.int(8)?,
+            key: key(row, at!(requester_key))?,
+            generation: row.int(at!(requester_generation))?,
         }),
         None => None,
     };
-    let pause = row.opt_text(20)?;
+    let pause = row.opt_text(at!(pause))?;
     Ok(Run {
-        id: RunId(uuid(row, 0)?),
-        org: row.text(1)?.to_owned(),
-        user: row.text(2)?.to_owned(),
-        session: SessionId(uuid(row, 3)?),
-        session_key: key(row, 4)?,
-        generation: row.int(5)?,
+        id: RunId(uuid(row, at!(id))?),
+        org: row.text(at!(org))?.to_owned(),
+        user: row.text(at!(user))?.to_owned(),
+        session: SessionId(uuid(row, at!(session_id))?),
+        session_key: key(row, at!(session_key))?,
+        generation: row.int(at!(generation))?,
         requester,
-        parent_run: opt_uuid(row, 9)?.map(RunId),
-        root_run: RunId(uuid(row, 10)?),
-        root_session: SessionId(uuid(row, 11)?),
-        origin: named(row, 12, RunOrigin::parse)?,
-        agent: agent(row, 13)?,
-        label: opt_string(row, 14)?,
-        model: row.text(15)?.to_owned(),
-        lane: named(row, 16, Lane::parse)?,
-        depth: count(row, 17)?,
-        cwd: opt_string(row, 18)?,
-        state: named(row, 19, |state| RunState::parse(state, pause))?,
-        cancel: match row.opt_text(21)? {
+        parent_run: opt_uuid(row, at!(parent_run))?.map(RunId),
+        root_run: RunId(uuid(row, at!(root_run))?),
+        root_session: SessionId(uuid(row, at!(root_session))?),
+        origin: named(row, at!(origin), RunOrigin::parse)?,
+        agent: agent(row, at!(agent))?,
+        label: opt_string(row, at!(label))?,
+        model: row.text(at!(model))?.to_owned(),
+        lane: named(row, at!(lane), Lane::parse)?,
+        depth: count(row, at!(depth))?,
+        cwd: opt_string(row, at!(cwd))?,
+        state: named(row, at!(state), |state| RunState::parse(state, pause))?,
+        cancel: match row.opt_text(at!(cancel_by))? {
             Some(by) => Some(CancelRequest {
                 by: by.to_owned(),
-                at: time(row, 22)?,
-                reason: opt_string(row, 51)?,
-                inherited: row.int(52)? != 0,
+                at: time(row, at!(cancel_at))?,
+                reason: opt_string(row, at!(cancel_reason))?,
+                inherited: row.int(at!(cancel_inherited))? != 0,
             }),
             None => None,
         },
-        error: match row.opt_text(23)? {
-            Some(kind) => Some(RunError::new(kind, row.opt_text(24)?.unwrap_or_default())),
+        error: match row.opt_text(at!(error_kind))? {
+            Some(kind) => Some(RunError::new(
+                kind,
+                row.opt_text(at!(error_message))?.unwrap_or_default(),
+            )),
             None => None,
         },
-        result: opt_string(row, 25)?,
-        limit_ms: row.opt_int(26)?.map(|_| amount(row, 26)).transpose()?,
-        used_ms: amount(row, 27)?,
-        counting_since: opt_time(row, 28)?,
-        recoveries: count(row, 29)?,
-        not_before: opt_time(row, 30)?,
-        announce: named(row, 31, AnnouncePolicy::parse)?,
-        loops: count(row, 32)?,
-        tool_calls: count(row, 33)?,
-        steps: count(row, 34)?,
+        result: opt_string(row, at!(result))?,
+        limit_ms: row
+            .opt_int(at!(limit_ms))?
+            .map(|_| amount(row, at!(limit_ms)))
+            .transpose()?,
+        used_ms: amount(row, at!(used_ms))?,
+        counting_since: opt_time(row, at!(counting_since))?,
+        recoveries: count(row, at!(recoveries))?,
+        not_before: opt_time(row, at!(not_before))?,
+        announce: named(row, at!(announce), AnnouncePolicy::parse)?,
+        loops: count(row, at!(loops))?,
+        tool_calls: count(row, at!(tool_calls))?,
+        steps: count(row, at!(steps))?,
         usage: Usage {
-            model_calls: amount(row, 35)?,
-            input_tokens: amount(row, 36)?,
-            output_tokens: amount(row, 37)?,
+            model_calls: amount(row, at!(model_calls))?,
+            input_tokens: amount(row, at!(input_tokens))?,
+            output_tokens: amount(row, at!(output_tokens))?,
         },
-        meta: opt_json(row, 38)?,
+        meta: opt_json(row, at!(meta))?,
         pins: Pins {
-            agent: row.text(39)?.to_owned(),
-            tools: row.text(40)?.to_owned(),
+            agent: row.text(at!(pin_agent))?.to_owned(),
+            tools: row.text(at!(pin_tools))?.to_owned(),
         },
-        warnings: json(row, 41)?,
-        trace_id: row.text(42)?.to_owned(),
-        created_at: time(row, 43)?,
-        started_at: opt_time(row, 44)?,
-        ended_at: opt_time(row, 45)?,
-        last_activity_at: time(row, 46)?,
-        ver: row.int(47)?,
-        title: row.text(48)?.to_owned(),
-        retry_of: opt_uuid(row, 49)?.map(RunId),
-        thinking: opt_named(row, 50, Thinking::parse)?,
+        warnings: json(row, at!(warnings))?,
+        trace_id: row.text(at!(trace_id))?.to_owned(),
+        created_at: time(row, at!(created_at))?,
+        started_at: opt_time(row, at!(started_at))?,
+        ended_at: opt_time(row, at!(ended_at))?,
+        last_activity_at: time(row, at!(last_activity_at))?,
+        ver: row.int(at!(ver))?,
+        title: row.text(at!(title))?.to_owned(),
+        retry_of: opt_uuid(row, at!(retry_of))?.map(RunId),
+        thinking: opt_named(row, at!(thinking), Thinking::parse)?,
     })
 }
 
@@ -111,54 +117,58 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
 /// it begins; a spawned run's task stands in its transcript already.
 pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Result<(), DbError> {
     let requester = run.requester.as_ref();
-    tx.execute(
-        "INSERT INTO runs (seq, id, org, user, session_id, session_key, generation, requester_id, \
-         requester_key, requester_generation, parent_run, root_run, root_session, origin, agent, \
-         label, model, lane, depth, cwd, state, limit_ms, used_ms, recoveries, announce, loops, \
-         tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
-         warnings, trace_id, input, created_at, last_activity_at, ver, title, \
-         retry_of, thinking) VALUES \
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, 0, 0, ?23, 0, 0, 0, 0, 0, 0, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
+    insert_row(
+        tx,
+        "runs",
         &[
-            seq.into(),
-            (&run.id.0).into(),
-            (&run.org).into(),
-            (&run.user).into(),
-            (&run.session.0).into(),
-            run.session_key.as_str().into(),
-            run.generation.into(),
-            requester.map(|by| &by.session.0).into(),
-            requester.map(|by| by.key.as_str()).into(),
-            requester.map(|by| by.generation).into(),
-            run.parent_run.as_ref().map(|id| &id.0).into(),
-            (&run.root_run.0).into(),
-            (&run.root_session.0).into(),
-            run.origin.as_str().into(),
-            run.agent.as_str().into(),
-            run.label.as_deref().into(),
-            (&run.model).into(),
-            run.lane.as_str().into(),
-            run.depth.into(),
-            run.cwd.as_deref().into(),
-            run.state.as_str().into(),
-            run.limit_ms.map(to_int).into(),
-            run.announce.as_str().into(),
-            run.meta.as_ref().map(to_json).as_deref().into(),
-            (&run.pins.agent).into(),
-            (&run.pins.tools).into(),
-            (&to_json(&run.warnings)).into(),
-            (&run.trace_id).into(),
-            input.into(),
-            run.created_at.0.into(),
-            run.last_activity_at.0.into(),
-            run.ver.into(),
-            (&run.title).into(),
-            run.retry_of.as_ref().map(|id| &id.0).into(),
-            run.thinking.map(Thinking::as_str).into(),
+            ("seq", seq.into()),
+            ("id", (&run.id.0).into()),
+            ("org", (&run.org).into()),
+            ("user", (&run.user).into()),
+            ("session_id", (&run.session.0).into()),
+            ("session_key", run.session_key.as_str().into()),
+            ("generation", run.generation.into()),
+            ("requester_id", requester.map(|by| &by.session.0).into()),
+            ("requester_key", requester.map(|by| by.key.as_str()).into()),
+            (
+                "requester_generation",
+                requester.map(|by| by.generation).into(),
+            ),
+            ("parent_run", run.parent_run.as_ref().map(|id| &id.0).into()),
+            ("root_run", (&run.root_run.0).into()),
+            ("root_session", (&run.root_session.0).into()),
+            ("origin", run.origin.as_str().into()),
+            ("agent", run.agent.as_str().into()),
+            ("label", run.label.as_deref().into()),
+            ("model", (&run.model).into()),
+            ("lane", run.lane.as_str().into()),
+            ("depth", run.depth.into()),
+            ("cwd", run.cwd.as_deref().into()),
+            ("state", run.state.as_str().into()),
+            ("limit_ms", run.limit_ms.map(to_int).into()),
+            ("used_ms", 0i64.into()),
+            ("recoveries", 0i64.into()),
+            ("announce", run.announce.as_str().into()),
+            ("loops", 0i64.into()),
+            ("tool_calls", 0i64.into()),
+            ("steps", 0i64.into()),
+            ("model_calls", 0i64.into()),
+            ("input_tokens", 0i64.into()),
+            ("output_tokens", 0i64.into()),
+            ("meta", run.meta.as_ref().map(to_json).as_deref().into()),
+            ("pin_agent", (&run.pins.agent).into()),
+            ("pin_tools", (&run.pins.tools).into()),
+            ("warnings", (&to_json(&run.warnings)).into()),
+            ("trace_id", (&run.trace_id).into()),
+            ("input", input.into()),
+            ("created_at", run.created_at.0.into()),
+            ("last_activity_at", run.last_activity_at.0.into()),
+            ("ver", run.ver.into()),
+            ("title", (&run.title).into()),
+            ("retry_of", run.retry_of.as_ref().map(|id| &id.0).into()),
+            ("thinking", run.thinking.map(Thinking::as_str).into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// The row holds what `run` says, if nobody changed it since `run.ver` was read; the run's
@@ -166,37 +176,46 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
 pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
     let cancel = run.cancel.as_ref();
     let error = run.error.as_ref();
-    let changed = tx.execute(
-        "UPDATE runs SET state = ?3, pause = ?4, cancel_by = ?5, cancel_at = ?6, error_kind = ?7, \
-         error_message = ?8, result = ?9, used_ms = ?10, counting_since = ?11, recoveries = ?12, \
-         not_before = ?13, loops = ?14, tool_calls = ?15, steps = ?16, model_calls = ?17, \
-         input_tokens = ?18, output_tokens = ?19, started_at = ?20, ended_at = ?21, \
-         last_activity_at = ?22, cancel_reason = ?23, cancel_inherited = ?24, ver = ver + 1 WHERE id = ?1 AND ver = ?2",
+    let changed = update_rows(
+        tx,
+        "runs",
+        &[("id", (&run.id.0).into()), ("ver", run.ver.into())],
         &[
-            (&run.id.0).into(),
-            run.ver.into(),
-            run.state.as_str().into(),
-            run.state.pause().map(|reason| reason.as_str()).into(),
-            cancel.map(|cancel| cancel.by.as_str()).into(),
-            cancel.map(|cancel| cancel.at.0).into(),
-            error.map(|error| error.kind.as_str()).into(),
-            error.map(|error| error.message.as_str()).into(),
-            run.result.as_deref().into(),
-            to_int(run.used_ms).into(),
-            run.counting_since.map(|at| at.0).into(),
-            run.recoveries.into(),
-            run.not_before.map(|at| at.0).into(),
-            run.loops.into(),
-            run.tool_calls.into(),
-            run.steps.into(),
-            to_int(run.usage.model_calls).into(),
-            to_int(run.usage.input_tokens).into(),
-            to_int(run.usage.output_tokens).into(),
-            run.started_at.map(|at| at.0).into(),
-            run.ended_at.map(|at| at.0).into(),
-            run.last_activity_at.0.into(),
-            cancel.and_then(|cancel| cancel.reason.as_deref()).into(),
-            cancel.is_some_and(|cancel| cancel.inherited).into(),
+            ("state", run.state.as_str().into()),
+            (
+                "pause",
+                run.state.pause().map(|reason| reason.as_str()).into(),
+            ),
+            ("cancel_by", cancel.map(|cancel| cancel.by.as_str()).into()),
+            ("cancel_at", cancel.map(|cancel| cancel.at.0).into()),
+            ("error_kind", error.map(|error| error.kind.as_str()).into()),
+            (
+                "error_message",
+                error.map(|error| error.message.as_str()).into(),
+            ),
+            ("result", run.result.as_deref().into()),
+            ("used_ms", to_int(run.used_ms).into()),
+            ("counting_since", run.counting_since.map(|at| at.0).into()),
+            ("recoveries", run.recoveries.into()),
+            ("not_before", run.not_before.map(|at| at.0).into()),
+            ("loops", run.loops.into()),
+            ("tool_calls", run.tool_calls.into()),
+            ("steps", run.steps.into()),
+            ("model_calls", to_int(run.usage.model_calls).into()),
+            ("input_tokens", to_int(run.usage.input_tokens).into()),
+            ("output_tokens", to_int(run.usage.output_tokens).into()),
+            ("started_at", run.started_at.map(|at| at.0).into()),
+            ("ended_at", run.ended_at.map(|at| at.0).into()),
+            ("last_activity_at", run.last_activity_at.0.into()),
+            (
+                "cancel_reason",
+                cancel.and_then(|cancel| cancel.reason.as_deref()).into(),
+            ),
+            (
+                "cancel_inherited",
+                cancel.is_some_and(|cancel| cancel.inherited).into(),
+            ),
+            ("ver", (run.ver + 1).into()),
         ],
     )?;
     Ok((changed == 1).then_some(run.ver + 1))

@@ -1,7 +1,7 @@
 //! The table of sends: what belongs to a turn that answers another session, beside its run.
 
-use super::columns::{count, json, named, opt_time, opt_uuid, time, to_json, uuid, whole};
-use super::tx::{DbError, Row, Tx, all, first, number};
+use super::columns::{at, count, json, named, opt_time, opt_uuid, time, to_json, uuid, whole};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::text_enum::text_enum;
 use crate::kernel::time::Timestamp;
@@ -39,57 +39,61 @@ pub struct Send {
     pub state: State,
 }
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "run_id, first_run, turn, from_id, from_key, asker_id, asker_generation, \
      chain, window_until, state";
 
 fn read(row: &dyn Row) -> Result<Send, DbError> {
-    whole(row, "sends", &[("run_id", 0)], decode)
+    whole(row, "sends", &[("run_id", at!(run_id))], decode)
 }
 
 /// A row out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Send, DbError> {
     Ok(Send {
-        run: RunId(uuid(row, 0)?),
-        first: RunId(uuid(row, 1)?),
-        turn: count(row, 2)?,
-        from: match opt_uuid(row, 3)? {
-            Some(id) => Some((SessionId(id), super::columns::key(row, 4)?)),
+        run: RunId(uuid(row, at!(run_id))?),
+        first: RunId(uuid(row, at!(first_run))?),
+        turn: count(row, at!(turn))?,
+        from: match opt_uuid(row, at!(from_id))? {
+            Some(id) => Some((SessionId(id), super::columns::key(row, at!(from_key))?)),
             None => None,
         },
-        asker: match opt_uuid(row, 5)? {
-            Some(id) => Some((SessionId(id), row.int(6)?)),
+        asker: match opt_uuid(row, at!(asker_id))? {
+            Some(id) => Some((SessionId(id), row.int(at!(asker_generation))?)),
             None => None,
         },
-        chain: json(row, 7)?,
-        window_until: opt_time(row, 8)?,
-        state: named(row, 9, State::parse)?,
+        chain: json(row, at!(chain))?,
+        window_until: opt_time(row, at!(window_until))?,
+        state: named(row, at!(state), State::parse)?,
     })
 }
 
 /// The row is there.
 pub fn insert(tx: &mut dyn Tx, send: &Send) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO sends (run_id, first_run, turn, from_id, from_key, asker_id, \
-         asker_generation, chain, window_until, state) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    insert_row(
+        tx,
+        "sends",
         &[
-            (&send.run.0).into(),
-            (&send.first.0).into(),
-            send.turn.into(),
-            send.from.as_ref().map(|(id, _)| &id.0).into(),
-            send.from.as_ref().map(|(_, key)| key.as_str()).into(),
-            send.asker.as_ref().map(|(id, _)| &id.0).into(),
-            send.asker
-                .as_ref()
-                .map(|(_, generation)| *generation)
-                .into(),
-            (&to_json(&send.chain)).into(),
-            send.window_until.map(|at| at.0).into(),
-            send.state.as_str().into(),
+            ("run_id", (&send.run.0).into()),
+            ("first_run", (&send.first.0).into()),
+            ("turn", send.turn.into()),
+            ("from_id", send.from.as_ref().map(|(id, _)| &id.0).into()),
+            (
+                "from_key",
+                send.from.as_ref().map(|(_, key)| key.as_str()).into(),
+            ),
+            ("asker_id", send.asker.as_ref().map(|(id, _)| &id.0).into()),
+            (
+                "asker_generation",
+                send.asker
+                    .as_ref()
+                    .map(|(_, generation)| *generation)
+                    .into(),
+            ),
+            ("chain", (&to_json(&send.chain)).into()),
+            ("window_until", send.window_until.map(|at| at.0).into()),
+            ("state", send.state.as_str().into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// What belongs to that run.

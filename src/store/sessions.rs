@@ -1,64 +1,68 @@
 //! The table of sessions.
 
 use super::columns::{
-    agent, amount, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
-    uuid, whole,
+    agent, amount, at, count, key, named, opt_named, opt_string, opt_time, opt_uuid, time, to_int,
+    uuid, whole, width,
 };
-use super::tx::{DbError, Param, Row, Tx, all, first};
+use super::filter::Filter;
+use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
      output_tokens, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
      fork_seq";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
-const WIDTH: usize = 28;
+const WIDTH: usize = width(COLUMNS);
 
 fn read(row: &dyn Row) -> Result<Session, DbError> {
-    whole(row, "sessions", &[("id", 0)], decode)
+    whole(row, "sessions", &[("id", at!(id))], decode)
 }
 
 /// A session out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
     Ok(Session {
-        id: SessionId(uuid(row, 0)?),
-        org: row.text(1)?.to_owned(),
-        key: key(row, 2)?,
-        generation: row.int(3)?,
-        owner: named(row, 4, Owner::parse)?,
-        agent: agent(row, 5)?,
-        parent: opt_uuid(row, 6)?.map(SessionId),
-        parent_key: row.opt_text(7)?.map(|_| key(row, 7)).transpose()?,
-        root: SessionId(uuid(row, 8)?),
-        depth: count(row, 9)?,
-        label: opt_string(row, 10)?,
-        title: opt_string(row, 11)?,
-        model: opt_string(row, 12)?,
-        cwd: opt_string(row, 13)?,
-        messages: row.int(14)?,
-        created_at: time(row, 15)?,
-        updated_at: time(row, 16)?,
-        ver: row.int(17)?,
+        id: SessionId(uuid(row, at!(id))?),
+        org: row.text(at!(org))?.to_owned(),
+        key: key(row, at!(key))?,
+        generation: row.int(at!(generation))?,
+        owner: named(row, at!(owner), Owner::parse)?,
+        agent: agent(row, at!(agent))?,
+        parent: opt_uuid(row, at!(parent_id))?.map(SessionId),
+        parent_key: row
+            .opt_text(at!(parent_key))?
+            .map(|_| key(row, at!(parent_key)))
+            .transpose()?,
+        root: SessionId(uuid(row, at!(root_id))?),
+        depth: count(row, at!(depth))?,
+        label: opt_string(row, at!(label))?,
+        title: opt_string(row, at!(title))?,
+        model: opt_string(row, at!(model))?,
+        cwd: opt_string(row, at!(cwd))?,
+        messages: row.int(at!(messages))?,
+        created_at: time(row, at!(created_at))?,
+        updated_at: time(row, at!(updated_at))?,
+        ver: row.int(at!(ver))?,
         usage: Usage {
-            model_calls: amount(row, 18)?,
-            input_tokens: amount(row, 19)?,
-            output_tokens: amount(row, 20)?,
+            model_calls: amount(row, at!(model_calls))?,
+            input_tokens: amount(row, at!(input_tokens))?,
+            output_tokens: amount(row, at!(output_tokens))?,
         },
-        mode: named(row, 21, SessionMode::parse)?,
-        cleanup: named(row, 22, Cleanup::parse)?,
-        archived_at: opt_time(row, 23)?,
-        thinking: opt_named(row, 24, Thinking::parse)?,
-        fork: match opt_uuid(row, 25)? {
+        mode: named(row, at!(mode), SessionMode::parse)?,
+        cleanup: named(row, at!(cleanup), Cleanup::parse)?,
+        archived_at: opt_time(row, at!(archived_at))?,
+        thinking: opt_named(row, at!(thinking), Thinking::parse)?,
+        fork: match opt_uuid(row, at!(fork_of))? {
             Some(of) => Some(Fork {
                 of: SessionId(of),
-                generation: row.int(26)?,
-                seq: row.int(27)?,
+                generation: row.int(at!(fork_generation))?,
+                seq: row.int(at!(fork_seq))?,
             }),
             None => None,
         },
@@ -67,41 +71,46 @@ pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
 
 /// The session is in the table, at place `seq` of every list.
 pub fn insert(tx: &mut dyn Tx, seq: i64, session: &Session) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO sessions (seq, id, org, key, generation, owner, agent, parent_id, parent_key, \
-         root_id, depth, label, title, model, cwd, messages, created_at, updated_at, ver, mode, \
-         cleanup, thinking, fork_of, fork_generation, fork_seq) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
-         ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+    insert_row(
+        tx,
+        "sessions",
         &[
-            seq.into(),
-            (&session.id.0).into(),
-            (&session.org).into(),
-            session.key.as_str().into(),
-            session.generation.into(),
-            session.owner.as_str().into(),
-            session.agent.as_str().into(),
-            session.parent.as_ref().map(|id| &id.0).into(),
-            session.parent_key.as_ref().map(SessionKey::as_str).into(),
-            (&session.root.0).into(),
-            session.depth.into(),
-            session.label.as_deref().into(),
-            session.title.as_deref().into(),
-            session.model.as_deref().into(),
-            session.cwd.as_deref().into(),
-            session.messages.into(),
-            session.created_at.0.into(),
-            session.updated_at.0.into(),
-            session.ver.into(),
-            session.mode.as_str().into(),
-            session.cleanup.as_str().into(),
-            session.thinking.map(Thinking::as_str).into(),
-            session.fork.as_ref().map(|fork| &fork.of.0).into(),
-            session.fork.map(|fork| fork.generation).into(),
-            session.fork.map(|fork| fork.seq).into(),
+            ("seq", seq.into()),
+            ("id", (&session.id.0).into()),
+            ("org", (&session.org).into()),
+            ("key", session.key.as_str().into()),
+            ("generation", session.generation.into()),
+            ("owner", session.owner.as_str().into()),
+            ("agent", session.agent.as_str().into()),
+            ("parent_id", session.parent.as_ref().map(|id| &id.0).into()),
+            (
+                "parent_key",
+                session.parent_key.as_ref().map(SessionKey::as_str).into(),
+            ),
+            ("root_id", (&session.root.0).into()),
+            ("depth", session.depth.into()),
+            ("label", session.label.as_deref().into()),
+            ("title", session.title.as_deref().into()),
+            ("model", session.model.as_deref().into()),
+            ("cwd", session.cwd.as_deref().into()),
+            ("messages", session.messages.into()),
+            ("created_at", session.created_at.0.into()),
+            ("updated_at", session.updated_at.0.into()),
+            ("ver", session.ver.into()),
+            ("mode", session.mode.as_str().into()),
+            ("cleanup", session.cleanup.as_str().into()),
+            ("thinking", session.thinking.map(Thinking::as_str).into()),
+            (
+                "fork_of",
+                session.fork.as_ref().map(|fork| &fork.of.0).into(),
+            ),
+            (
+                "fork_generation",
+                session.fork.map(|fork| fork.generation).into(),
+            ),
+            ("fork_seq", session.fork.map(|fork| fork.seq).into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// The session with that key.
@@ -262,45 +271,32 @@ pub struct ListQuery {
 /// A page of sessions, each with its place in the list.
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
     let pattern = query.search.as_ref().map(|text| like(text));
-    let mut params: Vec<Param<'_>> = vec![(&query.org).into()];
     // The rows come newest first as they lie; an index on the org would only have them sorted
-    // anew. Where a narrower index exists the plain form lets the engine take it.
-    let narrow = !query.archived || query.parent.is_some() || query.label.is_some();
-    let org = if narrow { "org = ?1" } else { "org || '' = ?1" };
-    let mut clauses = vec![org.to_owned()];
+    // anew. Where a narrower index exists the plain form lets the engine take it, but for the
+    // children of one session: it would walk those of the whole tenant.
+    let narrow = (!query.archived || query.label.is_some()) && query.parent.is_none();
+    let org = if narrow { "org = ?" } else { "org || '' = ?" };
+    let mut filter = Filter::default();
+    filter.by(org, &query.org);
     if !query.archived {
-        clauses.push("archived_at IS NULL".to_owned());
+        filter.only("archived_at IS NULL");
     }
     match query.roots {
-        Some(true) => clauses.push("parent_id IS NULL".to_owned()),
-        Some(false) => clauses.push("parent_id IS NOT NULL".to_owned()),
+        Some(true) => filter.only("parent_id IS NULL"),
+        Some(false) => filter.only("parent_id IS NOT NULL"),
         None => {}
     }
-    let mut bind = |clause: &str, param| {
-        params.push(param);
-        clauses.push(clause.replace("?", &format!("?{}", params.len())));
-    };
-    if let Some(parent) = &query.parent {
-        bind("parent_id = ?", (&parent.0).into());
-    }
-    if let Some(agent) = &query.agent {
-        bind("agent = ?", agent.into());
-    }
-    if let Some(label) = &query.label {
-        bind("label = ?", label.into());
-    }
-    if let Some(pattern) = &pattern {
-        bind(
-            "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
-            pattern.into(),
-        );
-    }
-    if let Some(before) = query.before {
-        bind("seq < ?", before.into());
-    }
+    filter.maybe("parent_id = ?", query.parent.as_ref().map(|id| &id.0));
+    filter.maybe("agent = ?", query.agent.as_ref());
+    filter.maybe("label = ?", query.label.as_ref());
+    filter.maybe(
+        "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
+        pattern.as_ref(),
+    );
+    filter.maybe("seq < ?", query.before);
+    let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {COLUMNS}, seq FROM sessions WHERE {} ORDER BY seq DESC LIMIT {}",
-        clauses.join(" AND "),
+        "SELECT {COLUMNS}, seq FROM sessions WHERE {conditions} ORDER BY seq DESC LIMIT {}",
         query.limit
     );
     all(tx, &sql, &params, |row| Ok((row.int(WIDTH)?, read(row)?)))

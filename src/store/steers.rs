@@ -1,8 +1,8 @@
 //! The table of steers: what is said to a run in the middle of its turn, until the run's next
 //! model call sees it. Commands in this room write and read it.
 
-use super::columns::{time, uuid, whole};
-use super::tx::{DbError, Param, Row, Tx, all, number};
+use super::columns::{at, time, uuid, whole};
+use super::tx::{DbError, Param, Row, Tx, all, insert_row, number};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::time::Timestamp;
 
@@ -23,32 +23,37 @@ pub struct Steer {
 pub const COLUMNS: &str = "seq, message_id, text, at, run_id";
 
 fn read(row: &dyn Row) -> Result<Steer, DbError> {
-    whole(row, "steers", &[("run_id", 4), ("seq", 0)], decode)
+    whole(
+        row,
+        "steers",
+        &[("run_id", at!(run_id)), ("seq", at!(seq))],
+        decode,
+    )
 }
 
 /// A text out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Steer, DbError> {
     Ok(Steer {
-        seq: row.int(0)?,
-        message: MessageId(uuid(row, 1)?),
-        text: row.text(2)?.to_owned(),
-        at: time(row, 3)?,
+        seq: row.int(at!(seq))?,
+        message: MessageId(uuid(row, at!(message_id))?),
+        text: row.text(at!(text))?.to_owned(),
+        at: time(row, at!(at))?,
     })
 }
 
 /// The text waits for the run's next model call.
 pub fn insert(tx: &mut dyn Tx, run: RunId, steer: &Steer) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO steers (run_id, seq, message_id, text, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    insert_row(
+        tx,
+        "steers",
         &[
-            (&run.0).into(),
-            steer.seq.into(),
-            (&steer.message.0).into(),
-            (&steer.text).into(),
-            steer.at.0.into(),
+            ("run_id", (&run.0).into()),
+            ("seq", steer.seq.into()),
+            ("message_id", (&steer.message.0).into()),
+            ("text", (&steer.text).into()),
+            ("at", steer.at.0.into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// Was this message said to the run already, be it that it still waits?

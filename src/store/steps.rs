@@ -1,48 +1,53 @@
 //! The table of steps: the journal.
 
 use super::columns::{
-    count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
+    at, count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
 };
-use super::tx::{DbError, Row, Tx, all, first};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
 use crate::kernel::step::{Effect, Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::time::Timestamp;
 
-/// The columns that [`read`] reads, in its order.
+/// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
      seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at, \
      waits, wait_until";
 
 fn read(row: &dyn Row) -> Result<Step, DbError> {
-    whole(row, "steps", &[("run_id", 1), ("seq", 2)], decode)
+    whole(
+        row,
+        "steps",
+        &[("run_id", at!(run_id)), ("seq", at!(seq))],
+        decode,
+    )
 }
 
 /// A step out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
     Ok(Step {
-        id: StepId(uuid(row, 0)?),
-        run: RunId(uuid(row, 1)?),
-        seq: count(row, 2)?,
-        kind: named(row, 3, StepKind::parse)?,
-        tool: opt_string(row, 4)?,
-        tool_call: opt_string(row, 5)?,
-        asked_by: opt_uuid(row, 6)?.map(StepId),
-        effect: named(row, 7, Effect::parse)?,
-        state: named(row, 8, StepState::parse)?,
-        input: json(row, 9)?,
-        seen_up_to: row.opt_int(10)?,
-        message_seq: row.opt_int(11)?,
-        params_summary: opt_string(row, 12)?,
-        result_summary: opt_string(row, 13)?,
-        error: opt_string(row, 14)?,
-        attempts: count(row, 15)?,
-        started_at: time(row, 16)?,
-        ended_at: opt_time(row, 17)?,
-        waits: match row.opt_text(18)? {
+        id: StepId(uuid(row, at!(id))?),
+        run: RunId(uuid(row, at!(run_id))?),
+        seq: count(row, at!(seq))?,
+        kind: named(row, at!(kind), StepKind::parse)?,
+        tool: opt_string(row, at!(tool))?,
+        tool_call: opt_string(row, at!(tool_call))?,
+        asked_by: opt_uuid(row, at!(asked_by))?.map(StepId),
+        effect: named(row, at!(effect), Effect::parse)?,
+        state: named(row, at!(state), StepState::parse)?,
+        input: json(row, at!(input))?,
+        seen_up_to: row.opt_int(at!(seen_up_to))?,
+        message_seq: row.opt_int(at!(message_seq))?,
+        params_summary: opt_string(row, at!(params_summary))?,
+        result_summary: opt_string(row, at!(result_summary))?,
+        error: opt_string(row, at!(error))?,
+        attempts: count(row, at!(attempts))?,
+        started_at: time(row, at!(started_at))?,
+        ended_at: opt_time(row, at!(ended_at))?,
+        waits: match row.opt_text(at!(waits))? {
             Some(_) => Some(Wait {
-                kind: named(row, 18, WaitKind::parse)?,
-                until: time(row, 19)?,
+                kind: named(row, at!(waits), WaitKind::parse)?,
+                until: time(row, at!(wait_until))?,
             }),
             None => None,
         },
@@ -51,44 +56,41 @@ pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
 
 /// The step is in the journal.
 pub fn insert(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
-    tx.execute(
-        "INSERT INTO steps (run_id, seq, id, kind, tool, tool_call, asked_by, effect, state, input, \
-         seen_up_to, params_summary, attempts, started_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    insert_row(
+        tx,
+        "steps",
         &[
-            (&step.run.0).into(),
-            step.seq.into(),
-            (&step.id.0).into(),
-            step.kind.as_str().into(),
-            step.tool.as_deref().into(),
-            step.tool_call.as_deref().into(),
-            step.asked_by.as_ref().map(|id| &id.0).into(),
-            step.effect.as_str().into(),
-            step.state.as_str().into(),
-            (&to_json(&step.input)).into(),
-            step.seen_up_to.into(),
-            step.params_summary.as_deref().into(),
-            step.attempts.into(),
-            step.started_at.0.into(),
+            ("run_id", (&step.run.0).into()),
+            ("seq", step.seq.into()),
+            ("id", (&step.id.0).into()),
+            ("kind", step.kind.as_str().into()),
+            ("tool", step.tool.as_deref().into()),
+            ("tool_call", step.tool_call.as_deref().into()),
+            ("asked_by", step.asked_by.as_ref().map(|id| &id.0).into()),
+            ("effect", step.effect.as_str().into()),
+            ("state", step.state.as_str().into()),
+            ("input", (&to_json(&step.input)).into()),
+            ("seen_up_to", step.seen_up_to.into()),
+            ("params_summary", step.params_summary.as_deref().into()),
+            ("attempts", step.attempts.into()),
+            ("started_at", step.started_at.0.into()),
         ],
     )
-    .map(|_| ())
 }
 
 /// The step's state, outcome and attempts are as `step` says.
 pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
-    tx.execute(
-        "UPDATE steps SET state = ?3, message_seq = ?4, result_summary = ?5, error = ?6, \
-         attempts = ?7, ended_at = ?8 WHERE run_id = ?1 AND seq = ?2",
+    update_rows(
+        tx,
+        "steps",
+        &[("run_id", (&step.run.0).into()), ("seq", step.seq.into())],
         &[
-            (&step.run.0).into(),
-            step.seq.into(),
-            step.state.as_str().into(),
-            step.message_seq.into(),
-            step.result_summary.as_deref().into(),
-            step.error.as_deref().into(),
-            step.attempts.into(),
-            step.ended_at.map(|at: Timestamp| at.0).into(),
+            ("state", step.state.as_str().into()),
+            ("message_seq", step.message_seq.into()),
+            ("result_summary", step.result_summary.as_deref().into()),
+            ("error", step.error.as_deref().into()),
+            ("attempts", step.attempts.into()),
+            ("ended_at", step.ended_at.map(|at: Timestamp| at.0).into()),
         ],
     )
     .map(|_| ())
@@ -162,14 +164,8 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// The step to show for a run: the first open one, else the last.
+/// The step to show for an open run: the first open one, else the last.
 pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
-    let shown = |row: &dyn Row| {
-        whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
-            let what = row.opt_text(1)?.unwrap_or("model").to_owned();
-            Ok((count(row, 0)?, what))
-        })
-    };
     let open = first(
         tx,
         "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
@@ -179,12 +175,25 @@ pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbE
     if open.is_some() {
         return Ok(open);
     }
+    last(tx, run)
+}
+
+/// The step to show for an ended run. None of its steps is open, so that none is looked for: a
+/// page of long runs would read all their journals.
+pub fn last(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
     first(
         tx,
         "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
         &[(&run.0).into()],
         shown,
     )
+}
+
+fn shown(row: &dyn Row) -> Result<(u32, String), DbError> {
+    whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
+        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
+        Ok((count(row, 0)?, what))
+    })
 }
 
 /// So many of a run's steps are taken away, at most; how many that were.

@@ -4,7 +4,7 @@ use super::columns::{time, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use crate::contract::rows::TrustedProject;
 
-/// The columns that [`decode`] reads, in its order.
+/// The columns that [`decode`] reads.
 pub const COLUMNS: &str = "org, folder, hash, user, trusted_at";
 
 fn read(row: &dyn Row) -> Result<TrustedProject, DbError> {

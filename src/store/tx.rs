@@ -1,7 +1,7 @@
 //! The small synchronous view of a database that all SQL here is written against. SQLite
 //! stands behind it today; another engine is another implementation, not another SQL.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// A value bound to `?1`, `?2`, ….
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,6 +184,61 @@ pub fn all<T>(
         tx.leave_out(bad)?;
     }
     Ok(rows)
+}
+
+/// The table has one more row, with these values in these columns.
+pub fn insert_row(tx: &mut dyn Tx, table: &str, row: &[(&str, Param<'_>)]) -> Result<(), DbError> {
+    let mut sql = statement("INSERT INTO ", table, row.len());
+    let mut separator = " (";
+    for (name, _) in row {
+        sql.extend([separator, name]);
+        separator = ", ";
+    }
+    separator = ") VALUES (";
+    for place in 1..=row.len() {
+        sql.push_str(separator);
+        push_place(&mut sql, place);
+        separator = ", ";
+    }
+    sql.push(')');
+    let values: Vec<Param<'_>> = row.iter().map(|(_, value)| *value).collect();
+    tx.execute(&sql, &values).map(|_| ())
+}
+
+/// The rows whose `key` columns hold those values have these; how many there were.
+pub fn update_rows(
+    tx: &mut dyn Tx,
+    table: &str,
+    key: &[(&str, Param<'_>)],
+    values: &[(&str, Param<'_>)],
+) -> Result<u64, DbError> {
+    let all: Vec<Param<'_>> = key.iter().chain(values).map(|(_, value)| *value).collect();
+    let mut sql = statement("UPDATE ", table, all.len());
+    for (first, next, columns, before) in [
+        (" SET ", ", ", values, key.len()),
+        (" WHERE ", " AND ", key, 0),
+    ] {
+        let mut separator = first;
+        for ((name, _), place) in columns.iter().zip(before + 1..) {
+            sql.extend([separator, name, " = "]);
+            push_place(&mut sql, place);
+            separator = next;
+        }
+    }
+    tx.execute(&sql, &all)
+}
+
+/// The beginning of a statement with so many columns, in a text that holds all of it: every
+/// write makes one, as the key under which the engine keeps the prepared statement.
+fn statement(verb: &str, table: &str, columns: usize) -> String {
+    let mut sql = String::with_capacity(32 + table.len() + columns * 24);
+    sql.extend([verb, table]);
+    sql
+}
+
+fn push_place(sql: &mut String, place: usize) {
+    // Writing to a text never fails.
+    let _ = write!(sql, "?{place}");
 }
 
 /// The one integer of a query's one row; 0 where there is none.

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::contract::allow::AGENT_FORMAT;
+
 /// One argument.
 pub(super) struct Parameter {
     /// Its name.
@@ -21,6 +23,9 @@ pub(super) enum Shape {
     Text,
     /// A text; models fill with an empty one what they do not want to say.
     AnyText,
+    /// The name of an agent. Models see the names; a call is held against those of its moment,
+    /// by whoever carries it out.
+    Agent,
     /// A list of texts that are not empty.
     Texts,
     /// A whole number within these bounds.
@@ -35,6 +40,7 @@ impl Shape {
     fn schema(&self) -> Value {
         match self {
             Shape::Text | Shape::AnyText => json!({"type": "string"}),
+            Shape::Agent => json!({"type": "string", "format": AGENT_FORMAT}),
             Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Shape::Count { min, max } => {
                 json!({"type": "integer", "minimum": min, "maximum": max})
@@ -49,7 +55,7 @@ impl Shape {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         match self {
             Shape::Text => (!is_text(value)).then(|| "a text that is not empty".to_owned()),
-            Shape::AnyText => (!value.is_string()).then(|| "a text".to_owned()),
+            Shape::AnyText | Shape::Agent => (!value.is_string()).then(|| "a text".to_owned()),
             Shape::Texts => {
                 let fits = value
                     .as_array()

@@ -142,9 +142,9 @@ pub(super) const ALL: &[Dealing] = &[
             },
             Parameter {
                 name: "agent",
-                shape: Shape::AnyText,
+                shape: Shape::Agent,
                 required: false,
-                description: "Who does it: a name that agents_list gives. Default: your own kind.",
+                description: "Who does it; agents_list says what each is for. Default: your own kind.",
             },
             Parameter {
                 name: "label",
@@ -360,6 +360,8 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
+    use crate::contract::allow::AGENT_FORMAT;
+
     #[test]
     fn g4_10_the_spawn_tool_takes_four_arguments_and_no_route() {
         let spawn = ALL
@@ -370,6 +372,7 @@ mod tests {
         let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(names.len(), 4, "{names:?}");
         assert_eq!(schema["additionalProperties"], json!(false));
+        assert_eq!(schema["properties"]["agent"]["format"], AGENT_FORMAT);
     }
 
     #[test]

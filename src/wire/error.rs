@@ -106,11 +106,6 @@ impl WireError {
         self.data.get("hint")?.as_str()
     }
 
-    /// When a repeat makes sense, milliseconds.
-    pub fn retry_after_ms(&self) -> Option<u64> {
-        self.data.get("retryAfterMs")?.as_u64()
-    }
-
     /// The exit code of the command line.
     pub fn exit(&self) -> u8 {
         self.kind().map_or(1, |kind| row(kind).exit)

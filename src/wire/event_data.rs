@@ -4,6 +4,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 use super::events;
 use super::shapes::Word;
@@ -76,18 +77,16 @@ pub struct SessionCreated {
 }
 
 /// A session was changed.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionUpdated {
     /// The names of what was changed.
     pub changed: Vec<String>,
     /// Raised by each change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     /// Raised by each reset.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// It left the lists, or came back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
 }
 
@@ -209,6 +208,7 @@ pub struct AnnounceQueued {
 }
 
 /// A run's end is in its requester's transcript.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDelivered {
@@ -219,7 +219,6 @@ pub struct AnnounceDelivered {
     /// The place of its message in the session.
     pub seq: i64,
     /// `tool`: it is the outcome of a call of the requester's own run, and no message of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Word>,
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{DrainTimeout, choice};
@@ -19,14 +20,13 @@ impl Params for NoParams {}
 pub struct Empty {}
 
 /// `gateway.hello`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
     /// Who calls; for the daemon's log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
     /// Which protocols the client can speak; all if unset.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolRange>,
 }
 impl Params for Hello {}
@@ -102,6 +102,7 @@ pub struct PrincipalInfo {
 }
 
 /// What `gateway.status` answers.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -124,7 +125,6 @@ pub struct Status {
     /// Where it listens.
     pub url: String,
     /// The path of its Unix socket.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
     /// The agent used where none is named.
     pub default_agent: String,
@@ -203,13 +203,13 @@ choice! {
 }
 
 /// `gateway.drain`.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// What follows.
     pub then: Then,
     /// How long steps in flight may go on; as configured if unset.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
 }
 impl Params for Drain {}

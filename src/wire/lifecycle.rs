@@ -3,12 +3,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, ThinkingLevel};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 
 /// `runs.cancel`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelRun {
@@ -16,11 +18,7 @@ pub struct CancelRun {
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
     /// Why, for people.
-    #[serde(
-        default,
-        deserialize_with = "input::name",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub reason: Option<String>,
 }
@@ -31,17 +29,14 @@ impl Params for CancelRun {
 }
 
 /// `sessions.cancel`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelSession {
     /// What goes on in this session, and below it.
     pub session_key: SessionKey,
     /// Why, for people.
-    #[serde(
-        default,
-        deserialize_with = "input::name",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub reason: Option<String>,
 }
@@ -64,6 +59,7 @@ pub struct Cancelled {
 }
 
 /// `runs.steer`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Steer {
@@ -75,11 +71,7 @@ pub struct Steer {
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The message's id, for a safe repeat.
-    #[serde(
-        default,
-        deserialize_with = "input::maybe_id",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::maybe_id")]
     pub message_id: Option<MessageId>,
 }
 impl Params for Steer {
@@ -99,6 +91,7 @@ pub struct Steered {
 }
 
 /// `runs.retry`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
@@ -106,11 +99,7 @@ pub struct RetryRun {
     #[serde(deserialize_with = "input::id")]
     pub run_id: RunId,
     /// For a safe repeat.
-    #[serde(
-        default,
-        deserialize_with = "input::key",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
 }
@@ -155,44 +144,33 @@ impl Params for OfAnnounce {
 }
 
 /// What `runs.retry_announce` and `runs.dismiss_announce` answer.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDecided {
     /// The run.
     pub run_id: RunId,
     /// The wake run that was made to show its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_run_id: Option<RunId>,
 }
 
 /// `sessions.patch`: a value that is left out stays as it is, null takes it away.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
     /// Which.
     pub session_key: SessionKey,
     /// A name for look-ups.
-    #[serde(
-        default,
-        deserialize_with = "patched_name",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub label: Option<Option<String>>,
     /// A heading for people.
-    #[serde(
-        default,
-        deserialize_with = "patched_name",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub title: Option<Option<String>>,
     /// The model of its turns; null: the agent's.
-    #[serde(
-        default,
-        deserialize_with = "patched_name",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub model: Option<Option<String>>,
     /// How much that model thinks; null: the agent's level.
@@ -203,15 +181,10 @@ pub struct PatchSession {
     )]
     pub thinking: Option<Option<ThinkingLevel>>,
     /// The folder that its tools see, absolute.
-    #[serde(
-        default,
-        deserialize_with = "patched_folder",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "patched_folder")]
     #[schemars(regex(pattern = "^/"))]
     pub cwd: Option<Option<String>>,
     /// Only if its revision is this one; else `conflict`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
 impl Params for PatchSession {

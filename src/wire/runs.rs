@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
@@ -14,6 +15,7 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 /// `agent.run`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Turn {
@@ -24,39 +26,23 @@ pub struct Turn {
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The agent of a session that must be made first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// An id chosen by the client, a UUID of version 7.
-    #[serde(
-        default,
-        deserialize_with = "input::chosen_run",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::chosen_run")]
     #[schemars(schema_with = "schema::chosen_run")]
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How much the model thinks, in place of the agent's level.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// How long it may run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
     /// For a safe repeat.
-    #[serde(
-        default,
-        deserialize_with = "input::key",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
-    #[serde(
-        default,
-        deserialize_with = "input::meta",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::meta")]
     pub meta: Option<Value>,
 }
 impl Params for Turn {
@@ -97,26 +83,18 @@ choice! {
 pub const WAIT_RUNS: usize = 256;
 
 /// `agent.wait`: one of `runId` and `runIds`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wait {
     /// The run.
-    #[serde(
-        default,
-        deserialize_with = "input::maybe_id",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::maybe_id")]
     pub run_id: Option<RunId>,
     /// The runs.
-    #[serde(
-        default,
-        deserialize_with = "input::maybe_ids",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::maybe_ids")]
     #[schemars(length(min = 1, max = WAIT_RUNS))]
     pub run_ids: Option<Vec<RunId>>,
     /// For several runs; `all` if unset.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<WaitMode>,
     /// How long this call waits; 30 s if unset.
     #[serde(default)]
@@ -192,45 +170,35 @@ choice! {
 }
 
 /// `runs.list`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRuns {
     /// Only those working in this session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// Only those asked for by this session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Only those in these states; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
     /// Only those of this agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only those with this label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Only those under this run, itself included.
-    #[serde(
-        default,
-        deserialize_with = "input::maybe_id",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "input::maybe_id")]
     pub tree: Option<RunId>,
     /// Only those whose announce is not delivered or not acknowledged.
     #[serde(default)]
     pub undelivered: bool,
     /// Only those accepted after this point.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
     /// Only those accepted before this point.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListRuns {
@@ -238,17 +206,18 @@ impl Params for ListRuns {
 }
 
 /// What `runs.list` answers.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runs {
     /// A page of them; their results are cut to a preview.
     pub runs: Vec<Run>,
     /// Where the next page begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 /// `runs.steps`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSteps {
@@ -259,18 +228,17 @@ pub struct ListSteps {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSteps {}
 
 /// What `runs.steps` answers.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steps {
     /// A page of the journal, oldest first.
     pub steps: Vec<Step>,
     /// Where the next page begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 use crate::kernel::ids::{
     AgentId, AnnounceId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
@@ -20,6 +21,7 @@ use crate::kernel::time::Timestamp;
 pub type Word = Cow<'static, str>;
 
 /// A run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -28,10 +30,8 @@ pub struct Run {
     /// The session it works in.
     pub session_key: SessionKey,
     /// The run that asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// The session that asked for it and is told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// The topmost run of the chain.
     pub root_run_id: RunId,
@@ -40,12 +40,10 @@ pub struct Run {
     /// With which model.
     pub model: String,
     /// How much it thinks, if that was set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
     /// Levels below a root session.
     pub depth: u32,
     /// Its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// What it is about: the start of its task, on one line.
     #[serde(default)]
@@ -53,10 +51,8 @@ pub struct Run {
     /// `queued`, `running`, `paused`, `settling`, or how it ended.
     pub state: Word,
     /// Why it holds still.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<Word>,
     /// The step that is open, or the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<CurrentStep>,
     /// Tool calls that have an outcome.
     pub tool_calls: u32,
@@ -67,43 +63,34 @@ pub struct Run {
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When it first got a slot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Running time used up to now.
     pub elapsed_ms: u64,
     /// When its limit would pass; an estimate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
     /// Its final text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// The text is longer; `runs.get` has the whole.
     pub result_truncated: bool,
     /// Why it did not end `ok`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
     /// A cancel that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
     /// The run that it does again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
     /// Model use.
     pub usage: Usage,
     /// What the caller should know.
     pub warnings: Vec<String>,
     /// What the client gave to get back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// What it keeps from the moment of its spawn.
     pub pins: Pins,
     /// A person must settle something.
     pub needs_review: bool,
     /// Why it gets no slot although it wants one: a lane that is closed by its setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_up: Option<String>,
     /// What it asks people, and nobody has answered yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -140,6 +127,7 @@ pub struct CurrentStep {
 }
 
 /// How a requester is told, and how far that has come.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
     /// `wake`, `inbox`, `steer` or `none`.
@@ -147,11 +135,11 @@ pub struct AnnounceProgress {
     /// `none`, `open`, `pending`, `delivered`, `acked`, `undelivered` or `dismissed`.
     pub state: Word,
     /// Why it is undelivered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
 
 /// A session.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
@@ -160,15 +148,12 @@ pub struct Session {
     /// Its id.
     pub id: SessionId,
     /// A name for look-ups.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// A heading for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The agent of its turns.
     pub agent: AgentId,
     /// The session that it was spawned from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// It was spawned from another.
     pub is_sub_session: bool,
@@ -177,13 +162,10 @@ pub struct Session {
     /// `agent` or `client`.
     pub owner: Word,
     /// The model of its turns, if not the agent's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How much it thinks, if not as the agent says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
     /// The folder that its tools see.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// `run`: for one task; `session`: until it is deleted.
     pub mode: Word,
@@ -192,10 +174,8 @@ pub struct Session {
     /// Raised by each reset; no model sees messages of an earlier one.
     pub generation: i64,
     /// When it was put aside; lists leave it out since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
     /// The session whose transcript its own begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<SessionId>,
     /// The last message's seq.
     pub messages: i64,
@@ -212,6 +192,7 @@ pub struct Session {
 }
 
 /// An entry of a transcript.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
@@ -230,26 +211,23 @@ pub struct Message {
     /// `user`, `agent`, `session` or `internal`.
     pub origin: Word,
     /// The run that appended it; for an announce, the run that ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// What it says.
     pub content: Vec<Block>,
     /// The texts are longer than one page holds.
     pub truncated: bool,
     /// For a tool result, the call that it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// For an announce, its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announce_id: Option<AnnounceId>,
     /// Nobody was told of it.
     pub silent: bool,
     /// Anything else that belongs to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
 
 /// How a run ended, in its requester's inbox.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announce {
@@ -260,14 +238,12 @@ pub struct Announce {
     /// The session that the run worked in.
     pub session_key: SessionKey,
     /// The run's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Who carried it out.
     pub agent: AgentId,
     /// How it ended.
     pub outcome: Word,
     /// Why it did not end `ok`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Its final text, cut to 100 KiB.
     pub result: String,
@@ -280,10 +256,8 @@ pub struct Announce {
     /// When it was delivered.
     pub at: Timestamp,
     /// What the spawn gave.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// When it was acknowledged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acked_at: Option<Timestamp>,
     /// Its message in the transcript.
     pub message_id: MessageId,
@@ -292,6 +266,7 @@ pub struct Announce {
 }
 
 /// A journaled action of a run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -302,33 +277,25 @@ pub struct Step {
     /// `model` or `tool`.
     pub kind: Word,
     /// Which tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Word>,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.
     pub state: Word,
     /// The arguments on one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params_summary: Option<String>,
     /// The outcome on one line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_summary: Option<String>,
     /// When its intent was committed.
     pub started_at: Timestamp,
     /// When its outcome was committed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// What it waits for: `reply`, `child`, `any_child` or `answer`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Word>,
     /// When that window is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_until: Option<Timestamp>,
     /// How often it was begun.
     pub attempts: u32,
     /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

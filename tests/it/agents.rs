@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Event, Link, Place, Script, calls, eventually, kind_of, run, says};
 
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     Place::new(
         Script::new()
             .on("[a]", [says("a is done")])
@@ -30,7 +29,7 @@ fn config(place: &Place) -> PathBuf {
 }
 
 /// Writes a definition, making the folders on the way to it.
-fn write(folder: &Path, name: &str, fields: &str, prompt: &str) {
+pub(crate) fn write(folder: &Path, name: &str, fields: &str, prompt: &str) {
     fs::create_dir_all(folder).unwrap();
     let text = format!("---\ndescription: Says {prompt}.\n{fields}---\n{prompt}\n");
     fs::write(folder.join(name), text).unwrap();
@@ -443,118 +442,5 @@ fn files_are_polled_or_left_alone_as_the_settings_say() {
         assert_eq!(daemon.stop().await, 0);
         let told = changes(&place);
         assert_eq!(told.last().unwrap().data["reason"], "manual");
-    });
-}
-
-fn abide(place: &Place, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = place.command(arguments);
-    command.current_dir(folder);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-#[test]
-fn agents_are_checked_without_a_daemon() {
-    let place = place();
-    let folder = place.path().join("files");
-    write(&folder, "good.md", "tools: [read, web]\n", "x");
-    fs::write(folder.join("bad.toml"), "description = \n").unwrap();
-    let (code, out, _) = abide(&place, &folder, &["agents", "check", "good.md"]);
-    assert_eq!(code, 0, "{out}");
-    assert!(out.contains("good.md: agent good"), "{out}");
-    assert!(out.contains("no tool web"), "{out}");
-    let (code, out, _) = abide(&place, &folder, &["agents", "check", "good.md", "bad.toml"]);
-    assert_eq!(code, 1, "{out}");
-    assert!(out.contains("bad.toml:1: not TOML"), "{out}");
-    let json_form = ["agents", "check", "bad.toml", "none.md", "--json"];
-    let (code, out, _) = abide(&place, &folder, &json_form);
-    assert_eq!(code, 1);
-    let lines: Vec<Value> = out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(
-        (&lines[0]["ok"], &lines[0]["line"]),
-        (&json!(false), &json!(1))
-    );
-    assert_eq!(lines[1]["ok"], false);
-    // The others say that there is none.
-    let (code, _, error) = abide(&place, &folder, &["agents"]);
-    assert_eq!(code, 10, "{error}");
-    assert!(error.contains("abide serve"), "{error}");
-}
-
-#[test]
-fn agents_and_trust_from_the_command_line() {
-    run(async {
-        let place = place();
-        let project = place.path().join("project");
-        fs::create_dir_all(project.join(".git")).unwrap();
-        write(
-            &project.join(".abide/agents"),
-            "deploy.md",
-            "env: {A: b}\n",
-            "deploy",
-        );
-        write(&place.path().join("made"), "helper.md", "", "helper");
-        let daemon = place.start().await;
-        let ask = |arguments: &[&str]| abide(&place, &project, arguments);
-
-        let (code, out, error) = ask(&["agents"]);
-        assert_eq!(code, 0, "{error}");
-        assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
-        assert!(out.contains("deploy"), "{out}");
-        assert!(out.contains("! it states env"), "{out}");
-        let (code, out, _) = ask(&["agents", "list", "--for", "task", "--json"]);
-        assert_eq!(code, 0);
-        let listed: Value = serde_json::from_str(&out).unwrap();
-        assert!(listed["agents"].to_string().contains("explore"), "{out}");
-
-        let (code, _, error) = ask(&["spawn", "[a]", "--agent", "deploy"]);
-        assert_eq!(code, 9, "{error}");
-        assert!(error.contains("abide trust"), "{error}");
-        let (code, out, error) = ask(&["trust", "."]);
-        assert_eq!(code, 0, "{error}");
-        assert!(out.contains(".abide/agents/deploy.md: env"), "{out}");
-        let (code, _, error) = ask(&["spawn", "[a]", "--agent", "deploy"]);
-        assert_eq!(code, 0, "{error}");
-        let (_, out, _) = ask(&["trust", "--list"]);
-        assert!(out.contains("trusted"), "{out}");
-        write(
-            &project.join(".abide/agents"),
-            "deploy.md",
-            "env: {A: c}\n",
-            "deploy",
-        );
-        let (_, out, _) = ask(&["trust", "--list", "--json"]);
-        assert!(out.contains("\"changed\""), "{out}");
-        let (code, out, _) = ask(&["trust", ".", "--revoke"]);
-        assert_eq!(code, 0, "{out}");
-        let (code, _, error) = ask(&["trust", ".", "--revoke"]);
-        assert_eq!(code, 3, "{error}");
-        let (code, _, error) = ask(&["trust", ".abide"]);
-        assert_eq!(code, 2, "{error}");
-        assert!(error.contains("name that folder"), "{error}");
-
-        let (code, out, error) = ask(&["agents", "create", "-f", "../made/helper.md"]);
-        assert_eq!(code, 0, "{error}");
-        assert!(out.contains("helper is kept"), "{out}");
-        let (code, out, _) = ask(&["agents", "show", "helper"]);
-        assert_eq!(code, 0);
-        assert!(out.contains("stored (revision 1)"), "{out}");
-        assert_eq!(ask(&["agents", "delete", "helper"]).0, 0);
-        assert_eq!(ask(&["agents", "delete", "helper"]).0, 3);
-        let (code, _, error) = ask(&["agents", "show", "exlpore"]);
-        assert_eq!(code, 3);
-        assert!(error.contains("did you mean explore?"), "{error}");
-        assert_eq!(ask(&["agents", "reload"]).0, 0);
-        let client = daemon.client().await;
-        client.quiet().await;
-        assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -36,7 +36,7 @@ const BETWEEN: &[&str] = &[
 ];
 
 /// So many scenarios are played at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 /// One kill.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ mod backups;
 mod cancels;
 mod clears;
 mod cli;
+mod cli_agents;
 mod cli_events;
 mod cli_lifecycle;
 mod cli_live;

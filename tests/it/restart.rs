@@ -188,32 +188,6 @@ fn g1_3_a_lost_link_and_a_wait_that_runs_out_change_no_run() {
 }
 
 #[test]
-fn g1_4_what_a_drain_did_not_wait_for_goes_on_at_the_next_start() {
-    run(async {
-        let place = held().with("gateway.drain_timeout", "\"50ms\"");
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let a = client.spawn(json!({ "task": "[a]" })).await;
-        client.in_state(&a.id, "running").await;
-        assert_eq!(daemon.stop().await, 0, "it comes to its end all the same");
-        assert_eq!(
-            place.book().runs[&a.id].state,
-            "running",
-            "marked for recovery"
-        );
-
-        place.let_go("go");
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let ended = client.ended(&a.id).await;
-        assert_eq!(ended["result"], "a is done");
-        assert_eq!(daemon.stop().await, 0);
-        // It was a stop, not a crash: nothing counts against the run.
-        assert_eq!(place.book().boots, [true, true]);
-    });
-}
-
-#[test]
 fn g1_5_an_interrupted_turn_shows_a_notice_and_goes_on_without_a_new_message() {
     let place = Place::new(Script::new().on("[talk]", [says("talked").held_by("go")]));
     run(async {
@@ -500,32 +474,6 @@ fn g1_9_a_fault_in_telling_is_logged_and_the_report_is_tried_again() {
             "{}",
             place.log()
         );
-    });
-}
-
-#[test]
-fn g1_4_a_second_signal_ends_the_patience_of_a_drain() {
-    run(async {
-        let place = held().with("gateway.drain_timeout", "\"1h\"");
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let a = client.spawn(json!({ "task": "[a]" })).await;
-        client.in_state(&a.id, "running").await;
-        daemon.terminate();
-        eventually("the drain", || async {
-            let (_, body) = daemon.get("/ready").unwrap();
-            body.contains("draining").then_some(())
-        })
-        .await;
-        assert_eq!(daemon.stop().await, 0);
-        place.let_go("go");
-        let daemon = place.start().await;
-        assert_eq!(
-            daemon.client().await.ended(&a.id).await["result"],
-            "a is done"
-        );
-        assert_eq!(daemon.stop().await, 0);
-        assert_eq!(place.book().boots, [true, true]);
     });
 }
 

@@ -16,9 +16,11 @@ const MOST_EVENTS: usize = 4096;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 /// So many events are read at once.
 const PAGE: u32 = 512;
-/// After a look the tail rests so long: an event that comes alone is passed on at once, and
-/// many of them wake the subscribers some hundred times a second, not once each.
-const REST: Duration = Duration::from_millis(5);
+/// After a look the tail rests so long for each subscriber that it wakes, and at most so long:
+/// where many listen, many events wake them some hundred times a second, not once each. A few
+/// hear of an event that follows another one as soon as of the first.
+const REST_EACH: Duration = Duration::from_micros(50);
+const MOST_REST: Duration = Duration::from_millis(5);
 /// A log that could not be read is tried again after this long.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -160,6 +162,12 @@ fn size(event: &Event) -> usize {
     event.data.get().len() + size_of::<LogEvent>()
 }
 
+/// How long the tail rests with so many listeners.
+fn rest(listeners: usize) -> Duration {
+    let listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
+    REST_EACH.saturating_mul(listeners).min(MOST_REST)
+}
+
 /// Follows the log as long as the store is open.
 pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
     let mut log = inner.store.head();
@@ -174,7 +182,7 @@ pub(in crate::registry) async fn tail(inner: Arc<Inner>) {
             tokio::time::sleep(AGAIN_AFTER).await;
             continue;
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(rest(inner.feed.listeners.load(Ordering::SeqCst))).await;
         if log.changed().await.is_err() {
             return;
         }
@@ -250,6 +258,13 @@ mod tests {
         assert_eq!(cursors(&feed, 20, 10), (vec![], 20));
         feed.publish(vec![event(19, 1), event(21, 1)], 21);
         assert_eq!(cursors(&feed, 20, 10), (vec![21], 21));
+    }
+
+    #[test]
+    fn a_few_listeners_are_not_kept_waiting_and_many_are_not_woken_for_each_event() {
+        assert!(rest(1) < Duration::from_millis(1));
+        assert_eq!(rest(100), MOST_REST);
+        assert_eq!(rest(usize::MAX), MOST_REST);
     }
 
     #[test]

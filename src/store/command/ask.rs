@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::Context;
 use super::moves::load;
 use super::waiting::{acting, begin, finish, until};
-use super::{Ask, Reply};
+use super::{Reply, StepRef};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::QuestionId;
@@ -14,6 +14,19 @@ use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::text::storable;
 use crate::kernel::waiting;
 use crate::store::{db_fault, questions};
+
+/// A question of a run to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The step that asks.
+    pub by: StepRef,
+    /// What is asked.
+    pub text: String,
+    /// Answers that are proposed.
+    pub choices: Vec<String>,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
 
 /// The question is open, and the step that asks it waits for the answer.
 pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {

@@ -1,16 +1,49 @@
 //! Marks a run or a session to end, with everything open below it, in one transaction. From
 //! then on the kernel refuses new steps, slots and timers of these runs, also after a restart.
 
+use super::Reply;
 use super::context::Context;
 use super::moves::{load, move_in_fall};
 use super::subtree::{open_from_run, open_from_session};
-use super::{Cancel, CancelTarget, Cancelled, Reply};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::Session;
 use crate::store::{db_fault, sessions};
+
+/// What is to be cancelled, and what below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// A run.
+    Run(RunId),
+    /// Every run of a session.
+    Session(SessionKey),
+}
+
+/// A cancel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// The tenant.
+    pub org: String,
+    /// What is to end.
+    pub target: CancelTarget,
+    /// Who asks.
+    pub by: String,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// What a cancel has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cancelled {
+    /// These have ended by it.
+    pub cancelled: Vec<RunId>,
+    /// The run that was named had ended before.
+    pub already_ended: Vec<RunId>,
+    /// These end when their executors are gone.
+    pub stopping: Vec<RunId>,
+}
 
 /// Every open run of the target and below it is marked. Those without an executor have ended;
 /// the others end when theirs is gone.

@@ -2,18 +2,55 @@
 
 use serde_json::json;
 
+use super::Reply;
 use super::cancel::fell;
 use super::clear;
 use super::context::{Context, Effect};
 use super::remove::still_open;
-use super::{PatchSession, Reply, ResetSession};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::CancelRequest;
 use crate::kernel::session::Session;
+use crate::kernel::thinking::Thinking;
 use crate::store::clearings::Clearing;
 use crate::store::{db_fault, outbox, runs, sessions};
+
+/// New values for a session; `None` = as it is, `Some(None)` = none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// A name for look-ups.
+    pub label: Option<Option<String>>,
+    /// A heading for people.
+    pub title: Option<Option<String>>,
+    /// The model of its turns.
+    pub model: Option<Option<String>>,
+    /// How much the model of its turns thinks.
+    pub thinking: Option<Option<Thinking>>,
+    /// The folder that its tools see.
+    pub cwd: Option<Option<String>>,
+    /// Only if its version is this one.
+    pub if_revision: Option<i64>,
+}
+
+/// A session that is to begin anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResetSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel its open runs first.
+    pub force: bool,
+    /// The generation that is to end; where another has begun already, nothing is done.
+    pub if_generation: Option<i64>,
+    /// Who asks.
+    pub by: String,
+}
 
 /// The session has the new values; those that were not named stay. It is in use again.
 pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fault> {

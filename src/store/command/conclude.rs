@@ -2,12 +2,35 @@
 
 use super::context::Context;
 use super::moves::{end_turn, load, move_run};
-use super::{Conclusion, Reply, RunAfter};
+use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::run::Run;
+use crate::kernel::run::{Run, RunError};
+use crate::kernel::step::Intent;
 use crate::store::{db_fault, runs};
+
+/// The end of a turn, as its runner sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TurnEnd {
+    /// The final text.
+    pub text: Option<String>,
+    /// Its next steps if something was said to it meanwhile; it then goes on with them.
+    pub more: Vec<Intent>,
+}
+
+/// Why an open run is to end without an outcome of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conclusion {
+    /// Its cancel was asked for and its executor has stopped.
+    ExecutorGone,
+    /// Its turn is over, and no step's outcome says so.
+    EndTurn(TurnEnd),
+    /// Its limit passed; checked again in the transaction.
+    TimedOut,
+    /// It cannot go on.
+    Failed(RunError),
+}
 
 /// The run is back in its queue, at a step boundary.
 pub fn park(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {

@@ -2,14 +2,41 @@
 
 use serde_json::json;
 
+use super::Reply;
 use super::context::Context;
-use super::{NewSession, Reply};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::thinking::Thinking;
 use crate::store::{db_fault, sessions};
+
+/// A new session or run needs its ids minted before the command, so that a repeat of the
+/// command makes the same thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The tenant.
+    pub org: String,
+    /// Its address; made from agent and id if unset.
+    pub key: Option<SessionKey>,
+    /// Who answers in it.
+    pub owner: Owner,
+    /// The agent of its turns.
+    pub agent: AgentId,
+    /// A name for look-ups.
+    pub label: Option<String>,
+    /// A heading for people.
+    pub title: Option<String>,
+    /// How much the model of its turns thinks; the agent's habit if unset.
+    pub thinking: Option<Thinking>,
+    /// The folder that its tools see.
+    pub cwd: Option<String>,
+    /// Give the session that is there (agent and owner being the same) instead of refusing.
+    pub get_existing: bool,
+}
 
 /// The session is there, new or as it was.
 pub fn create(context: &mut Context<'_>, new: NewSession) -> Result<Reply, Fault> {

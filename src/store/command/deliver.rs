@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::context::Context;
 use super::moves::move_run;
-use super::spawn::{accept, new_run};
+use super::new_run::{accept, new_run};
 use super::{NewRun, Reply, cleanup, clear};
 use crate::kernel::action::EventKind;
 use crate::kernel::announce::{ANNOUNCES_LIMIT, Note};

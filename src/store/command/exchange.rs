@@ -3,7 +3,7 @@
 
 use super::context::{Context, Effect};
 use super::moves::load;
-use super::spawn::{accept, new_run};
+use super::new_run::{accept, new_run};
 use super::{NewRun, Reply, clear};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;

@@ -2,13 +2,32 @@
 
 use serde_json::json;
 
+use super::Reply;
 use super::clear;
 use super::context::Context;
-use super::{GatewayNote, Reply};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::store::{boots, db_fault};
+
+/// What the daemon itself does, for the event log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayNote {
+    /// It takes no work.
+    Draining {
+        /// What follows: `stop`, `restart` or `resume`.
+        then: &'static str,
+        /// How long steps in flight may go on.
+        timeout_ms: u64,
+    },
+    /// It takes work again.
+    Resumed {
+        /// What it comes back from: `drain` or `sleep`.
+        after: &'static str,
+        /// How long that was.
+        away_ms: u64,
+    },
+}
 
 /// This life of the daemon is known, the event log says so, and after an earlier life how long
 /// nobody was there.

@@ -3,13 +3,8 @@
 
 use serde_json::json;
 
-use super::TurnEnd;
-use super::cancel;
-use super::cleanup;
-use super::clear;
 use super::context::{Context, Effect};
-use super::steer;
-use super::waiting;
+use super::{TurnEnd, cancel, cleanup, clear, steer, waiting};
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};

@@ -2,19 +2,53 @@
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, intend, load, move_run};
-use super::{Recorded, Reply, RunAfter, Then};
+use super::{Reply, RunAfter, TurnEnd};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{NewMessage, plain_text};
-use crate::kernel::run::{RunOrigin, Usage};
-use crate::kernel::step::{Step, StepKind, StepState};
+use crate::kernel::message::{Block, NewMessage, plain_text};
+use crate::kernel::run::{RunError, RunOrigin, Usage};
+use crate::kernel::step::{Intent, Step, StepKind, StepState};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, sessions, steps};
 
 /// The most characters of a summary.
 pub const SUMMARY: usize = 200;
+
+/// What is the outcome of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// A model's answer.
+    Answer {
+        /// Text and tool calls.
+        blocks: Vec<Block>,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// A tool's answer.
+    ToolResult {
+        /// What it says.
+        text: String,
+        /// It says that it failed.
+        is_error: bool,
+    },
+    /// The step failed, and the run with it.
+    Failed(RunError),
+}
+
+/// What follows a step's outcome, in the same transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// Other steps are still open.
+    Wait,
+    /// These steps.
+    Steps(Vec<Intent>),
+    /// The turn is over.
+    EndTurn(TurnEnd),
+    /// The run cannot go on.
+    Fail(RunError),
+}
 
 /// The step's outcome stands in journal and transcript, and what follows it is intended or
 /// ended. While a cancel is open the outcome is kept and nothing follows.

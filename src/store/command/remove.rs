@@ -4,14 +4,14 @@
 
 use serde_json::json;
 
+use super::Reply;
 use super::cancel;
 use super::clear;
 use super::context::{Context, Effect};
 use super::deliver::{GONE, hold};
-use super::{DeleteSession, Reply};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::SessionId;
+use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
 use crate::store::clearings::{self, Clearing};
@@ -27,6 +27,19 @@ const RUNS_AT_ONCE: u32 = 50;
 const HOLD_AT_ONCE: u32 = 100;
 /// So many open runs are named in a refusal.
 const NAMED: usize = 20;
+
+/// A session that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteSession {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub key: SessionKey,
+    /// Cancel the open runs in it and below it first.
+    pub force: bool,
+    /// Who asks.
+    pub by: String,
+}
 
 /// The session and all below it are gone, or it still has open runs: these are refused, or
 /// with `force` marked to end and named, and the end of the last of them is that of the session.

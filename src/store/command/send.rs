@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::context::{Context, Effect, Window};
-use super::spawn::{accept, new_run, refuse_taken_id, repeated};
+use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
-use super::{Accepted, Reply, SendMessage, Sender};
+use super::{Accepted, NewRun, Reply, StepRef};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::limits::{check_queued_turns, check_total};
@@ -23,6 +23,34 @@ use crate::store::{db_fault, idempotency, runs, sends, sessions, waits};
 
 /// Sessions that wait for each other are followed so far; more cannot come of chains.
 const FOLLOWED: usize = 16;
+
+/// Who says something in another session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sender {
+    /// A client, for nobody else: it is told of the reply by its call alone.
+    Client,
+    /// A client for a session that it owns, which gets a late reply.
+    Session(SessionKey),
+    /// A run for its session, which gets a late reply.
+    Step(StepRef),
+}
+
+/// A message to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendMessage {
+    /// The tenant.
+    pub org: String,
+    /// The run of the turn that answers.
+    pub run: NewRun,
+    /// The session.
+    pub target: SessionId,
+    /// What is said.
+    pub message: String,
+    /// Who says it.
+    pub from: Sender,
+    /// How long the reply is waited for, milliseconds; 0 = not at all.
+    pub window_ms: u64,
+}
 
 /// Who speaks, once the rows have been looked at.
 struct Speaker {

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
+use super::Reply;
 use super::context::Context;
 use super::remove::remove_tree;
-use super::{Reply, Sweep, Swept};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
@@ -24,6 +24,56 @@ const ROWS: u32 = 100;
 const PARTS: u32 = 1000;
 /// So many old runs are looked through for a body that may be free.
 const OLD_RUNS: u32 = 2000;
+
+/// What age takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Sessions of one task are put aside.
+    Archive {
+        /// Whose last run ended before this point.
+        before: Timestamp,
+        /// Of this tenant.
+        org: String,
+        /// After this place.
+        after: i64,
+    },
+    /// Ended runs go.
+    Runs {
+        /// Those that ended before this point.
+        before: Timestamp,
+        /// Unless their key was first used after this one.
+        keys_before: Timestamp,
+        /// After this place.
+        after: i64,
+    },
+    /// Events go.
+    Events {
+        /// Those from before this point.
+        before: Timestamp,
+    },
+    /// Bodies that no run names, and ids of removed runs.
+    Leftovers {
+        /// Bodies that were last used before this point.
+        before: Timestamp,
+        /// Ids of runs that were removed before this one.
+        ids_before: Timestamp,
+    },
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Where to go on; `None`: it has seen everything that may be old enough.
+    pub next: Option<i64>,
+}
+
+impl Swept {
+    fn more_if(more: bool) -> Self {
+        Swept {
+            next: more.then_some(0),
+        }
+    }
+}
 
 /// A bounded part of what is old enough is put aside or gone.
 pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Reply, Fault> {

@@ -1,14 +1,34 @@
 //! Turns: a message for a session's agent, queued behind what is going on there.
 
 use super::context::Context;
-use super::spawn::{accept, new_run, refuse_taken_id, repeated};
-use super::{Reply, RunTurn, create_session};
+use super::new_run::{accept, new_run, refuse_taken_id, repeated};
+use super::{NewRun, Reply, create_session};
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::limits::check_queued_turns;
 use crate::kernel::run::{RunOrigin, RunState};
 use crate::kernel::session::Owner;
 use crate::kernel::text::storable;
 use crate::store::{db_fault, runs, sessions};
+
+/// A turn in a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunTurn {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: NewRun,
+    /// The session; made if there is none.
+    pub session: SessionKey,
+    /// The id of a session that must be made.
+    pub new_session: SessionId,
+    /// What is said.
+    pub message: String,
+    /// The model was named by the caller, for this turn.
+    pub model_named: bool,
+    /// The thinking level was named by the caller, for this turn.
+    pub thinking_named: bool,
+}
 
 /// The queued run is there, and its session, or nothing is. The message is kept with the run
 /// and enters the transcript when the turn begins, so that it never stands in the middle of

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::context::{Context, Effect, Window};
 use super::moves::{emit_step, load, move_run};
 use super::record_outcome::{SUMMARY, open_step, tool_result};
-use super::{Reply, StepRef, WaitFor, ask, exchange};
+use super::{Reply, ask, exchange};
 use crate::kernel::action::EventKind;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
@@ -20,6 +20,30 @@ use crate::kernel::text::preview;
 use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, outbox, runs, sends, sessions, steps, waits};
+
+/// The step of a run by which something is done. It must be open and in this try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRef {
+    /// The run.
+    pub run: RunId,
+    /// The step's place in it.
+    pub step: u32,
+    /// Its try.
+    pub attempt: u32,
+}
+
+/// A run waits for runs that its session has asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitFor {
+    /// The step that waits.
+    pub by: StepRef,
+    /// For these.
+    pub runs: Vec<RunId>,
+    /// One is enough.
+    pub any: bool,
+    /// Until then.
+    pub until: Timestamp,
+}
 
 /// The run that acts by this step, if the step is open and may still have an effect.
 pub fn acting(context: &mut Context<'_>, by: StepRef) -> Result<(Run, Step), Fault> {

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use super::{Bench, accepted, sqlite};
 use crate::clock::Clock;
-use crate::store::open::Threads;
-use crate::store::open::{OpenError, OpenOptions, Store};
+use crate::store::Store;
+use crate::store::open::{OpenError, OpenOptions};
 use crate::store::outline::Outline;
 use crate::store::salvage::Report;
 use crate::store::sqlite::{Sqlite, Use};
 use crate::store::tables::TABLES;
+use crate::store::threads::Threads;
 use crate::store::tx::{Raw, Tx, all, number};
 use crate::store::{files, quarantine, read};
 

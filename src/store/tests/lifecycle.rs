@@ -1,20 +1,17 @@
-//! Sessions that are forked, reset, deleted and swept; announces held, offered again, dismissed
-//! and told by a tool; blobs and keys that go with their runs.
+//! Sessions that are forked, reset and deleted; announces held, offered again, dismissed and
+//! told by a tool.
 
-use std::time::Duration;
-
-use super::{Bench, accepted, id, new_run, policy, spawn, spawn_of, turn};
+use super::sweeps::{old_runs, sweep};
+use super::{Bench, accepted, new_run, policy, spawn, spawn_of, turn};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, RunState};
 use crate::kernel::session::{Cleanup, Session};
 use crate::kernel::time::Timestamp;
-use crate::store::command::{
-    Begins, DeleteSession, PatchSession, ResetSession, Sweep, Swept, is_due,
-};
+use crate::store::command::{Begins, DeleteSession, PatchSession, ResetSession};
 use crate::store::{Command, Effect, Reply, expired, messages, outbox, read, sessions};
 
-fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
+pub(super) fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
     sessions::by_key(bench.db.as_mut(), "default", key).unwrap()
 }
 
@@ -27,7 +24,7 @@ fn delete(bench: &mut Bench, key: &SessionKey, force: bool) -> Result<(Reply, Ve
     })))
 }
 
-fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str>) {
+pub(super) fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str>) {
     let wake = unable.is_none().then(|| Box::new(new_run("build")));
     let command = Command::Deliver {
         session,
@@ -38,7 +35,7 @@ fn deliver(bench: &mut Bench, session: SessionId, unable: Option<&str>) {
 }
 
 /// A run of this parent that has ended.
-fn done(bench: &mut Bench, parent: &SessionKey) -> RunId {
+pub(super) fn done(bench: &mut Bench, parent: &SessionKey) -> RunId {
     let run = bench.spawned(Some(parent)).run;
     bench.started(run);
     bench.ended(run, "found");
@@ -50,31 +47,6 @@ fn state(bench: &mut Bench, run: RunId) -> String {
         .unwrap()
         .unwrap()
         .state
-}
-
-fn sweep(bench: &mut Bench, what: Sweep) -> Swept {
-    match bench.run(Command::Sweep(what)).unwrap().0 {
-        Reply::Swept(swept) => swept,
-        other => panic!("{other:?}"),
-    }
-}
-
-const FAR: Timestamp = Timestamp(i64::MAX);
-
-fn old_runs() -> Sweep {
-    Sweep::Runs {
-        before: FAR,
-        keys_before: FAR,
-        after: 0,
-    }
-}
-
-fn archive() -> Sweep {
-    Sweep::Archive {
-        before: FAR,
-        org: "default".to_owned(),
-        after: 0,
-    }
 }
 
 /// Carries out what deletions have left, as the registry does; how many commands it took.
@@ -391,189 +363,4 @@ pub fn cleanup_waits_for_the_acknowledgement_and_for_what_is_below(mut bench: Be
     // The same call again finds the row of the announce still there.
     bench.run(ack).unwrap();
     assert_eq!(bench.row(child.run).result.as_deref(), Some("found"));
-}
-
-pub fn g2_10_age_takes_what_was_told_and_its_blobs_and_keys(mut bench: Bench) {
-    let top = bench.client_session("client:a");
-    let mut keyed = spawn_of(Some(&top));
-    keyed.run.key = Some(crate::store::command::Key {
-        scope: "default".to_owned(),
-        key: "once".to_owned(),
-        digest: vec![1],
-    });
-    let run = accepted(bench.run(Command::Spawn(Box::new(keyed)))).run;
-    bench.started(run);
-    bench.ended(run, "found");
-    let archives = |bench: &mut Bench| {
-        sweep(bench, archive());
-        bench.count("SELECT count(*) FROM sessions WHERE archived_at IS NOT NULL")
-    };
-    assert_eq!(archives(&mut bench), 0, "it waits to be told");
-    let own = session(&mut bench, &top).unwrap().id;
-    deliver(&mut bench, own, None);
-    assert_eq!(archives(&mut bench), 1);
-    sweep(&mut bench, old_runs());
-    assert_eq!(
-        bench.count("SELECT count(*) FROM runs"),
-        1,
-        "nobody took note"
-    );
-    let ids = vec![crate::kernel::ids::AnnounceId::of(run)];
-    let ack = Command::Ack {
-        org: "default".to_owned(),
-        session: top,
-        ids,
-    };
-    bench.run(ack).unwrap();
-    let young_key = Sweep::Runs {
-        before: FAR,
-        keys_before: Timestamp(0),
-        after: 0,
-    };
-    sweep(&mut bench, young_key);
-    assert_eq!(
-        bench.count("SELECT count(*) FROM runs"),
-        1,
-        "its key must live"
-    );
-    sweep(&mut bench, old_runs());
-    for table in ["runs", "steps", "outbox", "idempotency"] {
-        assert_eq!(
-            bench.count(&format!("SELECT count(*) FROM {table}")),
-            0,
-            "{table}"
-        );
-    }
-    assert_eq!(
-        bench.count("SELECT count(*) FROM sessions"),
-        1,
-        "the client's stays"
-    );
-    let leftovers = |ids_before| Sweep::Leftovers {
-        before: FAR,
-        ids_before,
-    };
-    assert!(bench.count("SELECT count(*) FROM blobs") > 0);
-    sweep(&mut bench, leftovers(Timestamp(0)));
-    assert_eq!(bench.count("SELECT count(*) FROM blobs"), 0);
-    let is_known = |bench: &mut Bench| {
-        expired::removed_at(bench.db.as_mut(), "default", run)
-            .unwrap()
-            .is_some()
-    };
-    assert!(is_known(&mut bench));
-    sweep(&mut bench, leftovers(FAR));
-    assert!(!is_known(&mut bench));
-}
-
-pub fn a_session_whose_runs_went_before_it_was_put_aside_goes_too(mut bench: Bench) {
-    let top = accepted(bench.run(spawn(None)));
-    bench.started(top.run);
-    let below = accepted(bench.run(policy(spawn(Some(&top.session)), AnnouncePolicy::None)));
-    bench.started(below.run);
-    bench.ended(below.run, "found");
-    bench.ended(top.run, "found");
-    sweep(&mut bench, old_runs());
-    assert_eq!(bench.count("SELECT count(*) FROM runs"), 0);
-    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 2);
-    sweep(&mut bench, archive());
-    assert_eq!(bench.count("SELECT count(*) FROM sessions"), 0);
-}
-
-pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
-    let top = bench.client_session("client:a");
-    done(&mut bench, &top);
-    // Its end is not told, so it stays, and with it what it pins.
-    let leftovers = Sweep::Leftovers {
-        before: FAR,
-        ids_before: FAR,
-    };
-    let before = bench.count("SELECT count(*) FROM blobs");
-    sweep(&mut bench, old_runs());
-    sweep(&mut bench, leftovers);
-    assert_eq!(bench.count("SELECT count(*) FROM blobs"), before);
-}
-
-pub fn events_go_by_age_and_young_ones_stay(mut bench: Bench) {
-    bench.client_session("client:a");
-    bench.clock.advance(Duration::from_secs(100));
-    bench.client_session("client:b");
-    let point = Timestamp(1_000_000 + 50_000);
-    let what = Sweep::Events { before: point };
-    assert!(is_due(bench.db.as_mut(), &what).unwrap());
-    sweep(&mut bench, what.clone());
-    assert_eq!(bench.count("SELECT count(*) FROM events"), 1);
-    assert!(!is_due(bench.db.as_mut(), &what).unwrap());
-}
-
-pub fn an_archived_session_is_left_out_of_lists_and_comes_back_when_used(mut bench: Bench) {
-    let root = accepted(bench.run(turn("agent:build:a", "one")));
-    bench.started(root.run);
-    bench.ended(root.run, "said");
-    let child = bench.spawned(Some(&root.session));
-    bench.started(child.run);
-    bench.ended(child.run, "found");
-    let own = session(&mut bench, &root.session).unwrap().id;
-    deliver(&mut bench, own, None);
-    sweep(&mut bench, archive());
-    let listed = |bench: &mut Bench, archived| {
-        let query = sessions::ListQuery {
-            org: "default".to_owned(),
-            archived,
-            limit: 10,
-            ..sessions::ListQuery::default()
-        };
-        sessions::list(bench.db.as_mut(), &query).unwrap().len()
-    };
-    assert_eq!(
-        (listed(&mut bench, false), listed(&mut bench, true)),
-        (1, 2)
-    );
-    let again = turn(child.session.as_str(), "more");
-    let Command::RunTurn(mut again) = again else {
-        panic!("a turn")
-    };
-    again.run.agent = super::agent("explore");
-    accepted(bench.run(Command::RunTurn(again)));
-    assert_eq!(listed(&mut bench, false), 2);
-}
-
-pub fn lists_and_sweeps_walk_their_indexes(mut bench: Bench) {
-    let mut plan = |sql: &str| {
-        let mut lines = String::new();
-        let sql = format!("EXPLAIN QUERY PLAN {sql}");
-        let own = id();
-        let params = [(&own).into()];
-        let count = usize::from(sql.contains('?'));
-        bench
-            .db
-            .query(&sql, &params[..count], &mut |row| {
-                lines.push_str(row.text(3)?);
-                lines.push('\n');
-                Ok(())
-            })
-            .unwrap();
-        lines
-    };
-    for (sql, index) in [
-        (
-            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL AND seq > 0 \
-             ORDER BY seq LIMIT 1",
-            "sessions_shown",
-        ),
-        (
-            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL \
-             AND parent_id IS NULL ORDER BY seq DESC LIMIT 1",
-            "sessions_main",
-        ),
-        (
-            "UPDATE outbox SET state = 'pending' WHERE target_session = ?1 \
-             AND state = 'undelivered'",
-            "outbox_held",
-        ),
-    ] {
-        let lines = plan(sql);
-        assert!(lines.contains(index), "{sql}: {lines}");
-        assert!(!lines.contains("TEMP B-TREE"), "{sql}: {lines}");
-    }
 }

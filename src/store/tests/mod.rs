@@ -7,10 +7,12 @@ mod clears;
 mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
+mod plans;
 mod recovery;
 mod schema;
 mod spawning;
 mod starting;
+mod sweeps;
 mod threads;
 mod turns;
 
@@ -387,12 +389,14 @@ contract! { sqlite:
     lifecycle::a_dismissed_announce_lets_a_settling_run_end,
     lifecycle::announces_of_one_wake_turn_share_100_kilobytes,
     lifecycle::cleanup_waits_for_the_acknowledgement_and_for_what_is_below,
-    lifecycle::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
-    lifecycle::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
-    lifecycle::a_body_that_an_old_run_names_stays,
-    lifecycle::events_go_by_age_and_young_ones_stay,
-    lifecycle::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
-    lifecycle::lists_and_sweeps_walk_their_indexes,
+    sweeps::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
+    sweeps::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
+    sweeps::a_body_that_an_old_run_names_stays,
+    sweeps::events_go_by_age_and_young_ones_stay,
+    sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
+    sweeps::lists_and_sweeps_walk_their_indexes,
+    plans::no_list_walks_what_it_does_not_show,
+    plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,

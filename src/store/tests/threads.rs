@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::open::{OpenError, OpenOptions, Store};
+use super::super::Store;
+use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
 use super::{Command, Reply, Settings, id, spawn};
 use crate::clock::Clock;

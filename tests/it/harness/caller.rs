@@ -2,8 +2,6 @@
 //! starts the daemon again and repeats the call that had no answer, with the key that it had.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use abide::wire::error::WireError;
@@ -12,8 +10,7 @@ use serde_json::{Value, json};
 use super::book::Book;
 use super::client::{Link, Spawned, is_quiet, kind_of, with_agent};
 use super::daemon::Daemon;
-use super::eventually;
-use super::place::{Faults, Place};
+use super::place::Place;
 use crate::invariants::{self, Moment};
 
 /// What the daemon's life of this number (the first is 0) is told.
@@ -64,7 +61,7 @@ pub(crate) struct Kill {
 }
 
 impl Kill {
-    fn of(book: &Book, asked: BTreeMap<(String, usize), usize>) -> Kill {
+    pub(super) fn of(book: &Book, asked: BTreeMap<(String, usize), usize>) -> Kill {
         let mut kill = Kill {
             asked,
             ..Kill::default()
@@ -103,14 +100,14 @@ pub(crate) struct Hunt {
 
 /// A client that outlives the daemon.
 pub(crate) struct Caller {
-    place: Place,
-    daemon: Option<Daemon>,
-    link: Option<Link>,
-    arm: Option<Arm>,
-    traced: bool,
-    lives: usize,
-    ordered_kill: bool,
-    hunt: Option<Hunt>,
+    pub(super) place: Place,
+    pub(super) daemon: Option<Daemon>,
+    pub(super) link: Option<Link>,
+    pub(super) arm: Option<Arm>,
+    pub(super) traced: bool,
+    pub(super) lives: usize,
+    pub(super) ordered_kill: bool,
+    pub(super) hunt: Option<Hunt>,
     pub(crate) history: History,
 }
 
@@ -162,7 +159,7 @@ impl Caller {
             .collect()
     }
 
-    fn trace(&self, life: usize) -> std::path::PathBuf {
+    pub(super) fn trace(&self, life: usize) -> std::path::PathBuf {
         self.place.path().join(format!("trace-{life}"))
     }
 
@@ -357,132 +354,6 @@ impl Caller {
         .await;
     }
 
-    /// From the next start on the daemon is killed at random instants.
-    pub(crate) fn hunted_by(&mut self, hunt: Hunt) {
-        self.hunt = Some(hunt);
-    }
-
-    /// Are there kills to come?
-    pub(crate) fn is_hunted(&self) -> bool {
-        self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
-    }
-
-    /// Kills the daemon now and starts it again.
-    pub(crate) async fn kill_once(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            if let Some(status) = daemon.has_ended() {
-                self.took(status);
-            } else {
-                daemon.kill().await;
-                self.look();
-            }
-        }
-        self.link = None;
-        self.start().await;
-    }
-
-    /// Asks the daemon to stop, lets the answer go that is held by `hold` once it has begun to,
-    /// and starts it again when it is gone.
-    pub(crate) async fn restart_once(&mut self, hold: &str) {
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.terminate();
-            eventually("the drain", || {
-                let ready = daemon.get("/ready");
-                async move {
-                    ready
-                        .is_none_or(|(_, body)| body.contains("draining"))
-                        .then_some(())
-                }
-            })
-            .await;
-            self.place.let_go(hold);
-            let status = daemon.ended().await;
-            self.took(status);
-        }
-        self.link = None;
-        self.start().await;
-    }
-
-    /// Stops the daemon in order, has something done to its folder, and starts it again.
-    pub(crate) async fn restart_after(&mut self, done: impl FnOnce(&Place)) {
-        if self.daemon.is_none() {
-            self.start().await;
-            self.quiet().await;
-        }
-        self.stop().await;
-        done(&self.place);
-        self.start().await;
-    }
-
-    /// Waits until the process is gone whose link was lost, and starts it again.
-    async fn revive(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let status = daemon.ended().await;
-            assert_ne!(
-                status.code(),
-                Some(0),
-                "it stopped by itself: {}",
-                self.place.log()
-            );
-            self.took(status);
-        }
-        self.start().await;
-    }
-
-    /// A clean end, or the kill that this life was ordered to have.
-    fn took(&mut self, status: ExitStatus) {
-        if status.code() == Some(0) {
-            return;
-        }
-        let armed = self
-            .arm
-            .as_ref()
-            .is_some_and(|arm| arm.life + 1 == self.lives);
-        let killed = status.signal() == Some(9) && (armed || self.hunt.is_some());
-        assert!(killed, "{status}: {}", self.place.log());
-        self.ordered_kill = true;
-        self.look();
-    }
-
-    /// Looks at what a kill has left, before anybody mends it.
-    fn look(&mut self) {
-        if self.place.is_being_repaired() {
-            // Nobody can read it but the next start.
-            return;
-        }
-        let book = self.place.book();
-        invariants::check(&book, Moment::Killed, &self.history, &self.place);
-        self.history.kills.push(Kill::of(&book, self.place.asked()));
-        self.history.latest = Some(book);
-    }
-
-    async fn start(&mut self) {
-        loop {
-            let life = self.lives;
-            self.lives += 1;
-            let orders = self.arm.as_ref().filter(|arm| arm.life == life);
-            let faults = Faults {
-                orders: orders.map(|arm| arm.orders.clone()),
-                trace: self.traced.then(|| self.trace(life)),
-            };
-            match self.place.start_with(&faults).await {
-                Ok(daemon) => {
-                    if let Some(hunt) = self.hunt.as_mut().filter(|hunt| hunt.left > 0) {
-                        hunt.left -= 1;
-                        daemon.kill_after((hunt.next)());
-                    }
-                    self.link = daemon.connect().await;
-                    self.daemon = Some(daemon);
-                    return;
-                }
-                Err(status) => {
-                    assert_ne!(status.code(), Some(0), "{}", self.place.log());
-                    self.took(status);
-                }
-            }
-        }
-    }
-
     /// Every call and wait is repeated and gets the answer that it had, the daemon stops, and
     /// the rows are checked; gives the rows.
     pub(crate) async fn finish(&mut self) -> Book {
@@ -514,22 +385,6 @@ impl Caller {
         }
         for id in self.history.ends.keys().cloned().collect::<Vec<_>>() {
             self.ended(&id).await;
-        }
-    }
-
-    /// Stops the daemon. A kill on the way is one more start.
-    async fn stop(&mut self) {
-        loop {
-            let mut daemon = self.daemon.take().unwrap();
-            self.link = None;
-            daemon.terminate();
-            let status = daemon.ended().await;
-            self.took(status);
-            if status.code() == Some(0) {
-                return;
-            }
-            self.start().await;
-            self.quiet().await;
         }
     }
 }

@@ -15,7 +15,9 @@ mod caller;
 mod client;
 mod daemon;
 mod damage;
+mod lives;
 mod place;
+mod rows;
 mod script;
 
 pub(crate) use book::{Book, Event, Message, Notice, Run, Step};

@@ -1,0 +1,129 @@
+//! How soon a spawn's end is told: from the call to the event that says that the announce
+//! stands in the parent's transcript. The child answers at once.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use abide::clock::Clock;
+use serde_json::Value;
+
+use crate::Result;
+use crate::client::Door;
+use crate::measure::TASK;
+use crate::sample::Sample;
+use crate::talk::{self, Talk};
+
+/// Parents that spawn at once, and the children of each.
+const PARENTS: usize = 8;
+const CHILDREN: usize = 5;
+/// How often they do so.
+const BURSTS: usize = 5;
+
+/// One spawn after another, each by a parent of its own; the next begins when the turn is over
+/// that the announce has woken.
+pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+    talk::run(async {
+        let mut family = Family::open(door).await?;
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        while begun.elapsed() < lasts {
+            let parent = family.parent().await?;
+            let asked = Instant::now();
+            let run = family.spawn(&parent).await?;
+            family.calls.flush().await?;
+            loop {
+                let event = family.events.event().await?;
+                if is_told(&event) && event["data"]["runId"] == run.as_str() {
+                    break;
+                }
+            }
+            times.push(asked.elapsed());
+            // The parent's turn about it.
+            while family.events.event().await?["sessionKey"] != parent.as_str() {}
+        }
+        Ok(Sample::of(times, begun.elapsed()))
+    })
+}
+
+/// Many spawns at once; how long until all of them are told.
+pub fn at_once(door: Door<'_>) -> Result<Sample> {
+    talk::run(async {
+        let mut family = Family::open(door).await?;
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        for _ in 0..BURSTS {
+            let mut parents = Vec::new();
+            for _ in 0..PARENTS {
+                parents.push(family.parent().await?);
+            }
+            let asked = Instant::now();
+            let mut open = HashSet::new();
+            for _ in 0..CHILDREN {
+                for parent in &parents {
+                    open.insert(family.spawn(parent).await?);
+                }
+            }
+            family.calls.flush().await?;
+            while !open.is_empty() {
+                let event = family.events.event().await?;
+                if is_told(&event) {
+                    open.remove(event["data"]["runId"].as_str().unwrap_or_default());
+                }
+            }
+            times.push(asked.elapsed());
+            family.at_rest().await?;
+        }
+        Ok(Sample::of(times, begun.elapsed()))
+    })
+}
+
+fn is_told(event: &Value) -> bool {
+    event["kind"] == "announce.delivered"
+}
+
+/// Who spawns, and who listens.
+struct Family {
+    calls: Talk,
+    events: Talk,
+    clock: Clock,
+}
+
+impl Family {
+    async fn open(door: Door<'_>) -> Result<Self> {
+        Ok(Family {
+            calls: Talk::open(door).await?,
+            events: Talk::listen(door, &["announce.delivered", "run.ended"]).await?,
+            clock: Clock::system(),
+        })
+    }
+
+    /// The key of a new session that can be told something.
+    async fn parent(&mut self) -> Result<String> {
+        let made = self
+            .calls
+            .call("sessions.create", r#"{"agent":"build"}"#)
+            .await?;
+        let key = made["session"]["key"].as_str().ok_or("no key")?;
+        Ok(key.to_owned())
+    }
+
+    /// Puts a spawn on its way; the id of its run.
+    async fn spawn(&mut self, parent: &str) -> Result<String> {
+        // Chosen here, so that an event that overtakes the answer is known.
+        let run = self.clock.new_id().to_string();
+        let params = format!(r#"{{"task":"{TASK}","parent":"{parent}","runId":"{run}"}}"#);
+        self.calls.put("sessions.spawn", &params).await?;
+        Ok(run)
+    }
+
+    /// Returns once nothing runs any more.
+    async fn at_rest(&mut self) -> Result<()> {
+        loop {
+            let status = self.calls.call("gateway.status", "{}").await?;
+            if crate::daemon::open_runs(&status) == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

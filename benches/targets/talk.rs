@@ -1,0 +1,115 @@
+//! One WebSocket connection that says one thing after another: for figures about what comes
+//! of a call, where [`super::client`] measures the calls themselves.
+
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::Result;
+use crate::client::{Door, connect};
+
+/// Longer than this nothing takes, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An open connection.
+pub struct Talk {
+    socket: WebSocketStream<TcpStream>,
+    last_id: u64,
+}
+
+impl Talk {
+    /// Opens one.
+    pub async fn open(door: Door<'_>) -> Result<Self> {
+        Ok(Talk {
+            socket: connect(door).await?,
+            last_id: 0,
+        })
+    }
+
+    /// Opens one that is told of these kinds of events from now on.
+    pub async fn listen(door: Door<'_>, kinds: &[&str]) -> Result<Self> {
+        let mut talk = Talk::open(door).await?;
+        let params = serde_json::json!({ "kinds": kinds }).to_string();
+        talk.say("events.subscribe", &params).await?;
+        // The picture of what is live comes first: everything after it is told.
+        while talk.event().await?["kind"] != "snapshot" {}
+        Ok(talk)
+    }
+
+    /// Sends a call and does not wait for its answer; the call's id.
+    pub async fn say(&mut self, method: &str, params: &str) -> Result<u64> {
+        let id = self.put(method, params).await?;
+        self.flush().await?;
+        Ok(id)
+    }
+
+    /// As [`Talk::say`], but it waits here for the next [`Talk::flush`].
+    pub async fn put(&mut self, method: &str, params: &str) -> Result<u64> {
+        self.last_id += 1;
+        let id = self.last_id;
+        let call =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        self.socket.feed(Message::text(call)).await?;
+        Ok(id)
+    }
+
+    /// Sends what was put.
+    pub async fn flush(&mut self) -> Result<()> {
+        Ok(self.socket.flush().await?)
+    }
+
+    /// The result of call `id`, and when it arrived. What else arrives meanwhile is dropped.
+    pub async fn answer(&mut self, id: u64) -> Result<(Value, Instant)> {
+        loop {
+            let (mut message, at) = self.next().await?;
+            if message["id"] == id {
+                return match message.get("error") {
+                    Some(error) => Err(format!("a call was refused: {error}").into()),
+                    None => Ok((message["result"].take(), at)),
+                };
+            }
+        }
+    }
+
+    /// Makes a call and reads its result.
+    pub async fn call(&mut self, method: &str, params: &str) -> Result<Value> {
+        let id = self.say(method, params).await?;
+        Ok(self.answer(id).await?.0)
+    }
+
+    /// The next event. An answer on the way must not be an error.
+    pub async fn event(&mut self) -> Result<Value> {
+        loop {
+            let (mut message, _) = self.next().await?;
+            if let Some(error) = message.get("error") {
+                return Err(format!("a call was refused: {error}").into());
+            }
+            if message["method"] == "events.event" {
+                return Ok(message["params"]["result"].take());
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<(Value, Instant)> {
+        loop {
+            let next = tokio::time::timeout(PATIENCE, self.socket.next());
+            let message = next.await.map_err(|_| "nothing came for two minutes")?;
+            if let Message::Text(text) = message.ok_or("the server closed a connection")?? {
+                let at = Instant::now();
+                return Ok((serde_json::from_str(&text)?, at));
+            }
+        }
+    }
+}
+
+/// Runs `talking` to its end, on this thread.
+pub fn run<T>(talking: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(talking)
+}

@@ -1,0 +1,167 @@
+//! The targets: which figure is held against which, and what is asked of it.
+
+use serde::Serialize;
+
+use crate::figure::Figure;
+use crate::measure::Plan;
+use crate::sample::Sample;
+
+/// Which value of a sample counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// Half of them took less.
+    P50,
+    /// All but one in a hundred took less.
+    P99,
+    /// So many a second: more is better.
+    Rate,
+    /// A share of speed: more is better.
+    Share,
+}
+
+impl Value {
+    /// This value of a sample.
+    pub fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Value::P50 | Value::Share => sample.p50,
+            Value::P99 => sample.p99,
+            Value::Rate => sample.rate,
+        }
+    }
+
+    /// Is more of it better?
+    pub fn is_speed(self) -> bool {
+        matches!(self, Value::Rate | Value::Share)
+    }
+}
+
+/// What is asked of a value.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "value")]
+pub enum Bound {
+    /// It takes at most so many times as long as the floor.
+    TimesFloor(f64),
+    /// It is at least so many times as fast as the floor.
+    ShareOfFloor(f64),
+    /// It takes at most so much longer than the floor.
+    AboveFloor(f64),
+    /// It is at most this.
+    AtMost(f64),
+}
+
+/// One line of the table.
+pub struct Target {
+    /// Its name among the targets.
+    pub id: &'static str,
+    /// What is measured, in words.
+    pub what: String,
+    /// The unit of floor and product.
+    pub unit: &'static str,
+    /// Which value counts.
+    pub value: Value,
+    /// What it is held against.
+    pub floor: Option<Figure>,
+    /// What is measured.
+    pub product: Figure,
+    /// What is asked of it.
+    pub bound: Bound,
+}
+
+fn target(
+    id: &'static str,
+    what: impl Into<String>,
+    value: Value,
+    floor: Figure,
+    product: Figure,
+    bound: Bound,
+) -> Target {
+    Target {
+        id,
+        what: what.into(),
+        unit: match value {
+            Value::Rate => "/s",
+            Value::Share => "×",
+            Value::P50 | Value::P99 => "ms",
+        },
+        value,
+        floor: Some(floor),
+        product,
+        bound,
+    }
+}
+
+fn absolute(
+    id: &'static str,
+    what: impl Into<String>,
+    unit: &'static str,
+    product: Figure,
+    most: f64,
+) -> Target {
+    Target {
+        id,
+        what: what.into(),
+        unit,
+        value: Value::P50,
+        floor: None,
+        product,
+        bound: Bound::AtMost(most),
+    }
+}
+
+/// The slowest of a hundred takes at most so many milliseconds.
+fn late(id: &'static str, what: &'static str, product: Figure, most: f64) -> Target {
+    Target {
+        value: Value::P99,
+        ..absolute(id, what, "ms", product, most)
+    }
+}
+
+/// Every target, in the order of the table.
+#[rustfmt::skip]
+pub fn all(plan: &Plan) -> Vec<Target> {
+    use Bound::{AboveFloor, ShareOfFloor, TimesFloor};
+    use Value::{P50, P99, Rate, Share};
+    let mut targets = vec![
+        target("P1", "spawn, 1 in flight, p50", P50, Figure::FloorInsert1, Figure::Spawn1, TimesFloor(1.6)),
+        target("P1", "spawn, 1 in flight, p99", P99, Figure::FloorInsert1, Figure::Spawn1, TimesFloor(2.5)),
+        target("P2", "spawn, 64 in flight, rate", Rate, Figure::FloorInsert64, Figure::Spawn64, ShareOfFloor(0.6)),
+        target("P2", "spawn, 64 in flight, p99", P99, Figure::FloorInsert64, Figure::Spawn64, TimesFloor(1.5)),
+        target("P3", "gateway.ping, 1 in flight, p50", P50, Figure::FloorPing1, Figure::Ping1, ShareOfFloor(0.8)),
+        target("P3", "gateway.ping, 64 in flight, rate", Rate, Figure::FloorPing64, Figure::Ping64, ShareOfFloor(0.8)),
+        target("P3", "runs.get, 1 in flight, p50", P50, Figure::FloorPing1, Figure::Get1, ShareOfFloor(0.5)),
+        target("P3", "runs.get, 64 in flight, rate", Rate, Figure::FloorPing64, Figure::Get64, ShareOfFloor(0.5)),
+        target("P4", "wait answered after the end, p50", P50, Figure::WaitPing, Figure::WaitAnswer, AboveFloor(0.2)),
+        absolute("P4", "10,000 open waits, memory", "MiB", Figure::WaitsMemory, 50.0),
+        absolute("P4", "10,000 open waits, threads", "", Figure::WaitsThreads, 0.0),
+        absolute("P6", "spawn to announced, p50", "ms", Figure::Announced, 8.0),
+        absolute("P6", "40 of 8 parents at once, all", "ms", Figure::AnnouncedAll, 150.0),
+        absolute("P7", "start to ready, fresh folder", "ms", Figure::StartEmpty, 40.0),
+        absolute("P7", "start to ready, 10,000 finished", "ms", Figure::StartFull, 60.0),
+    ];
+    if let Some(largest) = plan.histories.last().copied() {
+        targets.push(absolute("P7", format!("start to ready, {largest} finished"), "ms", Figure::StartGrown(largest), 150.0));
+    }
+    targets.extend([
+        absolute("P7", "10,000 open, to first answer", "ms", Figure::StartOpen, 500.0),
+        absolute("P8", "memory at ready", "MiB", Figure::Rss, 20.0),
+        target("P10", "sessions.list, 50", P50, Figure::GrownPing, Figure::SessionsList, AboveFloor(1.0)),
+        target("P10", "runs.list of a tree, 50", P50, Figure::GrownPing, Figure::RunsTree, AboveFloor(1.0)),
+        target("P10", "sessions.history, 100", P50, Figure::GrownPing, Figure::HistoryPage, AboveFloor(1.0)),
+    ]);
+    for runs in plan.histories.iter().copied() {
+        targets.extend([
+            target("P11", format!("P1 beside empty, {runs}"), P50, Figure::Spawn1At(0), Figure::Spawn1At(runs), TimesFloor(1.15)),
+            target("P11", format!("P2 beside empty, {runs}"), Rate, Figure::Spawn64At(0), Figure::Spawn64At(runs), ShareOfFloor(1.0 / 1.3)),
+            target("P11", format!("P2 kept beside floor's, {runs}"), Share, Figure::FloorKeeps(runs), Figure::SpawnKeeps(runs), ShareOfFloor(1.0)),
+            target("P11", format!("P6 beside empty, {runs}"), P50, Figure::AnnouncedAt(0), Figure::AnnouncedAt(runs), TimesFloor(1.15)),
+        ]);
+    }
+    targets.extend([
+        late("P12", "100 subscribers, 100 events/s, p99", Figure::FanOut100, 20.0),
+        absolute("P12", "the same, share of a core", "%", Figure::FanOutCore100, 10.0),
+        late("P12", "100 subscribers, 1,000 events/s, p99", Figure::FanOut1000, 20.0),
+        absolute("P12", "the same, share of a core", "%", Figure::FanOutCore1000, 80.0),
+    ]);
+    targets
+}

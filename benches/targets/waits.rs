@@ -1,0 +1,112 @@
+//! How soon an `agent.wait` hears of its run's end, and what ten thousand of them cost.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::{try_join, try_join_all};
+
+use crate::Result;
+use crate::client::{self, Door, Load, Until};
+use crate::machine;
+use crate::measure::spawn_params;
+use crate::sample::Sample;
+use crate::talk::{self, Talk};
+
+/// Open waits, and over how many connections: one may have 1,024 of them.
+const WAITS: usize = 10_000;
+const CONNECTIONS: usize = 10;
+
+/// From the answer of the cancel that ends a run, in whose transaction the run is over, to the
+/// answer of the wait for it, milliseconds. Each of the two has a connection of its own; a wait
+/// that is answered first counts below zero.
+pub fn after_commit(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+    talk::run(async {
+        let (mut waiting, mut ending) = (Talk::open(door).await?, Talk::open(door).await?);
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        while begun.elapsed() < lasts {
+            let spawned = ending.call("sessions.spawn", &spawn_params(0)).await?;
+            let run = spawned["runId"].as_str().ok_or("no runId")?;
+            let wait = waiting.say("agent.wait", &wait_params(run)).await?;
+            // Calls of one connection are taken up in their order: with this answer the wait is
+            // there.
+            let ping = waiting.say("gateway.ping", "{}").await?;
+            waiting.answer(ping).await?;
+            let cancel = ending.say("runs.cancel", &run_params(run)).await?;
+            let ((answer, told), (_, ended)) =
+                try_join(waiting.answer(wait), ending.answer(cancel)).await?;
+            if answer["runs"][0]["status"] != "cancelled" {
+                return Err(format!("a wait was answered otherwise: {answer}").into());
+            }
+            times.push(match told.checked_duration_since(ended) {
+                Some(after) => after.as_secs_f64() * 1000.0,
+                None => -(ended - told).as_secs_f64() * 1000.0,
+            });
+        }
+        Ok(Sample::of_values(times, begun.elapsed()))
+    })
+}
+
+/// What many open waits add.
+pub struct Cost {
+    /// Memory of the daemon, MiB; its connections are in it.
+    pub mib: f64,
+    /// Threads of the daemon.
+    pub threads: f64,
+}
+
+/// Opens 10,000 waits, each for a queued run of its own. `None` where the machine does not say.
+pub fn cost(door: Door<'_>, pid: u32) -> Result<Option<Cost>> {
+    let runs = queued(door)?;
+    let now = || machine::resident_mib(pid).zip(machine::threads(pid));
+    let before = now();
+    talk::run(async {
+        let mut talks = Vec::new();
+        for part in runs.chunks(WAITS / CONNECTIONS) {
+            let mut talk = Talk::open(door).await?;
+            let mut waits = Vec::new();
+            for run in part {
+                waits.push(talk.put("agent.wait", &wait_params(run)).await?);
+            }
+            talk.call("gateway.ping", "{}").await?;
+            talks.push((talk, waits[0], &part[0]));
+        }
+        let after = now();
+        // They are open indeed: each connection's first one hears of its run.
+        let mut ending = Talk::open(door).await?;
+        for (_, _, run) in &talks {
+            ending.call("runs.cancel", &run_params(run)).await?;
+        }
+        let told = talks.iter_mut().map(|(talk, wait, _)| talk.answer(*wait));
+        try_join_all(told).await?;
+        Ok(before.zip(after).map(|(before, after)| Cost {
+            mib: after.0 - before.0,
+            threads: after.1 - before.1,
+        }))
+    })
+}
+
+/// So many runs that no lane takes.
+fn queued(door: Door<'_>) -> Result<Vec<String>> {
+    let made = client::run(&Load {
+        door,
+        connections: 16,
+        each: 4,
+        until: Until::Calls(WAITS as u64),
+        method: "sessions.spawn",
+        params: &spawn_params,
+        kept: WAITS,
+    })?;
+    let runs = made.results.iter().map(|result| {
+        let result: serde_json::Value = serde_json::from_str(result.get())?;
+        Ok(result["runId"].as_str().ok_or("no runId")?.to_owned())
+    });
+    runs.collect()
+}
+
+fn wait_params(run: &str) -> String {
+    format!(r#"{{"runId":"{run}","waitTimeout":"10m"}}"#)
+}
+
+fn run_params(run: &str) -> String {
+    format!(r#"{{"runId":"{run}"}}"#)
+}

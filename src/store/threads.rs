@@ -1,0 +1,94 @@
+//! The threads of an open store: started when it is opened, ended by [`Threads::close`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::check;
+use super::handle::Store;
+use super::open::OpenError;
+use super::sqlite::{Interrupt, Sqlite, Use};
+use super::tx::{DbError, DbErrorKind};
+use super::writer::Message;
+
+/// The threads of an open store.
+pub struct Threads {
+    pub(super) queue: mpsc::Sender<Message>,
+    pub(super) writer: JoinHandle<()>,
+    pub(super) checkpoints: JoinHandle<()>,
+    pub(super) stop_checkpoints: std::sync::mpsc::Sender<()>,
+    pub(super) check: Option<Checking>,
+}
+
+/// A full check that goes on beside the work.
+pub(super) struct Checking {
+    thread: JoinHandle<()>,
+    stop: std::sync::mpsc::Sender<()>,
+    interrupt: Interrupt,
+}
+
+impl Threads {
+    /// From `after` on the whole file is checked, table by table, beside the work.
+    pub fn check_after(&mut self, store: &Store, after: Duration) -> Result<(), OpenError> {
+        let path = store.inner.readers.path.clone();
+        let wrap = |source| OpenError::of(&path, source);
+        let db = Sqlite::open(&path, Use::Read).map_err(wrap)?;
+        let interrupt = db.interrupt_handle();
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let inner = Arc::clone(&store.inner);
+        let work = move || {
+            if stopped.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+                let (noticed, checkpoints) = (&inner.noticed, &inner.checkpoints);
+                check::beside_work(db, noticed, checkpoints, &inner.clock, &stopped);
+            }
+        };
+        let thread = thread("abide-check", work, &path)?;
+        self.check = Some(Checking {
+            thread,
+            stop,
+            interrupt,
+        });
+        Ok(())
+    }
+
+    /// Once this returns, every queued command is committed and the write-ahead file is
+    /// empty. Handles that are still there find the store closed. Blocks.
+    pub fn close(self) {
+        if let Some(check) = self.check {
+            drop(check.stop);
+            while !check.thread.is_finished() {
+                check.interrupt.interrupt();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        drop(self.stop_checkpoints);
+        // A panic there was logged by its thread; the rows hold what was committed. It goes
+        // first: while it copies, the writer could not empty the file.
+        let _ = self.checkpoints.join();
+        // A writer that is gone has nothing to be told.
+        let _ = self.queue.blocking_send(Message::Close);
+        let _ = self.writer.join();
+    }
+}
+
+/// Starts a thread of the store at `path`.
+pub(super) fn thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+    path: &Path,
+) -> Result<JoinHandle<()>, OpenError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|fault| OpenError::Db {
+            path: path.to_owned(),
+            source: DbError {
+                kind: DbErrorKind::Other,
+                message: format!("no thread could be started: {fault}"),
+            },
+        })
+}

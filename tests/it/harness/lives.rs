@@ -1,0 +1,153 @@
+//! How a [`Caller`] starts, loses and stops its daemon, and looks at what a kill has left.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use super::caller::{Caller, Hunt, Kill};
+use super::eventually;
+use super::place::{Faults, Place};
+use crate::invariants::{self, Moment};
+
+impl Caller {
+    /// From the next start on the daemon is killed at random instants.
+    pub(crate) fn hunted_by(&mut self, hunt: Hunt) {
+        self.hunt = Some(hunt);
+    }
+
+    /// Are there kills to come?
+    pub(crate) fn is_hunted(&self) -> bool {
+        self.hunt.as_ref().is_some_and(|hunt| hunt.left > 0)
+    }
+
+    /// Kills the daemon now and starts it again.
+    pub(crate) async fn kill_once(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            if let Some(status) = daemon.has_ended() {
+                self.took(status);
+            } else {
+                daemon.kill().await;
+                self.look();
+            }
+        }
+        self.link = None;
+        self.start().await;
+    }
+
+    /// Asks the daemon to stop, lets the answer go that is held by `hold` once it has begun to,
+    /// and starts it again when it is gone.
+    pub(crate) async fn restart_once(&mut self, hold: &str) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.terminate();
+            eventually("the drain", || {
+                let ready = daemon.get("/ready");
+                async move {
+                    ready
+                        .is_none_or(|(_, body)| body.contains("draining"))
+                        .then_some(())
+                }
+            })
+            .await;
+            self.place.let_go(hold);
+            let status = daemon.ended().await;
+            self.took(status);
+        }
+        self.link = None;
+        self.start().await;
+    }
+
+    /// Stops the daemon in order, has something done to its folder, and starts it again.
+    pub(crate) async fn restart_after(&mut self, done: impl FnOnce(&Place)) {
+        if self.daemon.is_none() {
+            self.start().await;
+            self.quiet().await;
+        }
+        self.stop().await;
+        done(&self.place);
+        self.start().await;
+    }
+
+    /// Waits until the process is gone whose link was lost, and starts it again.
+    pub(super) async fn revive(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let status = daemon.ended().await;
+            assert_ne!(
+                status.code(),
+                Some(0),
+                "it stopped by itself: {}",
+                self.place.log()
+            );
+            self.took(status);
+        }
+        self.start().await;
+    }
+
+    /// A clean end, or the kill that this life was ordered to have.
+    fn took(&mut self, status: ExitStatus) {
+        if status.code() == Some(0) {
+            return;
+        }
+        let armed = self
+            .arm
+            .as_ref()
+            .is_some_and(|arm| arm.life + 1 == self.lives);
+        let killed = status.signal() == Some(9) && (armed || self.hunt.is_some());
+        assert!(killed, "{status}: {}", self.place.log());
+        self.ordered_kill = true;
+        self.look();
+    }
+
+    /// Looks at what a kill has left, before anybody mends it.
+    fn look(&mut self) {
+        if self.place.is_being_repaired() {
+            // Nobody can read it but the next start.
+            return;
+        }
+        let book = self.place.book();
+        invariants::check(&book, Moment::Killed, &self.history, &self.place);
+        self.history.kills.push(Kill::of(&book, self.place.asked()));
+        self.history.latest = Some(book);
+    }
+
+    pub(super) async fn start(&mut self) {
+        loop {
+            let life = self.lives;
+            self.lives += 1;
+            let orders = self.arm.as_ref().filter(|arm| arm.life == life);
+            let faults = Faults {
+                orders: orders.map(|arm| arm.orders.clone()),
+                trace: self.traced.then(|| self.trace(life)),
+            };
+            match self.place.start_with(&faults).await {
+                Ok(daemon) => {
+                    if let Some(hunt) = self.hunt.as_mut().filter(|hunt| hunt.left > 0) {
+                        hunt.left -= 1;
+                        daemon.kill_after((hunt.next)());
+                    }
+                    self.link = daemon.connect().await;
+                    self.daemon = Some(daemon);
+                    return;
+                }
+                Err(status) => {
+                    assert_ne!(status.code(), Some(0), "{}", self.place.log());
+                    self.took(status);
+                }
+            }
+        }
+    }
+
+    /// Stops the daemon. A kill on the way is one more start.
+    pub(super) async fn stop(&mut self) {
+        loop {
+            let mut daemon = self.daemon.take().unwrap();
+            self.link = None;
+            daemon.terminate();
+            let status = daemon.ended().await;
+            self.took(status);
+            if status.code() == Some(0) {
+                return;
+            }
+            self.start().await;
+            self.quiet().await;
+        }
+    }
+}
