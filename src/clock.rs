@@ -19,8 +19,16 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    System { start: Instant },
-    Test { ms: Arc<AtomicI64> },
+    System {
+        start: Instant,
+        /// The clock that runs on while the machine sleeps, at the same moment.
+        start_with_sleep: Duration,
+    },
+    Test {
+        /// While it is awake.
+        ms: Arc<AtomicI64>,
+        asleep_ms: Arc<AtomicI64>,
+    },
 }
 
 impl Clock {
@@ -28,6 +36,7 @@ impl Clock {
     pub fn system() -> Self {
         Clock(Source::System {
             start: Instant::now(),
+            start_with_sleep: with_sleep(),
         })
     }
 
@@ -35,6 +44,7 @@ impl Clock {
     pub fn test(start: Timestamp) -> Self {
         Clock(Source::Test {
             ms: Arc::new(AtomicI64::new(start.0)),
+            asleep_ms: Arc::default(),
         })
     }
 
@@ -47,17 +57,36 @@ impl Clock {
                     .unwrap_or_default();
                 Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
             }
-            Source::Test { ms } => Timestamp(ms.load(Ordering::Relaxed)),
+            Source::Test { ms, asleep_ms } => {
+                Timestamp(ms.load(Ordering::Relaxed) + asleep_ms.load(Ordering::Relaxed))
+            }
         }
     }
 
-    /// Time since this clock was made. It never jumps: limits are measured with it.
+    /// Time since this clock was made, as far as the machine was awake. It never jumps: limits
+    /// are measured with it.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { start } => start.elapsed(),
-            Source::Test { ms } => {
-                Duration::from_millis(u64::try_from(ms.load(Ordering::Relaxed)).unwrap_or(0))
-            }
+            Source::System { start, .. } => start.elapsed(),
+            Source::Test { ms, .. } => millis(ms),
+        }
+    }
+
+    /// How long the machine has slept since this clock was made: what [`Clock::monotonic`]
+    /// leaves out. Exact to a few milliseconds.
+    pub fn asleep(&self) -> Duration {
+        let asleep = match &self.0 {
+            Source::System {
+                start,
+                start_with_sleep,
+            } => with_sleep()
+                .saturating_sub(*start_with_sleep)
+                .saturating_sub(start.elapsed()),
+            Source::Test { asleep_ms, .. } => millis(asleep_ms),
+        };
+        match crate::failpoint::given("clock.asleep") {
+            Some(ms) => Duration::from_millis(ms),
+            None => asleep,
         }
     }
 
@@ -77,11 +106,57 @@ impl Clock {
 
     /// Moves a test clock; the system clock stands above such orders.
     pub fn advance(&self, by: Duration) {
-        if let Source::Test { ms } = &self.0 {
-            ms.fetch_add(
-                i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
-                Ordering::Relaxed,
-            );
+        if let Source::Test { ms, .. } = &self.0 {
+            add(ms, by);
         }
+    }
+
+    /// Lets the machine of a test clock sleep.
+    pub fn sleep(&self, by: Duration) {
+        if let Source::Test { asleep_ms, .. } = &self.0 {
+            add(asleep_ms, by);
+        }
+    }
+}
+
+fn add(ms: &AtomicI64, by: Duration) {
+    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    ms.fetch_add(by, Ordering::Relaxed);
+}
+
+fn millis(ms: &AtomicI64) -> Duration {
+    Duration::from_millis(u64::try_from(ms.load(Ordering::Relaxed)).unwrap_or(0))
+}
+
+/// A clock that never jumps and runs on while the machine sleeps. `Instant` stands still then.
+fn with_sleep() -> Duration {
+    // Darwin's monotonic clock counts sleep, and its `Instant` is another one.
+    #[cfg(not(target_vendor = "apple"))]
+    let id = rustix::time::ClockId::Boottime;
+    #[cfg(target_vendor = "apple")]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_moves_the_wall_clock_and_no_limit() {
+        let clock = Clock::test(Timestamp(1000));
+        clock.advance(Duration::from_secs(1));
+        clock.sleep(Duration::from_secs(3600));
+        assert_eq!(clock.now(), Timestamp(3_602_000));
+        assert_eq!(clock.moment().steady, Timestamp(2000));
+        assert_eq!(clock.asleep(), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_machine_that_is_awake_has_not_slept() {
+        let clock = Clock::system();
+        std::thread::yield_now();
+        assert!(clock.asleep() < Duration::from_secs(1));
     }
 }

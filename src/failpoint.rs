@@ -3,8 +3,8 @@
 //! Compiled to nothing in every build but `cargo test`'s.
 //!
 //! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
-//! second and at the first pass; `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point
-//! that is passed.
+//! second and at the first pass; `clock.asleep=give:5000@2` gives this number from the second
+//! look on. `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point that is passed.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -24,6 +24,14 @@ pub fn reach(name: &str) {
         let _ = writeln!(file, "{name}");
     }
     fail::fail_point!(name);
+}
+
+/// What a test puts in place of a number that the system says; `None` in every other build.
+pub fn given(name: &str) -> Option<u64> {
+    // The next line is nothing in other builds.
+    let _ = name;
+    fail::fail_point!(name, |text| text.and_then(|text| text.parse().ok()));
+    None
 }
 
 /// Passes one edge of a store command.
@@ -60,11 +68,21 @@ fn configure(order: &str) -> Result<(), String> {
     let (name, action) = order.split_once('=').ok_or("no '='")?;
     let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
     let pass: u64 = pass.parse().map_err(|_| "no number after '@'")?;
+    if let Some(number) = action.strip_prefix("give:") {
+        let number: u64 = number.parse().map_err(|_| "no number after 'give:'")?;
+        return fail::cfg(
+            name,
+            &match pass {
+                1 => format!("return({number})"),
+                _ => format!("{}*off->return({number})", pass - 1),
+            },
+        );
+    }
     let act = match action {
         "kill" => kill,
         "panic" => || panic!("a test asked for this panic"),
         "hang" => hang,
-        _ => return Err("none of kill, panic and hang".to_owned()),
+        _ => return Err("none of kill, panic, hang and give:NUMBER".to_owned()),
     };
     let passes = Arc::new(AtomicU64::new(0));
     fail::cfg_callback(name, move || {

@@ -6,7 +6,8 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::{ids, print, text};
-use crate::wire::lifecycle::{ClearSession, Deleted, PatchSession};
+use crate::wire::input::ThinkingLevel;
+use crate::wire::lifecycle::{DeleteSession, Deleted, PatchSession, ResetSession};
 use crate::wire::shapes::Session;
 
 /// A change of one session.
@@ -17,8 +18,8 @@ pub(crate) enum Change {
     /// The results of its runs stay (abide ps --all); its key is free at once.
     Delete(Clear),
     /// Begin a session anew: what was said is kept, and no model sees it any more
-    Reset(Clear),
-    /// Give a session another title, label, model or folder; "" takes a value away
+    Reset(Reset),
+    /// Give a session other names, another model, thinking level or folder; "" takes a value away
     Patch(Patch),
 }
 
@@ -32,6 +33,18 @@ pub(crate) struct Clear {
     /// Cancel the open runs in it first
     #[arg(long)]
     force: bool,
+}
+
+/// Which session, and from where.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Reset {
+    #[command(flatten)]
+    clear: Clear,
+
+    /// Only if its generation is still this one; a repeat then resets nothing twice
+    #[arg(long, value_name = "NUMBER")]
+    if_generation: Option<i64>,
 }
 
 /// What changes.
@@ -54,6 +67,10 @@ pub(crate) struct Patch {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
+    /// How much that model thinks: off, minimal, low, medium or high
+    #[arg(long, value_name = "LEVEL")]
+    thinking: Option<String>,
+
     /// The folder that its tools see
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
@@ -68,7 +85,10 @@ impl Change {
         let link = Link::open(&common.place).await?;
         match self {
             Change::Delete(clear) => {
-                let request = clear.request(&link).await?;
+                let request = DeleteSession {
+                    session_key: ids::session(&link, &clear.session).await?,
+                    force: clear.force,
+                };
                 let raw = link.raw("sessions.delete", request).await?;
                 if common.json {
                     print::object(&raw)?;
@@ -77,8 +97,12 @@ impl Change {
                     print::note(&format!("deleted: {}", done.session_key));
                 }
             }
-            Change::Reset(clear) => {
-                let request = clear.request(&link).await?;
+            Change::Reset(reset) => {
+                let request = ResetSession {
+                    session_key: ids::session(&link, &reset.clear.session).await?,
+                    force: reset.clear.force,
+                    if_generation: reset.if_generation,
+                };
                 let raw = link.raw("sessions.reset", request).await?;
                 if common.json {
                     print::object(&raw)?;
@@ -97,8 +121,15 @@ impl Change {
                     print::object(&raw)?;
                 } else {
                     let session: Session = link::read(&raw)?;
-                    let named = [&session.title, &session.label, &session.model, &session.cwd];
-                    let names = ["title", "label", "model", "cwd"];
+                    let thinking = session.thinking.map(|level| level.to_string());
+                    let named = [
+                        &session.title,
+                        &session.label,
+                        &session.model,
+                        &thinking,
+                        &session.cwd,
+                    ];
+                    let names = ["title", "label", "model", "thinking", "cwd"];
                     let mut shown = vec![session.key.to_string()];
                     for (name, value) in names.iter().zip(named) {
                         if let Some(value) = value {
@@ -113,15 +144,6 @@ impl Change {
     }
 }
 
-impl Clear {
-    async fn request(self, link: &Link) -> Result<ClearSession, Failure> {
-        Ok(ClearSession {
-            session_key: ids::session(link, &self.session).await?,
-            force: self.force,
-        })
-    }
-}
-
 impl Patch {
     async fn request(self, link: &Link) -> Result<PatchSession, Failure> {
         let value = |given: Option<String>| given.map(|text| (!text.is_empty()).then_some(text));
@@ -130,6 +152,7 @@ impl Patch {
             label: value(self.label),
             title: value(self.title),
             model: value(self.model),
+            thinking: self.thinking.as_deref().map(level).transpose()?,
             cwd: value(self.cwd.map(absolute).transpose()?),
             if_revision: self.if_revision,
         };
@@ -137,14 +160,24 @@ impl Patch {
             request.label.is_some(),
             request.title.is_some(),
             request.model.is_some(),
+            request.thinking.is_some(),
             request.cwd.is_some(),
         ];
         if !changes.contains(&true) {
             return Err(Failure::usage("nothing to change was named")
-                .hint("name one: --title, --label, --model, --cwd"));
+                .hint("name one: --title, --label, --model, --thinking, --cwd"));
         }
         Ok(request)
     }
+}
+
+fn level(text: &str) -> Result<Option<ThinkingLevel>, Failure> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_value(text.into())
+        .map(Some)
+        .map_err(|error| Failure::usage(format!("--thinking: {error}")))
 }
 
 fn absolute(folder: String) -> Result<String, Failure> {

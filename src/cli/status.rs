@@ -79,6 +79,14 @@ fn show(status: &Answer, state: &Path) -> String {
             "  results  {waiting} wait to be told; see: abide inbox --undelivered"
         ));
     }
+    if let Some(salvaged) = &status.salvaged {
+        let least = if salvaged.more { "at least " } else { "" };
+        lines.push(format!(
+            "  damage   found at {}: {} rows kept, {least}{} lost; see: abide doctor",
+            salvaged.at, salvaged.kept, salvaged.lost
+        ));
+        lines.push(format!("           the old file is {}", salvaged.set_aside));
+    }
     clean(&lines.join("\n"))
 }
 

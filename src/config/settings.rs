@@ -94,6 +94,8 @@ settings! {
     Start "gateway.drain_timeout" => drain_timeout: Option<Duration> = None, Optional(Span);
     /// A subscriber that had caught up may fall so many numbers behind the event log.
     Reload "gateway.max_events_behind" => max_events_behind: u32 = 50_000, Count(1, 10_000_000);
+    /// A client that takes nothing of what is written to it is given up after so long.
+    Start "gateway.write_timeout" => write_timeout: Duration = Duration::from_mins(1), Period;
     /// The agent where none is named.
     Start "defaults.agent" => agent: String = "build".to_owned(), Text;
     /// The model where neither request, session nor agent names one.

@@ -54,6 +54,9 @@ pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Re
         return Ok(());
     }
     let names: Vec<&str> = allowed.iter().map(AgentId::as_str).collect();
+    let mut more = names.clone();
+    more.push(target.as_str());
+    let more = more.join(", ");
     let list = match names.is_empty() {
         true => "none".to_owned(),
         false => names.join(", "),
@@ -63,7 +66,10 @@ pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Re
         format!("agent {own} may not delegate to {target}; it may to: {list}. Nothing was created"),
     )
     .hint(format!(
-        "name one of these, or add {target} to allow_agents of {own}"
+        "name one of these; or let {own} delegate to {target}: `allow_agents: [{more}]` in its \
+         agent file. Where {own} is built in, a file agents/{own}.md in the configuration folder \
+         (~/.config/abide) or .abide/agents/{own}.md in the project takes its place, whole: \
+         `abide agents show {own}` has what it says now"
     ))
     .with("agent", target.as_str())
     .with("allowed", names))
@@ -138,6 +144,12 @@ mod tests {
             fault.data["allowed"],
             serde_json::json!(["helper", "explore"])
         );
+        let hint = fault.hint.unwrap();
+        assert!(
+            hint.contains("`allow_agents: [helper, explore, other]`"),
+            "{hint}"
+        );
+        assert!(hint.contains("agents/build.md"), "{hint}");
         let nobody = check_allowed(&id("build"), &id("other"), &[]).unwrap_err();
         assert!(nobody.message.contains("it may to: none"), "{nobody}");
     }

@@ -18,6 +18,9 @@ pub enum Phase {
         /// Rows to restore.
         total: u64,
     },
+    /// The disk is full, and rows are not restored yet: what only reads is answered, and the
+    /// rest comes by itself when there is room.
+    Full,
     /// At work.
     Ready,
     /// Takes no work, and lets what is under way come to rest.

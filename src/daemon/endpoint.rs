@@ -1,14 +1,14 @@
 //! `endpoint.json`: how local clients find a daemon that is ready.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::folder::refused;
+use super::folder::{read_small, refused};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -53,9 +53,16 @@ impl Endpoint {
             .map_err(|fault| refused(&path, fault))
     }
 
+    /// What a daemon has written there; `None` where there is nothing that can be read.
+    pub fn read(folder: &Path) -> Option<Endpoint> {
+        serde_json::from_str(&read_small(&folder.join(FILE))?).ok()
+    }
+
     /// The daemon is gone. A file that stays behind is recognised by its process id.
     pub fn remove(folder: &Path) {
-        if let Err(fault) = fs::remove_file(folder.join(FILE)) {
+        if let Err(fault) = fs::remove_file(folder.join(FILE))
+            && fault.kind() != ErrorKind::NotFound
+        {
             tracing::warn!(%fault, "endpoint.json stays behind");
         }
     }

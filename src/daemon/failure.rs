@@ -54,6 +54,12 @@ pub enum Failure {
     /// The system failed.
     #[error("{0}: {1}")]
     System(String, io::Error),
+    /// The disk is full.
+    #[error(
+        "the disk with {0} is full. Nothing was started and nothing was lost. Free some space, and \
+         start again"
+    )]
+    NoRoom(PathBuf),
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -94,7 +100,7 @@ impl Failure {
             Failure::NotPermitted(..)
             | Failure::NotOurs { .. }
             | Failure::Open(OpenError::ReadOnly { .. }) => 77,
-            Failure::Open(_) | Failure::Store(_) => 74,
+            Failure::Open(_) | Failure::Store(_) | Failure::NoRoom(_) => 74,
             Failure::Config(_) | Failure::NoSocket(_) => 78,
             Failure::System(..) => 71,
         }

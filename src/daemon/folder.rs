@@ -108,6 +108,7 @@ pub fn refused(path: &Path, fault: io::Error) -> Failure {
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::AlreadyExists => Failure::NotPermitted(what, fault),
+        io::ErrorKind::StorageFull => Failure::NoRoom(path.to_owned()),
         _ => Failure::System(what, fault),
     }
 }

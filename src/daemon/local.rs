@@ -1,5 +1,5 @@
 //! The Unix socket: where it is, who may open it, and that none is taken from somebody else.
-//! Called at start, while the state folder's lock is held.
+//! Called at start, while the state folder's lock is held, and by the doctor.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 
 use super::Failure;
+use crate::contract::finding::{Finding, Health};
 
 /// The socket's name in the state folder.
 const FILE: &str = "abide.sock";
@@ -67,6 +68,85 @@ pub fn listen(
         .and_then(|()| identity(&path))
         .map_err(|fault| refused(&path, fault))?;
     Ok(Some((listener, Local { path, identity })))
+}
+
+/// What the doctor finds at the socket of this state folder. `is_running`: a daemon holds the
+/// folder; `told`: which socket it says that it has, if it says so.
+pub fn look(
+    folder: &Path,
+    named: Option<&Path>,
+    is_running: bool,
+    told: Option<Option<String>>,
+) -> Finding {
+    let id = "gateway.socket";
+    let usual = place(folder, named, runtime_folder().as_deref());
+    let path = match (told, usual) {
+        (Some(Some(path)), _) => PathBuf::from(path),
+        (None, Ok(Some(path))) => path,
+        (_, Err(failure)) => return Finding::new(id, Health::Fail, failure.to_string()),
+        (_, Ok(None)) => {
+            return Finding::new(
+                id,
+                Health::Warn,
+                format!(
+                    "there is no Unix socket: the path of {} is too long for one and \
+                     XDG_RUNTIME_DIR is not set; clients use the address and the token",
+                    folder.display()
+                ),
+            )
+            .fix("name a shorter path: gateway.socket, or --socket");
+        }
+        (Some(None), Ok(Some(_))) => {
+            return Finding::new(id, Health::Warn, "the daemon that runs has no Unix socket")
+                .fix("restart it; its log says why");
+        }
+    };
+    let shown = path.display();
+    let found = match fs::symlink_metadata(&path) {
+        Ok(found) => found,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound && !is_running => {
+            return Finding::new(id, Health::Ok, format!("the start makes {shown}"));
+        }
+        Err(fault) => {
+            return Finding::new(id, Health::Fail, format!("{shown}: {fault}"))
+                .fix("restart the daemon: it makes its socket anew");
+        }
+    };
+    if !found.file_type().is_socket() {
+        return Finding::new(id, Health::Fail, format!("{shown} is no socket"))
+            .fix("move it away, or name another path: gateway.socket");
+    }
+    let own = rustix::process::geteuid();
+    if found.uid() != own.as_raw() && !own.is_root() {
+        let message = format!("{shown} belongs to another user");
+        return Finding::new(id, Health::Fail, message)
+            .fix("run as the user who started the daemon, or name another path: gateway.socket");
+    }
+    if found.mode() & 0o077 != 0 {
+        let message = format!(
+            "{shown} is open to others (mode {:o})",
+            found.mode() & 0o777
+        );
+        return Finding::new(id, Health::Fail, message).fix(format!("chmod 600 {shown}"));
+    }
+    match (UnixStream::connect(&path), is_running) {
+        (Ok(_), true) => Finding::new(id, Health::Ok, format!("the daemon answers at {shown}")),
+        (Ok(_), false) => {
+            let message = format!("another daemon answers at {shown}");
+            Finding::new(id, Health::Fail, message)
+                .fix("end it, or name another path: gateway.socket")
+        }
+        (Err(fault), true) => {
+            let message = format!("nobody answers at {shown}: {fault}");
+            Finding::new(id, Health::Fail, message).fix("restart the daemon")
+        }
+        (Err(_), false) => {
+            let message = format!("{shown} was left by a daemon that did not end by itself");
+            Finding::new(id, Health::Warn, message).fix(format!(
+                "the next start replaces it; if there is to be none: rm {shown}"
+            ))
+        }
+    }
 }
 
 fn place(

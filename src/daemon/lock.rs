@@ -2,7 +2,7 @@
 //! process, whatever ends the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Seek, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -44,9 +44,16 @@ pub fn take(folder: &Path, boot: BootId, pid: u32, started_at: Timestamp) -> Res
         }
         Err(TryLockError::Error(fault)) => return Err(refused(&path, fault)),
     }
-    file.set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "pid {pid}, since {started_at}, boot {boot}"))
-        .map_err(|fault| refused(&path, fault))?;
+    let holder = format!("pid {pid}, since {started_at}, boot {boot}\n");
+    let written = file
+        .write_all(holder.as_bytes())
+        .and_then(|()| file.set_len(holder.len() as u64));
+    match written {
+        // The lock is held all the same; only whom to name is not known to others.
+        Err(fault) if fault.kind() == ErrorKind::StorageFull => {
+            tracing::warn!("the disk is full: the lock file does not say who holds it");
+        }
+        written => written.map_err(|fault| refused(&path, fault))?,
+    }
     Ok(Lock { _file: file })
 }

@@ -16,7 +16,7 @@ mod supervisor;
 mod surroundings;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use check::AgentCheck;
 pub use endpoint::Endpoint;
@@ -34,6 +35,7 @@ use crate::config::{Loaded, Source};
 use crate::contract::control::{Control, Then};
 use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
+use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
@@ -142,6 +144,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     if let Some(after) = config.check_after {
         threads.check_after(&opened.store, after)?;
     }
+    let mut writer_ended = opened.writer_ended;
     let rows = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
@@ -212,16 +215,20 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             url: url.clone(),
             socket: socket_path.clone(),
             names: followed,
-            limits: gateway::Limits::default(),
+            limits: gateway::Limits {
+                write_timeout: config.write_timeout,
+                ..gateway::Limits::default()
+            },
         },
         shutdown.clone(),
     ));
     let progress = || registry.restore_progress();
-    let restored = tokio::select! {
-        restored = registry.restore(pid) => {
-            restored.map_err(|fault| Failure::Store(fault.to_string()))?
-        }
-        // Rows that wait for room on a full disk must not keep the process.
+    let mut restoring = std::pin::pin!(registry.restore(pid));
+    let unreadable = |fault: Fault| Failure::Store(fault.to_string());
+    let at_once = tokio::select! {
+        restored = &mut restoring => Some(restored.map_err(unreadable)?),
+        // What only reads is answered while the rest waits for room.
+        () = registry.lacks_room() => None,
         () = registry.hurried() => return Ok(Ending::Stopped),
         never = supervisor.tell_progress(progress) => match never {},
     };
@@ -235,7 +242,32 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         started_at,
     };
     process.ready();
-    endpoint.write(&folder)?;
+    let findable = make_findable(&endpoint, &folder)?;
+    let life = tokio::spawn({
+        let (registry, supervisor) = (registry.clone(), supervisor.clone());
+        async move { supervisor.tell_life(|| registry.answers()).await }
+    });
+    let restored = match at_once {
+        Some(restored) => restored,
+        None => {
+            tracing::error!(
+                url = %endpoint.url,
+                "the disk is full: calls that only read are answered, and the rest waits for room"
+            );
+            supervisor.full();
+            tokio::select! {
+                restored = &mut restoring => restored.map_err(unreadable)?,
+                // Rows that wait must not keep the process.
+                () = registry.ending() => {
+                    drop(findable);
+                    Endpoint::remove(&folder);
+                    return Ok(Ending::Stopped);
+                }
+                served = &mut doors => return Err(Failure::doors_ended(served)),
+                _ = &mut writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+            }
+        }
+    };
     tracing::info!(
         url = %endpoint.url,
         %boot,
@@ -262,10 +294,6 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     ));
 
     supervisor.ready(restored.open);
-    let life = tokio::spawn({
-        let (registry, supervisor) = (registry.clone(), supervisor.clone());
-        async move { supervisor.tell_life(|| registry.answers()).await }
-    });
     let then = tokio::select! {
         worked = &mut working => {
             worked.map_err(|fault| Failure::loop_ended("registry", Err(fault)))?
@@ -273,7 +301,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         // Without one of these the daemon would accept and never act, or act and never
         // answer: better to end and let the next start recover.
         served = &mut doors => return Err(Failure::doors_ended(served)),
-        _ = opened.writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+        _ = writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     };
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
@@ -285,6 +313,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;
+    drop(findable);
     Endpoint::remove(&folder);
     drop(socket);
     if tokio::task::spawn_blocking(move || threads.close())
@@ -301,6 +330,32 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     })
 }
 
+/// Local clients find the daemon, or will as soon as there is room on a full disk: what is
+/// returned sees to that until it is dropped.
+fn make_findable(
+    endpoint: &Endpoint,
+    folder: &Path,
+) -> Result<Option<AbortOnDropHandle<()>>, Failure> {
+    match endpoint.write(folder) {
+        Err(Failure::NoRoom(path)) => {
+            tracing::warn!(
+                path = %path.display(),
+                "the disk is full: clients find the daemon by its socket and address alone"
+            );
+            let (endpoint, folder) = (endpoint.clone(), folder.to_owned());
+            let writing = async move {
+                while endpoint.write(&folder).is_err() {
+                    tokio::time::sleep(ROOM_AGAIN).await;
+                }
+            };
+            Ok(Some(AbortOnDropHandle::new(tokio::spawn(writing))))
+        }
+        written => written.map(|()| None),
+    }
+}
+
+/// What found a full disk is tried again after this long.
+const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// How long clients may take to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use super::{Failure, folder, lock, surroundings};
+use super::{Endpoint, Failure, folder, local, lock, surroundings};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
@@ -39,6 +39,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
         let mut findings = surroundings::look(state, config.min_free, &clock, false);
         findings.push(findings::of_unexamined(&store::Unexamined::Missing));
         findings.push(port(config.listen));
+        findings.push(local::look(state, config.socket.as_deref(), false, None));
         return Look {
             findings,
             is_held: false,
@@ -71,6 +72,9 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     } else if mend {
         findings.extend(surroundings::look(state, config.min_free, &clock, true));
     }
+    let told = Endpoint::read(state).filter(|_| is_held);
+    let told = told.map(|endpoint| endpoint.socket);
+    findings.push(local::look(state, config.socket.as_deref(), is_held, told));
     drop(taken);
     Look { findings, is_held }
 }

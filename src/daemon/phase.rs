@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    /// Every row is restored: work may come.
+    /// Every row is restored, or waits for room on a full disk: calls may come.
     pub fn ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
@@ -64,6 +64,8 @@ impl Control for Process {
             Phase::Starting { done, total }
         } else if self.registry.is_draining() {
             Phase::Draining
+        } else if !self.registry.is_at_work() {
+            Phase::Full
         } else {
             Phase::Ready
         }

@@ -98,6 +98,14 @@ impl Supervisor {
         self.tell(&[NotifyState::Ready, NotifyState::Status(&text)]);
     }
 
+    /// The start is over as far as a full disk lets it; who waits for it should not end it.
+    pub fn full(&self) {
+        self.tell(&[
+            NotifyState::Ready,
+            NotifyState::Status("the disk is full: work waits for room"),
+        ]);
+    }
+
     /// Work is taken again after a drain.
     pub fn resumed(&self) {
         self.tell(&[NotifyState::Status("ready")]);

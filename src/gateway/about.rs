@@ -280,7 +280,7 @@ pub(super) const METHODS: &[About] = &[
     row(
         "sessions.patch",
         Changes,
-        "Changes a session's label, title, model or folder.",
+        "Changes a session's label, title, model, thinking level or folder.",
         r#"{"sessionKey": "agent:build:desk", "title": "At the desk"}"#,
     ),
     row(

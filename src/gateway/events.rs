@@ -65,6 +65,7 @@ fn request(params: wire::SubscribeEvents) -> Result<Subscribe, Fault> {
             run: params.run_id,
             tree: params.tree,
             kinds,
+            ..EventFilter::default()
         },
         // A number that no log can reach is one that this log has not reached.
         since: params

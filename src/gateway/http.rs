@@ -240,7 +240,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn ready(phase: Phase) -> Answered {
     let (status, restoring) = match phase {
-        Phase::Ready => (StatusCode::OK, Restoring::default()),
+        Phase::Ready | Phase::Full => (StatusCode::OK, Restoring::default()),
         Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, Restoring::default()),
         Phase::Starting { done, total } => {
             (StatusCode::SERVICE_UNAVAILABLE, Restoring { done, total })

@@ -126,6 +126,7 @@ async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Sess
         label: params.label,
         title: params.title,
         model: params.model,
+        thinking: params.thinking.map(|level| level.map(convert::thinking)),
         cwd: params.cwd,
         if_revision: params.if_revision,
     };
@@ -136,15 +137,23 @@ async fn patch(context: Arc<Context>, params: wire::PatchSession) -> Result<Sess
     Ok(convert::session(session))
 }
 
-async fn reset(context: Arc<Context>, params: wire::ClearSession) -> Result<Session, Fault> {
+async fn reset(context: Arc<Context>, params: wire::ResetSession) -> Result<Session, Fault> {
     let session = context
         .registry
-        .reset_session(&context.principal, &params.session_key, params.force)
+        .reset_session(
+            &context.principal,
+            &params.session_key,
+            params.force,
+            params.if_generation,
+        )
         .await?;
     Ok(convert::session(session))
 }
 
-async fn delete(context: Arc<Context>, params: wire::ClearSession) -> Result<wire::Deleted, Fault> {
+async fn delete(
+    context: Arc<Context>,
+    params: wire::DeleteSession,
+) -> Result<wire::Deleted, Fault> {
     context
         .registry
         .delete_session(&context.principal, &params.session_key, params.force)

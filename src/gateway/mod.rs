@@ -23,6 +23,7 @@ mod server;
 mod sessions;
 mod socket;
 mod sse;
+mod stall;
 mod status;
 mod subscriptions;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod trust;
 use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -99,6 +101,8 @@ pub struct Limits {
     pub subscriptions: u32,
     /// Entries of a batch.
     pub batch: u32,
+    /// A client that takes nothing of what is written to it is given up after so long.
+    pub write_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -112,6 +116,7 @@ impl Default for Limits {
             waits: 1024,
             subscriptions: 256,
             batch: 64,
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

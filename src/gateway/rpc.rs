@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
+use super::about;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
 use super::events::needs_websocket;
 use super::subscriptions::Subscriptions;
@@ -44,8 +45,12 @@ const MAKES_WORK: [&str; 6] = [
 ];
 /// Methods that answer also while the daemon starts.
 const ANSWERS_ALWAYS: [&str; 3] = ["gateway.hello", "gateway.ping", "gateway.status"];
+/// Methods that change nothing in the store, and so need no room on a full disk.
+const NEEDS_NO_ROOM: [&str; 2] = ["gateway.drain", "gateway.reload"];
 /// When a refused call may be tried again, milliseconds.
 const RETRY_AFTER_MS: u64 = 200;
+/// The same on a full disk.
+const ROOM_AFTER_MS: u64 = 5000;
 
 /// Answers messages. One for all connections.
 pub(crate) struct Dispatcher {
@@ -386,6 +391,15 @@ impl Dispatcher {
     fn check_phase(&self, name: &str) -> Result<(), Fault> {
         let says = match self.control.phase() {
             Phase::Ready => return Ok(()),
+            Phase::Full if about::changes(name) && !NEEDS_NO_ROOM.contains(&name) => {
+                return Err(Fault::new(
+                    Kind::Unavailable,
+                    "the disk with the state folder is full, and what was open before the start \
+                     is not taken up again yet; nothing was done",
+                )
+                .hint("free some space; the daemon goes on by itself")
+                .with("retryAfterMs", ROOM_AFTER_MS));
+            }
             Phase::Starting { .. } if !ANSWERS_ALWAYS.contains(&name) => {
                 "the daemon is starting; nothing was done"
             }

@@ -18,6 +18,7 @@ use super::auth::Ends;
 use super::http::{self, Door};
 use super::peer::{Credentials, Peer};
 use super::rpc::Connection;
+use super::stall::Stall;
 use crate::kernel::fault::{Fault, Kind};
 use crate::telemetry::metrics::metrics;
 
@@ -123,8 +124,12 @@ impl Seats {
             door.tasks
                 .spawn(connection(Arc::clone(door), stream, peer, seat));
         } else if let Ok(seat) = Arc::clone(&self.turned_away).try_acquire_owned() {
-            door.tasks
-                .spawn(turn_away(door.shutdown.clone(), stream, self.most, seat));
+            door.tasks.spawn(turn_away(
+                door.shutdown.clone(),
+                Stall::new(stream, door.dispatcher.limits().write_timeout),
+                self.most,
+                seat,
+            ));
         }
     }
 }
@@ -134,6 +139,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let seat = Arc::new((seat, metrics().connection()));
+    let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
     let service = service_fn(move |request| {

@@ -22,8 +22,6 @@ use crate::contract::BoxFuture;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{Item, Principal};
 
-/// A connection whose peer takes nothing for so long is given up.
-const STALLED: Duration = Duration::from_secs(60);
 /// How often a ping is sent. It is there to notice a dead link; a peer that is alive but does
 /// not look at its messages for a while is not cut off.
 const PING: Duration = Duration::from_secs(30);
@@ -85,7 +83,7 @@ pub(crate) async fn serve<S>(
             .with("limit", "payload")
             .with("value", most);
             let text = error_text(Id::Null, fault);
-            if write_out(socket.send(Message::text(text))).await.is_ok() {
+            if socket.send(Message::text(text)).await.is_ok() {
                 close(&mut socket, CloseCode::Size, "message too large").await;
                 let (mut rest, mut nowhere) =
                     (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
@@ -125,7 +123,7 @@ where
             biased;
             Some(text) = calls.next(), if !calls.is_empty() => {
                 if !text.is_empty() {
-                    write_out(socket.feed(Message::text(text))).await?;
+                    socket.feed(Message::text(text)).await?;
                     unwritten = true;
                 }
                 // After the answer with its id.
@@ -158,7 +156,7 @@ where
                     Answer::None => {}
                     Answer::Later(call) => calls.push(call),
                     Answer::Now(text) => {
-                        write_out(socket.feed(Message::text(text))).await?;
+                        socket.feed(Message::text(text)).await?;
                         unwritten = true;
                     }
                 }
@@ -169,7 +167,7 @@ where
                 Some(items) => {
                     for item in &items {
                         let text = super::events::notification(&served.id, item, served.clock());
-                        write_out(socket.feed(Message::text(text))).await?;
+                        socket.feed(Message::text(text)).await?;
                     }
                     unwritten = true;
                     events.push(served.next().boxed());
@@ -177,12 +175,12 @@ where
                 None => drop(subscriptions.end(&served.id)),
             },
             () = std::future::ready(()), if unwritten => {
-                write_out(socket.flush()).await?;
+                socket.flush().await?;
                 unwritten = false;
             }
             () = &mut stop, if reading => reading = false,
             _ = ping.tick() => {
-                write_out(socket.send(Message::Ping(Default::default()))).await?;
+                socket.send(Message::Ping(Default::default())).await?;
             }
         }
         if !reading && calls.is_empty() && !unwritten {
@@ -199,20 +197,7 @@ where
         code,
         reason: reason.into(),
     };
-    if let Err(error) = write_out(socket.close(Some(frame))).await {
+    if let Err(error) = socket.close(Some(frame)).await {
         tracing::debug!(%error, "a good-bye was not heard");
-    }
-}
-
-/// Writes, and gives up on a peer that takes nothing.
-async fn write_out(writing: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let mut writing = std::pin::pin!(writing);
-    // Nearly always there is room; a timer is made only if there is none.
-    if let Some(done) = (&mut writing).now_or_never() {
-        return done;
-    }
-    match tokio::time::timeout(STALLED, writing).await {
-        Ok(done) => done,
-        Err(_) => Err(Error::Io(std::io::ErrorKind::TimedOut.into())),
     }
 }

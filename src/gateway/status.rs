@@ -87,6 +87,14 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
         socket: context.socket.clone(),
         default_agent: agent.id.into(),
         model: agent.model,
+        salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {
+            at: report.at,
+            set_aside: report.set_aside.to_string_lossy().into_owned(),
+            kept: report.tables.iter().map(|table| table.kept).sum(),
+            lost: report.tables.iter().map(|table| table.lost).sum(),
+            more: report.tables.iter().any(|table| table.more),
+            quarantined: report.quarantined,
+        }),
         counts: wire::Counts {
             queued: counts.queued,
             running: counts.running,
@@ -115,7 +123,8 @@ async fn drain(context: Arc<Context>, params: wire::Drain) -> Result<wire::Drain
 pub(super) fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Starting { .. } => "starting",
-        Phase::Ready => "ready",
+        // It answers, as one does whose disk gets full while it is at work.
+        Phase::Ready | Phase::Full => "ready",
         Phase::Draining => "draining",
     }
 }

@@ -7,10 +7,17 @@ use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::store::{Backup, findings};
 
+pub use crate::store::SalvageReport;
+
 impl Registry {
     /// Copies the whole store, as of one moment, into a new file, and checks the copy.
     pub async fn backup(&self, to: Option<PathBuf>) -> Result<Backup, Fault> {
         self.inner.store.backup(to).await
+    }
+
+    /// What was saved of a damaged store, until somebody has seen to it.
+    pub fn salvaged(&self) -> Result<Option<SalvageReport>, Fault> {
+        self.inner.store.salvaged()
     }
 
     /// How the store is.

@@ -1,6 +1,7 @@
 //! The order to drain, and who has to know of it: the loop, the drive tasks, open waits, and
 //! the doors, which refuse work meanwhile.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
@@ -159,15 +160,33 @@ impl Registry {
         let _ = self.inner.drains.orders().wait_for(Option::is_none).await;
     }
 
+    /// Is every row restored, so that runs may go on?
+    pub fn is_at_work(&self) -> bool {
+        self.inner.is_at_work.load(Ordering::Acquire)
+    }
+
     /// Do the store's writer and the registry's loop work? Returns once both have answered.
     pub async fn answers(&self) {
         self.inner.store.ping().await;
+        if !self.is_at_work() {
+            // Rows are still being restored, or wait for room on a full disk.
+            return;
+        }
         let (answer, answered) = oneshot::channel();
         let asked = self.inner.signals.send(Signal::Ping(answer));
         // A loop that is gone never answers.
         if asked.is_err() || answered.await.is_err() {
             std::future::pending().await
         }
+    }
+
+    /// Returns when a drain has begun after which the process ends.
+    pub async fn ending(&self) {
+        let mut orders = self.inner.drains.orders();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = orders
+            .wait_for(|order| order.is_some_and(|order| ends(order.then)))
+            .await;
     }
 
     /// Returns when a drain's patience was ended.

@@ -13,10 +13,7 @@ use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::command::{
     Accepted, Begins, DeleteSession, PatchSession, ResetSession, RunTurn, Spawn,
 };
-use crate::store::{Command, Reply, messages, outbox, read, runs, sessions};
-
-/// How often runs that began while others were being stopped are stopped as well.
-const ROUNDS: usize = 3;
+use crate::store::{Command, Reply, clearings, messages, outbox, read, runs, sessions};
 
 impl Registry {
     /// Gives a session other names, another model or folder.
@@ -44,6 +41,7 @@ impl Registry {
             label: patch.label,
             title: patch.title,
             model: patch.model,
+            thinking: patch.thinking,
             cwd: patch.cwd,
             if_revision: patch.if_revision,
         }));
@@ -53,21 +51,28 @@ impl Registry {
         }
     }
 
-    /// Begins a session anew; what was said before is kept, and no model sees it.
+    /// Begins a session anew; what was said before is kept, and no model sees it. Where runs
+    /// must be stopped first this is in the store before they are, and no restart forgets it.
     pub async fn reset_session(
         &self,
         who: &Principal,
         key: &SessionKey,
         force: bool,
+        if_generation: Option<i64>,
     ) -> Result<SessionView, Fault> {
         let command = Command::ResetSession(Box::new(ResetSession {
             org: who.org.clone(),
             key: key.clone(),
             force,
+            if_generation,
             by: who.user.clone(),
         }));
-        match self.once_stopped(who, command).await? {
+        match self.inner.store.submit(command).await? {
             Reply::Session(session, _) => self.shown(*session),
+            Reply::Stopping(runs) => {
+                self.until_cleared(who, key, runs, "reset").await?;
+                self.session(who, key).await
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -86,29 +91,42 @@ impl Registry {
             force,
             by: who.user.clone(),
         }));
-        match self.once_stopped(who, command).await? {
+        match self.inner.store.submit(command).await? {
             Reply::Done => Ok(()),
+            Reply::Stopping(runs) => self.until_cleared(who, key, runs, "deleted").await,
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Submits a command again once the runs that it marked have ended.
-    async fn once_stopped(&self, who: &Principal, command: Command) -> Result<Reply, Fault> {
-        let mut left = 0;
-        for _ in 0..ROUNDS {
-            match self.inner.store.submit(command.clone()).await? {
-                Reply::Stopping(runs) => {
-                    left = runs.len();
-                    self.wait(who, runs, true, PATIENCE).await?;
-                }
-                done => return Ok(done),
-            }
+    /// Waits, within bounds, until the runs that were marked have ended; the end of the last of
+    /// them does what was asked for.
+    async fn until_cleared(
+        &self,
+        who: &Principal,
+        key: &SessionKey,
+        runs: Vec<RunId>,
+        what: &str,
+    ) -> Result<(), Fault> {
+        let stopping = runs.len();
+        self.wait(who, runs, true, PATIENCE).await?;
+        let is_left =
+            self.inner
+                .store
+                .read_now(|tx| match sessions::by_key(tx, &who.org, key)? {
+                    Some(session) => clearings::of(tx, session.id),
+                    None => Ok(None),
+                })?;
+        if is_left.is_none() {
+            return Ok(());
         }
         Err(Fault::new(
             Kind::Busy,
-            format!("{left} runs are cancelled and have not ended yet; the session is as it was"),
+            format!(
+                "of {stopping} runs that are cancelled some have not ended yet; session {key} is \
+                 {what} with the end of the last of them"
+            ),
         )
-        .hint("try again in a moment")
+        .hint("nothing needs to be asked for again; until then nothing begins in the session")
         .with("retryAfterMs", 1000))
     }
 

@@ -29,7 +29,7 @@ mod view;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
@@ -75,6 +75,10 @@ struct Inner {
     reloading: tokio::sync::Mutex<()>,
     restored: AtomicU64,
     to_restore: AtomicU64,
+    /// The restore waits for room on a full disk.
+    lacks_room: watch::Sender<bool>,
+    /// Every row is restored.
+    is_at_work: AtomicBool,
 }
 
 /// What a registry is made of.
@@ -96,7 +100,7 @@ pub struct Parts {
 }
 
 impl Registry {
-    /// A registry, and the service that must run for anything to happen.
+    /// A registry, and the service that must run for anything to happen. Called in a runtime.
     pub fn new(parts: Parts) -> (Registry, Service) {
         let (signals, received) = mpsc::unbounded_channel();
         let registry = Registry {
@@ -115,6 +119,8 @@ impl Registry {
                 reloading: tokio::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
+                lacks_room: watch::Sender::new(false),
+                is_at_work: AtomicBool::new(false),
             }),
         };
         let service = Service::new(Arc::clone(&registry.inner), parts.effects, received);

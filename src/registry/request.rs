@@ -432,6 +432,8 @@ pub struct PatchRequest {
     pub title: Option<Option<String>>,
     /// The model of its turns.
     pub model: Option<Option<String>>,
+    /// How much that model thinks.
+    pub thinking: Option<Option<Thinking>>,
     /// The folder that its tools see, absolute.
     pub cwd: Option<Option<String>>,
     /// Only if its revision is this one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::Registry;
+use super::{Inner, Registry};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::recover::Loss;
@@ -44,12 +44,12 @@ impl Registry {
             boot: inner.boot,
             pid,
         };
-        let Reply::Boot { unclean } = patiently(&inner.store, command).await? else {
+        let Reply::Boot { unclean } = patiently(inner, command).await? else {
             return Err(Fault::internal(
                 "the store did not answer how the last life ended",
             ));
         };
-        settle_salvaged(&inner.store).await?;
+        settle_salvaged(inner).await?;
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = readable(&inner.store).await?;
         let mut restored = Restored {
@@ -105,7 +105,15 @@ impl Registry {
             restored.effects.push(Effect::Deliverable(session));
         }
         super::damage::set_aside(&inner.store).await;
+        inner.is_at_work.store(true, Ordering::Release);
         Ok(restored)
+    }
+
+    /// Returns when the restore has found the disk full, and waits for room.
+    pub async fn lacks_room(&self) {
+        let mut lacks = self.inner.lacks_room.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = lacks.wait_for(|lacks| *lacks).await;
     }
 
     /// Gives these runs to recovery; those that were refused.
@@ -118,7 +126,7 @@ impl Registry {
         let inner = &self.inner;
         let commands = group
             .iter()
-            .map(|run| patiently(&inner.store, Command::Recover { run: run.id, loss }));
+            .map(|run| patiently(inner, Command::Recover { run: run.id, loss }));
         let mut refused = Vec::new();
         for (run, reply) in group.iter().zip(join_all(commands).await) {
             match reply {
@@ -135,10 +143,10 @@ impl Registry {
 }
 
 /// Where the rows were saved out of a damaged file, what was lost with the others is settled.
-async fn settle_salvaged(store: &Store) -> Result<(), Fault> {
-    if let Some(unsettled) = store.read(read::unsettled).await? {
+async fn settle_salvaged(inner: &Inner) -> Result<(), Fault> {
+    if let Some(unsettled) = inner.store.read(read::unsettled).await? {
         let read::Unsettled { broken, untold } = unsettled;
-        patiently(store, Command::SettleSalvaged { broken, untold }).await?;
+        patiently(inner, Command::SettleSalvaged { broken, untold }).await?;
     }
     Ok(())
 }
@@ -154,13 +162,16 @@ async fn readable(store: &Store) -> Result<Vec<Run>, Fault> {
     }
 }
 
-/// Submits a command of the restore. A full disk is waited out: meanwhile the daemon says
-/// that it is starting, and goes on by itself when there is room.
-async fn patiently(store: &Store, command: Command) -> Result<Reply, Fault> {
+/// Submits a command of the restore. A full disk is waited out: meanwhile the daemon answers
+/// what only reads, and goes on by itself when there is room.
+async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
     loop {
-        match store.submit_patiently(command.clone()).await {
+        match inner.store.submit_patiently(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
                 tracing::warn!(%fault, "the restore waits");
+                if fault.kind == Kind::Unavailable {
+                    inner.lacks_room.send_replace(true);
+                }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
             done => return done,

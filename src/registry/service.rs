@@ -21,6 +21,7 @@ use super::lanes::Lanes;
 use super::sweeps::Sweeper;
 use super::timers::{Settling, Windows};
 use crate::contract::control::Then;
+use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
 use crate::store::command::GatewayNote;
@@ -46,6 +47,8 @@ pub(super) enum Signal {
 
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
+/// A sleep of the machine that is shorter says nothing to anybody.
+const SLEEP: Duration = Duration::from_secs(1);
 
 /// The loop; it lives until a drain ends the process.
 pub struct Service {
@@ -59,6 +62,10 @@ pub struct Service {
     settling: Settling,
     windows: Windows,
     sweeper: Sweeper,
+    /// Hands the event log on to subscribers, also before the rows are restored.
+    _tail: AbortOnDropHandle<()>,
+    /// How much sleep of the machine has been told of.
+    slept: Duration,
 }
 
 impl Service {
@@ -68,7 +75,10 @@ impl Service {
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Self {
         let tasks = TaskTracker::new();
+        let tail = tokio::spawn(super::events::tail(Arc::clone(&inner)));
         Service {
+            _tail: AbortOnDropHandle::new(tail),
+            slept: inner.clock.asleep(),
             lanes: Lanes::new(inner.options().lanes),
             announcer: Announcer::new(Arc::clone(&inner), tasks.clone()),
             inner,
@@ -92,8 +102,6 @@ impl Service {
             self.take_all(effects);
         }
         self.take_all(first);
-        let tail = super::events::tail(Arc::clone(&self.inner));
-        let _tail = AbortOnDropHandle::new(tokio::spawn(tail));
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);
@@ -191,7 +199,10 @@ impl Service {
                     }
                 });
             }
-            Effect::Enqueue(ticket) => self.lanes.enqueue(ticket, self.inner.clock.moment()),
+            Effect::Enqueue(ticket) => {
+                reach("registry.enqueue");
+                self.lanes.enqueue(ticket, self.inner.clock.moment());
+            }
             Effect::StopExecutor(run) => {
                 if let Some(stop) = self.drives.get(&run) {
                     stop.cancel();
@@ -268,6 +279,7 @@ impl Service {
     }
 
     fn tick(&mut self) {
+        self.notice_sleep();
         self.inner.store.room().look();
         self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
@@ -275,6 +287,21 @@ impl Service {
         }
         for window in self.windows.due(self.inner.clock.monotonic()) {
             super::timers::window_over(&self.inner, &self.tasks, window);
+        }
+    }
+
+    /// The machine was asleep: limits have not counted that, but people should know why nothing
+    /// was heard.
+    fn notice_sleep(&mut self) {
+        let slept = self.inner.clock.asleep();
+        let away = slept.saturating_sub(self.slept);
+        if away >= SLEEP {
+            self.slept = slept;
+            tracing::info!(?away, "the machine was asleep; work goes on");
+            self.note(GatewayNote::Resumed {
+                after: "sleep",
+                away_ms: millis(away),
+            });
         }
     }
 

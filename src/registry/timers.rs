@@ -121,3 +121,33 @@ pub(super) fn time_out(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::kernel::time::Timestamp;
+
+    #[test]
+    fn nothing_is_due_all_at_once_after_a_sleep_of_the_machine() {
+        let clock = Clock::test(Timestamp(1_000_000));
+        let ids = (1..=3_u128).map(|number| RunId(uuid::Uuid::from_u128(number)));
+        let (mut settling, mut windows) = (Settling::default(), Windows::default());
+        for (minutes, run) in (1..).zip(ids) {
+            let left = minutes * 60_000;
+            settling.insert(run, Some(left), clock.monotonic());
+            let until = clock.now().plus_ms(left);
+            windows.insert(
+                Window::Call(run),
+                until.since(clock.now()),
+                clock.monotonic(),
+            );
+        }
+        clock.sleep(Duration::from_secs(3600));
+        assert!(settling.due(clock.monotonic()).is_empty());
+        assert!(windows.due(clock.monotonic()).is_empty());
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(settling.due(clock.monotonic()).len(), 1);
+        assert_eq!(windows.due(clock.monotonic()).len(), 1);
+    }
+}

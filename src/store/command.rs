@@ -22,6 +22,7 @@ mod begin_effect;
 mod cancel;
 mod change_session;
 mod cleanup;
+mod clear;
 mod conclude;
 mod context;
 mod create_session;
@@ -191,9 +192,10 @@ commands! {
         = "dismiss_announce",
     /// The session has the new values.
     PatchSession((Box<PatchSession>)) = "patch_session",
-    /// The session begins anew, or its open runs are marked to end.
+    /// The session begins anew, or does so with the end of its open runs, which are marked to.
     ResetSession((Box<ResetSession>)) = "reset_session",
-    /// The session and those below it are gone, or their open runs are marked to end.
+    /// The session and those below it are gone, or go with the end of their open runs, which
+    /// are marked to.
     DeleteSession((Box<DeleteSession>)) = "delete_session",
     /// A part of what a deleted session left is gone.
     Purge({ /** The session. */ session: SessionId }) = "purge",
@@ -266,7 +268,7 @@ pub enum Reply {
     Trusted(TrustedProject),
     /// What a cancel has done.
     Cancelled(Cancelled),
-    /// Not yet: these runs are marked to end, and must have ended first.
+    /// Not yet: it is done when these runs, which are marked to end, have ended.
     Stopping(Vec<RunId>),
     /// The run that was made to show an announce, if there had to be one.
     Woken(Option<RunId>),

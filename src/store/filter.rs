@@ -30,9 +30,13 @@ impl<'a> Filter<'a> {
     }
 
     /// The column holds one of these.
-    pub fn one_of(&mut self, column: &str, values: &'a [String]) {
+    pub fn one_of<V: Into<Param<'a>>>(
+        &mut self,
+        column: &str,
+        values: impl IntoIterator<Item = V>,
+    ) {
         let first = self.values.len() + 1;
-        self.values.extend(values.iter().map(Param::from));
+        self.values.extend(values.into_iter().map(Into::into));
         let places: Vec<String> = (first..=self.values.len())
             .map(|place| format!("?{place}"))
             .collect();

@@ -136,18 +136,18 @@ fn salvaged(store: &Store) -> Finding {
     let Some(report) = &store.salvaged else {
         return Finding::new(id, Health::Ok, "the file was never damaged");
     };
-    Finding::new(
-        id,
-        Health::Warn,
-        format!(
-            "the file was found damaged at {} ({}): {}",
-            report.at,
-            report.why,
-            report.summary()
-        ),
-    )
-    .fix(format!(
-        "the damaged file is {}; where a backup has more, put it back: abide restore FILE --force",
+    let message = format!(
+        "the file was found damaged at {} ({}): {}",
+        report.at,
+        report.why,
+        report.summary()
+    );
+    if !report.is_open() {
+        return Finding::new(id, Health::Ok, format!("{message}; it was seen to"));
+    }
+    Finding::new(id, Health::Warn, message).fix(format!(
+        "the damaged file is {}; where a backup has more, put it back: abide restore FILE --force; \
+         to have this seen to, delete that file or move it away",
         report.set_aside.display()
     ))
 }

@@ -13,6 +13,7 @@ use super::health::{self, Health};
 use super::noticed::Noticed;
 use super::readers::Readers;
 use super::room::Room;
+use super::salvage::{self, Report};
 use super::tx::{DbError, Tx};
 use super::writer::{Job, Message, busy};
 use crate::clock::Clock;
@@ -182,6 +183,12 @@ impl Store {
         let path = self.inner.readers.path.clone();
         let noticed = Arc::clone(&self.inner.noticed);
         self.read(move |tx| health::of(tx, &path, &noticed)).await
+    }
+
+    /// What was saved of a damaged file before this one, until somebody has seen to it.
+    pub fn salvaged(&self) -> Result<Option<Report>, Fault> {
+        let report = self.read_now(salvage::report)?;
+        Ok(report.filter(Report::is_open))
     }
 
     /// The room on the disk.

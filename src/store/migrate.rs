@@ -55,6 +55,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0008_delegation.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0009_clearings",
+        sql: include_str!("migrations/sqlite/0009_clearings.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

@@ -9,6 +9,7 @@
 pub mod agents;
 pub mod audit;
 pub mod blobs;
+pub mod clearings;
 pub mod command;
 pub mod events;
 pub mod expired;

@@ -72,6 +72,17 @@ pub enum OpenError {
         /// What the engine said.
         source: DbError,
     },
+    /// The disk is full, and not even what reads need can be made.
+    #[error(
+        "the disk with {path} is full ({source}). Nothing was started and nothing was lost. Free \
+         some space, and start again"
+    )]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// What the engine said.
+        source: DbError,
+    },
     /// Anything else.
     #[error("{path}: {source}")]
     Db {
@@ -87,7 +98,18 @@ impl OpenError {
         let path = path.to_owned();
         match source.kind {
             DbErrorKind::ReadOnly => OpenError::ReadOnly { path, source },
+            DbErrorKind::Full => OpenError::NoRoom { path, source },
             _ => OpenError::Db { path, source },
+        }
+    }
+
+    fn of_schema(path: &Path, fault: MigrateError) -> Self {
+        match fault {
+            MigrateError::Failed { source, .. } if source.kind == DbErrorKind::Full => {
+                OpenError::of(path, source)
+            }
+            MigrateError::Db(source) => OpenError::of(path, source),
+            fault => OpenError::Migrate(fault),
         }
     }
 }
@@ -112,10 +134,7 @@ impl Store {
     pub fn open(options: OpenOptions) -> Result<Opened, OpenError> {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
-        let unusable = |fault: MigrateError| match fault {
-            MigrateError::Db(source) => wrap(source),
-            fault => OpenError::Migrate(fault),
-        };
+        let unusable = |fault| OpenError::of_schema(&path, fault);
         let salvaged = prepare(&path, &options.clock)?;
         let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
         migrate::migrate(&mut db, &path).map_err(unusable)?;
@@ -196,10 +215,7 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
         if log.metadata().is_ok_and(|log| log.len() > 0) {
             return Err(OpenError::OnlyLog { log });
         }
-        make(path, clock).map_err(|fault| match fault {
-            MigrateError::Db(source) => wrap(source),
-            fault => OpenError::Migrate(fault),
-        })?;
+        make(path, clock).map_err(|fault| OpenError::of_schema(path, fault))?;
         return Ok(None);
     }
     let mut redone = None;

@@ -138,6 +138,10 @@ pub struct RunQuery {
 
 /// A page of runs, newest first.
 pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
+    let branch = match query.tree {
+        Some(tree) => runs::branch(tx, tree)?,
+        None => None,
+    };
     let mut filter = Filter::default();
     filter.by("org = ?", &query.org);
     filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
@@ -149,8 +153,15 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     filter.maybe(
         "seq IN (SELECT seq FROM runs WHERE id = ? \
          UNION ALL SELECT seq FROM runs WHERE root_run = ? AND root_run <> id)",
-        query.tree.as_ref().map(|id| &id.0),
+        query
+            .tree
+            .as_ref()
+            .filter(|_| branch.is_none())
+            .map(|id| &id.0),
     );
+    if let Some(branch) = &branch {
+        filter.one_of("id", branch.iter().map(|run| &run.0));
+    }
     filter.maybe("created_at > ?", query.created_after.map(|at| at.0));
     filter.maybe("created_at < ?", query.created_before.map(|at| at.0));
     filter.maybe("seq < ?", query.before);

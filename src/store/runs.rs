@@ -239,6 +239,34 @@ pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
     first(tx, &SQL, &[(&id.0).into()], read)
 }
 
+/// The runs at and below this one, oldest first, if it is no root: those of a root have it as
+/// theirs. As many are looked at as its whole tree may have.
+pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError> {
+    let root = first(
+        tx,
+        "SELECT root_run FROM runs WHERE id = ?1",
+        &[(&top.0).into()],
+        |row| Ok(RunId(uuid(row, 0)?)),
+    )?;
+    let Some(root) = root.filter(|root| *root != top) else {
+        return Ok(None);
+    };
+    let tree = all(
+        tx,
+        "SELECT id, parent_run FROM runs WHERE root_run = ?1 AND root_run <> id ORDER BY seq",
+        &[(&root.0).into()],
+        |row| Ok((RunId(uuid(row, 0)?), opt_uuid(row, 1)?.map(RunId))),
+    )?;
+    let mut branch = vec![top];
+    for (run, parent) in tree {
+        // A parent is older than what it has asked for.
+        if parent.is_some_and(|parent| branch.contains(&parent)) {
+            branch.push(run);
+        }
+    }
+    Ok(Some(branch))
+}
+
 /// What the run's turn says once it begins, if its transcript does not hold it yet.
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(

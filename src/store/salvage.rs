@@ -52,6 +52,11 @@ pub struct Saved {
 }
 
 impl Report {
+    /// Is it still to be seen to? It is as long as the damaged file lies where it was put.
+    pub fn is_open(&self) -> bool {
+        self.set_aside.exists()
+    }
+
     /// On a line: how much was kept, and of which tables something was lost.
     pub fn summary(&self) -> String {
         let kept: u64 = self.tables.iter().map(|table| table.kept).sum();

@@ -164,7 +164,7 @@ pub fn children(tx: &mut dyn Tx, id: SessionId, limit: u32) -> Result<Vec<Sessio
 pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET generation = ?2, label = ?3, title = ?4, model = ?5, cwd = ?6, \
-         archived_at = ?7, updated_at = ?8, ver = ver + 1 WHERE id = ?1",
+         archived_at = ?7, updated_at = ?8, thinking = ?9, ver = ver + 1 WHERE id = ?1",
         &[
             (&session.id.0).into(),
             session.generation.into(),
@@ -174,6 +174,7 @@ pub fn update(tx: &mut dyn Tx, session: &Session, now: Timestamp) -> Result<(), 
             session.cwd.as_deref().into(),
             session.archived_at.map(|at| at.0).into(),
             now.0.into(),
+            session.thinking.map(Thinking::as_str).into(),
         ],
     )
     .map(|_| ())

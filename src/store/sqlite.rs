@@ -230,25 +230,46 @@ impl Sqlite {
         Interrupt(self.connection.get_interrupt_handle())
     }
 
-    /// What the engine's own check finds wrong with a table and its indexes, or with the whole
-    /// file; at most so many findings. Reads all of it.
+    /// What the engine's own checks find wrong with a table and its indexes, or with the whole
+    /// file, and rows that refer to others which are not there; at most so many findings. Reads
+    /// all of it.
     pub fn check(&mut self, table: Option<&str>, most: u32) -> Result<Vec<String>, DbError> {
+        let most = most as usize;
         let mut findings = Vec::new();
-        let mut ask = |sql: &str| {
-            self.query(sql, &[], &mut |row| {
-                let text = row.text(0)?;
-                if text != "ok" {
-                    findings.push(text.to_owned());
+        // The names are this program's own.
+        let pages = match table {
+            Some(table) => format!("PRAGMA integrity_check('{table}')"),
+            None => format!("PRAGMA integrity_check({most})"),
+        };
+        let mut looked = self.query(&pages, &[], &mut |row| {
+            let text = row.text(0)?;
+            if text != "ok" {
+                findings.push(text.to_owned());
+            }
+            Ok(())
+        });
+        // A flipped bit in an id leaves a page that looks whole.
+        if findings.is_empty() && looked.is_ok() {
+            let references = match table {
+                Some(table) => format!("PRAGMA foreign_key_check('{table}')"),
+                None => "PRAGMA foreign_key_check".to_owned(),
+            };
+            looked = self.query(&references, &[], &mut |row| {
+                if findings.len() < most {
+                    let (table, other) = (row.text(0)?, row.text(2)?);
+                    findings.push(format!(
+                        "a row of {table} refers to a row of {other} that is not there"
+                    ));
                 }
                 Ok(())
-            })
-        };
-        match table {
-            // The names are this program's own.
-            Some(table) => ask(&format!("PRAGMA integrity_check('{table}')"))?,
-            None => ask(&format!("PRAGMA integrity_check({most})"))?,
+            });
         }
-        findings.truncate(most as usize);
+        match looked {
+            // What the checks cannot get through is found, too.
+            Err(fault) if fault.kind == DbErrorKind::Corrupt => findings.push(fault.message),
+            looked => looked?,
+        }
+        findings.truncate(most);
         Ok(findings)
     }
 
@@ -467,6 +488,12 @@ fn error(fault: rusqlite::Error) -> DbError {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DbErrorKind::Busy,
             ErrorCode::DiskFull => DbErrorKind::Full,
             ErrorCode::ReadOnly => DbErrorKind::ReadOnly,
+            // The index of the write-ahead file, which all connections share, found no room.
+            ErrorCode::SystemIoFailure
+                if code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE =>
+            {
+                DbErrorKind::Full
+            }
             ErrorCode::SystemIoFailure => DbErrorKind::Io,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
             ErrorCode::ConstraintViolation => DbErrorKind::Constraint,

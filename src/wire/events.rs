@@ -34,7 +34,7 @@ pub struct SubscribeEvents {
     /// Only about this run.
     #[serde(default, deserialize_with = "input::maybe_id")]
     pub run_id: Option<RunId>,
-    /// Only about this root run and those under it.
+    /// Only about this run and those under it.
     #[serde(default, deserialize_with = "input::maybe_id")]
     pub tree: Option<RunId>,
     /// Only of these kinds: whole ones, or their beginnings with `*`; any if empty.

@@ -130,8 +130,30 @@ pub struct Status {
     pub default_agent: String,
     /// The model in force for that agent, `provider/name`.
     pub model: String,
+    /// What was saved of a damaged store, as long as the damaged file lies where it was put:
+    /// `gateway.doctor` says more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub salvaged: Option<Salvaged>,
     /// What is live.
     pub counts: Counts,
+}
+
+/// What was saved of a damaged store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Salvaged {
+    /// When.
+    pub at: Timestamp,
+    /// Where the damaged file lies. Whoever has seen to it deletes it, or moves it away.
+    pub set_aside: String,
+    /// Rows that were kept.
+    pub kept: u64,
+    /// Rows that are known to be lost.
+    pub lost: u64,
+    /// There may be more lost rows than are known.
+    pub more: bool,
+    /// Rows that were read and did not fit; they lie in quarantine.
+    pub quarantined: u64,
 }
 
 /// What is live.

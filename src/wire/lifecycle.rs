@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::decode::Params;
-use super::input;
+use super::input::{self, ThinkingLevel};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 
 /// `runs.cancel`.
@@ -173,6 +173,13 @@ pub struct PatchSession {
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     pub model: Option<Option<String>>,
+    /// How much that model thinks; null: the agent's level.
+    #[serde(
+        default,
+        deserialize_with = "patched_level",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub thinking: Option<Option<ThinkingLevel>>,
     /// The folder that its tools see, absolute.
     #[serde(default, deserialize_with = "patched_folder")]
     #[schemars(regex(pattern = "^/"))]
@@ -181,8 +188,6 @@ pub struct PatchSession {
     pub if_revision: Option<i64>,
 }
 impl Params for PatchSession {
-    const LATER: &'static [&'static str] = &["thinking"];
-
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())
     }
@@ -201,17 +206,43 @@ fn patched_folder<'de, D: serde::Deserializer<'de>>(
     input::folder(from).map(Some)
 }
 
-/// `sessions.reset` and `sessions.delete`.
+fn patched_level<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<ThinkingLevel>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// `sessions.reset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClearSession {
+pub struct ResetSession {
+    /// Which.
+    pub session_key: SessionKey,
+    /// Cancel its open runs first; without it they are a `conflict`.
+    #[serde(default)]
+    pub force: bool,
+    /// The generation that is to end, for a safe repeat: where a later one has begun already,
+    /// the session is answered as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_generation: Option<i64>,
+}
+impl Params for ResetSession {
+    fn object(&self) -> Option<String> {
+        Some(self.session_key.to_string())
+    }
+}
+
+/// `sessions.delete`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeleteSession {
     /// Which.
     pub session_key: SessionKey,
     /// Cancel its open runs first; without it they are a `conflict`.
     #[serde(default)]
     pub force: bool,
 }
-impl Params for ClearSession {
+impl Params for DeleteSession {
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())
     }

@@ -185,7 +185,7 @@ pub struct ListRuns {
     pub agent: Option<String>,
     /// Only those with this label.
     pub label: Option<String>,
-    /// Only those under this root run, itself included.
+    /// Only those under this run, itself included.
     #[serde(default, deserialize_with = "input::maybe_id")]
     pub tree: Option<RunId>,
     /// Only those whose announce is not delivered or not acknowledged.

@@ -204,6 +204,29 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
             "{}",
             place.log()
         );
+        // Also who looks later sees it, over restarts, until the file was seen to.
+        assert_eq!(daemon.stop().await, 0);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let salvaged = client.call("gateway.status", json!({})).await["salvaged"].clone();
+        assert_eq!(salvaged["setAside"], aside[0].to_str().unwrap());
+        assert!(salvaged["kept"].as_u64() > Some(0), "{salvaged}");
+        assert_eq!(salvaged["lost"], 0, "{salvaged}");
+        let shown = place.command(&["status"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.contains("was found damaged at"), "{shown}");
+        let finding = async || {
+            let said = client.call("gateway.doctor", json!({})).await;
+            let all = said["findings"].as_array().unwrap().clone();
+            all.into_iter()
+                .find(|one| one["id"] == "store.salvaged")
+                .unwrap()
+        };
+        assert_eq!(finding().await["status"], "warn");
+        fs::remove_file(&aside[0]).unwrap();
+        let status = client.call("gateway.status", json!({})).await;
+        assert!(status.get("salvaged").is_none(), "{status}");
+        assert_eq!(finding().await["status"], "ok");
         assert_eq!(daemon.stop().await, 0);
         let db = rusqlite::Connection::open(place.database()).unwrap();
         let told: i64 = db

@@ -126,3 +126,63 @@ fn what_has_failed_is_said_with_what_to_do() {
         assert!(text.contains("FAIL store.integrity"), "{text}");
     });
 }
+
+#[test]
+fn the_socket_is_looked_at_up_and_down_and_after_a_kill() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let socket = place.state().join("abide.sock");
+        let (code, said) = doctor(&place, &[]);
+        assert_eq!((code, status(&said, "gateway.socket")), (0, "ok"));
+        let message = finding(&said, "gateway.socket")["message"].clone();
+        assert!(message.as_str().unwrap().contains("answers"), "{message}");
+
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+        let (code, said) = doctor(&place, &[]);
+        assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
+        let fix = finding(&said, "gateway.socket")["fix"].clone();
+        assert!(fix.as_str().unwrap().contains("chmod 600"), "{fix}");
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
+
+        daemon.kill().await;
+        let (code, said) = doctor(&place, &[]);
+        assert_eq!((code, status(&said, "gateway.socket")), (0, "warn"));
+        let fix = finding(&said, "gateway.socket")["fix"].clone();
+        assert!(fix.as_str().unwrap().contains("replaces it"), "{fix}");
+
+        fs::remove_file(&socket).unwrap();
+        let (_, said) = doctor(&place, &[]);
+        assert_eq!(status(&said, "gateway.socket"), "ok");
+        let daemon = place.start().await;
+        fs::remove_file(&socket).unwrap();
+        let (code, said) = doctor(&place, &[]);
+        assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
+        assert_eq!(daemon.stop().await, 0);
+        fs::write(&socket, "").unwrap();
+        let (code, said) = doctor(&place, &[]);
+        assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
+    });
+}
+
+#[test]
+fn a_folder_whose_path_is_too_long_for_a_socket_is_told_of() {
+    let mut place = place();
+    let deep = place.path().join("long/".repeat(25)).join("state");
+    let state = deep.to_str().unwrap();
+    let (code, said) = doctor(&place, &["--state-dir", state]);
+    assert_eq!((code, status(&said, "gateway.socket")), (0, "warn"));
+    let found = finding(&said, "gateway.socket");
+    assert!(
+        found["message"].as_str().unwrap().contains("too long"),
+        "{found}"
+    );
+    assert!(
+        found["fix"].as_str().unwrap().contains("--socket"),
+        "{found}"
+    );
+    // A name that is too long is one that no daemon starts with.
+    place.set("gateway.socket", &format!("{:?}", deep.join("a.sock")));
+    let (code, said) = doctor(&place, &[]);
+    assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
+}

@@ -165,6 +165,44 @@ fn the_watchdog_is_fed_only_while_the_writer_works() {
 }
 
 #[test]
+fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
+    run(async {
+        let managed = Managed::start(
+            place(),
+            &[
+                ("WATCHDOG_USEC", "200000"),
+                ("ABIDE_FAILPOINTS", "registry.enqueue=hang"),
+            ],
+        );
+        managed.told_until("READY=1");
+        for _ in 0..3 {
+            managed.told_until("WATCHDOG=1");
+        }
+        // The run is accepted, and the loop stands still where it would give it a slot.
+        let client = managed.client().await;
+        let task = json!({ "task": "[a]", "agent": "explore" });
+        let accepted: Value = client.call("sessions.spawn", task).await.unwrap();
+        let silence = "STATUS=the store or the registry does not answer";
+        let told = tokio::task::spawn_blocking(move || {
+            managed.told_until(silence);
+            ([managed.told(), managed.told()], managed)
+        });
+        let (told, managed) = told.await.unwrap();
+        for message in told {
+            assert_eq!(message, [silence]);
+        }
+        // systemd kills what is not fed; the next life has the run.
+        let managed = Managed::start(managed.kill(), &[]);
+        managed.told_until("READY=1");
+        managed.place.let_go("go");
+        let client = managed.client().await;
+        let params = json!({ "runId": accepted["runId"], "waitTimeout": 60 });
+        let waited: Value = client.call("agent.wait", params).await.unwrap();
+        assert_eq!(waited["runs"][0]["result"], "a is done", "{waited}");
+    });
+}
+
+#[test]
 fn a_drain_leaves_the_supervisor_no_reason_to_kill() {
     run(async {
         for (variables, configured, expected) in [

@@ -1,5 +1,8 @@
 //! Which events a subscription gives. Checked for every event and every subscriber.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::store::events::Event;
 
@@ -36,16 +39,43 @@ impl KindPattern {
 
 /// Which events a subscription gives; all conditions together. What belongs to another tenant
 /// is never given, whatever is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     /// In this session.
     pub session: Option<SessionKey>,
     /// About this run.
     pub run: Option<RunId>,
-    /// About this run or one below it, if it is a root.
+    /// About this run or one below it.
     pub tree: Option<RunId>,
+    /// Which runs these are, where that one is no root; the registry fills it in.
+    pub branch: Branch,
     /// Of one of these kinds; empty = all.
     pub kinds: Vec<KindPattern>,
+}
+
+/// The runs at and below one that is no root, as far as they are known. It grows while the log
+/// is read: whatever tells of a run comes after what tells of its parent.
+#[derive(Clone, Debug, Default)]
+pub struct Branch(Arc<Mutex<HashSet<RunId>>>);
+
+impl Branch {
+    /// Of these runs.
+    pub(super) fn of(runs: impl IntoIterator<Item = RunId>) -> Self {
+        Branch(Arc::new(Mutex::new(runs.into_iter().collect())))
+    }
+
+    /// Does the run with this parent lie in it?
+    fn holds(&self, run: Option<RunId>, parent: Option<RunId>) -> bool {
+        // A set of ids is whole at every moment.
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = run.filter(|_| !runs.is_empty()) else {
+            return false;
+        };
+        if runs.contains(&run) {
+            return true;
+        }
+        parent.is_some_and(|parent| runs.contains(&parent)) && runs.insert(run)
+    }
 }
 
 /// Where something belongs that a filter may let through.
@@ -53,6 +83,7 @@ pub(super) struct Place<'a> {
     pub(super) org: &'a str,
     pub(super) session: Option<&'a str>,
     pub(super) run: Option<RunId>,
+    pub(super) parent: Option<RunId>,
     pub(super) root: Option<RunId>,
 }
 
@@ -64,6 +95,7 @@ impl EventFilter {
             org: &event.org,
             session: about.session_key.as_deref(),
             run: event.run,
+            parent: about.parent_run,
             root: about.root_run,
         };
         self.covers(org, &place)
@@ -75,7 +107,11 @@ impl EventFilter {
         // What concerns the daemon itself is for everybody.
         let may_see = place.org == org || place.org.is_empty();
         let in_session = |key: &SessionKey| place.session == Some(key.as_str());
-        let in_tree = |tree: RunId| place.root == Some(tree) || place.run == Some(tree);
+        let in_tree = |tree: RunId| {
+            place.root == Some(tree)
+                || place.run == Some(tree)
+                || self.branch.holds(place.run, place.parent)
+        };
         may_see
             && self.session.as_ref().is_none_or(in_session)
             && self.run.is_none_or(|run| place.run == Some(run))
@@ -108,6 +144,7 @@ mod tests {
             org,
             session: Some("agent:build:main"),
             run: Some(run(2)),
+            parent: Some(run(1)),
             root: Some(run(1)),
         };
         let session = SessionKey::parse("agent:build:main").unwrap();
@@ -139,6 +176,7 @@ mod tests {
             org: "a",
             session: Some("s"),
             run: Some(run(2)),
+            parent: Some(run(1)),
             root: Some(run(1)),
         };
         let filter = EventFilter {
@@ -152,5 +190,28 @@ mod tests {
             ..EventFilter::default()
         };
         assert!(of_the_child.covers("a", &place));
+    }
+
+    #[test]
+    fn the_tree_of_a_run_that_is_no_root_grows_with_what_is_told() {
+        let filter = EventFilter {
+            tree: Some(run(2)),
+            branch: Branch::of([run(2)]),
+            ..EventFilter::default()
+        };
+        let covers = |one, parent| {
+            let place = Place {
+                org: "a",
+                session: None,
+                run: Some(run(one)),
+                parent: Some(run(parent)),
+                root: Some(run(1)),
+            };
+            filter.covers("a", &place)
+        };
+        assert!(!covers(4, 3), "its parent is not below");
+        assert!(covers(2, 1) && covers(3, 2));
+        assert!(covers(4, 3) && covers(5, 4));
+        assert!(!covers(6, 1) && !covers(7, 6));
     }
 }

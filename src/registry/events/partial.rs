@@ -35,6 +35,7 @@ pub(in crate::registry) struct Partial {
     message: MessageId,
     org: String,
     session: String,
+    parent: Option<RunId>,
     root: RunId,
     trace: String,
     /// An earlier try had begun to speak: whoever heard it must forget it.
@@ -114,6 +115,7 @@ impl Partials {
             message: MessageId::answer_of(step.id),
             org: run.org.clone(),
             session: run.session_key.to_string(),
+            parent: run.parent_run,
             root: run.root_run,
             trace: run.trace_id.clone(),
             again: step.attempts > 1,
@@ -220,6 +222,7 @@ impl Listener {
             org: &partial.org,
             session: Some(&partial.session),
             run: Some(partial.run),
+            parent: partial.parent,
             root: Some(partial.root),
         };
         if !self.filter.covers(&self.org, &place) {
@@ -307,6 +310,7 @@ mod tests {
             message: MessageId(id),
             org: "a".to_owned(),
             session: "s".to_owned(),
+            parent: None,
             root: RunId(id),
             trace: String::new(),
             again: false,

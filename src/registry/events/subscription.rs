@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use super::super::request::{RunDetail, SessionView};
 use super::super::{Inner, Principal, Registry};
 use super::feed::{LogEvent, Taken};
-use super::filter::EventFilter;
+use super::filter::{Branch, EventFilter};
 use super::partial::{Ear, TextEvent};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::store::events::{self, Part};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{read, sessions};
+use crate::store::{read, runs, sessions};
 
 /// So many events are given at once at most.
 const BATCH: usize = 256;
@@ -96,9 +96,13 @@ impl Registry {
     pub async fn subscribe(
         &self,
         who: &Principal,
-        request: Subscribe,
+        mut request: Subscribe,
     ) -> Result<Subscription, Fault> {
         let inner = &self.inner;
+        if let Some(tree) = request.filter.tree {
+            let below = inner.store.read(move |tx| runs::branch(tx, tree)).await?;
+            request.filter.branch = Branch::of(below.unwrap_or_default());
+        }
         // In this order: what happens from here on is heard, and what the snapshot has
         // already is skipped by its cursor.
         let mut subscription = Subscription {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::Reply;
 use super::cancel::fell;
+use super::clear;
 use super::context::{Context, Effect};
 use super::remove::still_open;
 use crate::kernel::action::EventKind;
@@ -11,6 +12,8 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::CancelRequest;
 use crate::kernel::session::Session;
+use crate::kernel::thinking::Thinking;
+use crate::store::clearings::Clearing;
 use crate::store::{db_fault, outbox, runs, sessions};
 
 /// New values for a session; `None` = as it is, `Some(None)` = none.
@@ -26,6 +29,8 @@ pub struct PatchSession {
     pub title: Option<Option<String>>,
     /// The model of its turns.
     pub model: Option<Option<String>>,
+    /// How much the model of its turns thinks.
+    pub thinking: Option<Option<Thinking>>,
     /// The folder that its tools see.
     pub cwd: Option<Option<String>>,
     /// Only if its version is this one.
@@ -41,6 +46,8 @@ pub struct ResetSession {
     pub key: SessionKey,
     /// Cancel its open runs first.
     pub force: bool,
+    /// The generation that is to end; where another has begun already, nothing is done.
+    pub if_generation: Option<i64>,
     /// Who asks.
     pub by: String,
 }
@@ -73,6 +80,10 @@ pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fa
             changed.push(name);
         }
     }
+    if let Some(thinking) = patch.thinking {
+        session.thinking = thinking;
+        changed.push("thinking");
+    }
     session.archived_at = None;
     write(context, &mut session)?;
     touch(context, session.id)?;
@@ -86,9 +97,14 @@ pub fn patch(context: &mut Context<'_>, patch: PatchSession) -> Result<Reply, Fa
 
 /// The session begins anew, in a new generation: what was said before is kept and shown, and
 /// no model sees it. With open runs it is refused, or with `force` these are marked to end and
-/// named.
+/// named, and the end of the last of them is the end of the generation.
 pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fault> {
-    let mut session = find(context, &reset.org, &reset.key)?;
+    let session = find(context, &reset.org, &reset.key)?;
+    if let Some(generation) = reset.if_generation
+        && generation != session.generation
+    {
+        return already_another(session, generation);
+    }
     let open = runs::live_in(context.tx, session.id).map_err(db_fault)?;
     if !reset.force && !open.is_empty() {
         return Err(still_open("reset", &session, &open));
@@ -106,10 +122,33 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
     if !stopping.is_empty() {
         stopping.sort_unstable();
         stopping.dedup();
+        clear::ask(context, &session, Clearing::Reset)?;
         return Ok(Reply::Stopping(stopping));
     }
     // What the end of those runs left may have taken the row along.
-    session = find(context, &reset.org, &reset.key)?;
+    let session = find(context, &reset.org, &reset.key)?;
+    let session = begin_anew(context, session)?;
+    Ok(Reply::Session(Box::new(session), false))
+}
+
+/// A repeat of a reset that was carried out, or one of somebody who has not seen it.
+fn already_another(session: Session, expected: i64) -> Result<Reply, Fault> {
+    if session.generation > expected {
+        return Ok(Reply::Session(Box::new(session), false));
+    }
+    Err(Fault::new(
+        Kind::Conflict,
+        format!(
+            "session {} has generation {}, not {expected}; nothing was changed",
+            session.key, session.generation
+        ),
+    )
+    .hint("sessions.get has the generation in force")
+    .with("generation", session.generation))
+}
+
+/// The next generation of the session has begun. The caller knows that nothing in it is open.
+pub fn begin_anew(context: &mut Context<'_>, mut session: Session) -> Result<Session, Fault> {
     session.generation += 1;
     write(context, &mut session)?;
     context.emit_session(
@@ -121,7 +160,11 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
             "revision": session.ver,
         }),
     );
-    Ok(Reply::Session(Box::new(session), false))
+    // What waited for the end of its turns can be told now.
+    if outbox::has_pending(context.tx, session.id).map_err(db_fault)? {
+        context.effect(Effect::Deliverable(session.id));
+    }
+    Ok(session)
 }
 
 fn find(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {

@@ -194,7 +194,8 @@ impl<'a> Context<'a> {
         Ok(about)
     }
 
-    fn knows_key(&mut self, session: SessionId, key: &SessionKey) {
+    /// The key of a session whose row may be gone by the end of the command.
+    pub fn knows_key(&mut self, session: SessionId, key: &SessionKey) {
         if self.keys.iter().all(|(id, _)| *id != session) {
             self.keys.push((session, Some(key.to_string())));
         }
@@ -259,6 +260,25 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// An event about telling the end of `run` to the session `target`.
+    pub fn emit_announce(
+        &mut self,
+        kind: EventKind,
+        org: &str,
+        run: RunId,
+        target: SessionId,
+        data: Value,
+    ) {
+        self.events.push(NewEvent {
+            kind,
+            org: org.to_owned(),
+            session: Some(target),
+            run: Some(run),
+            parent_run: None,
+            data,
+        });
+    }
+
     /// An event about a tenant's own things.
     pub fn emit_org(&mut self, kind: EventKind, org: &str, data: Value) {
         self.events.push(NewEvent {
@@ -283,13 +303,14 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// An event that a person should look at.
-    pub fn alert(&mut self, data: Value) {
+    /// An event that a person should look at; `about`: the session and the run that it is a
+    /// matter of, if it is one of such.
+    pub fn alert(&mut self, about: (Option<SessionId>, Option<RunId>), data: Value) {
         self.events.push(NewEvent {
             kind: EventKind::AlertRaised,
             org: String::new(),
-            session: None,
-            run: None,
+            session: about.0,
+            run: about.1,
             parent_run: None,
             data,
         });

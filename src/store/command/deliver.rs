@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::Context;
 use super::moves::move_run;
 use super::new_run::{accept, new_run};
-use super::{NewRun, Reply, cleanup};
+use super::{NewRun, Reply, cleanup, clear};
 use crate::kernel::action::EventKind;
 use crate::kernel::announce::{ANNOUNCES_LIMIT, Note};
 use crate::kernel::event::RunEvent;
@@ -42,8 +42,10 @@ pub fn deliver(
         return Ok(Reply::Done);
     };
     let live = runs::live_in(context.tx, target).map_err(db_fault)?;
-    if session.owner == Owner::Agent && is_in_turn(context, &live)? {
-        // The end of that turn looks again.
+    if session.owner == Owner::Agent
+        && (is_in_turn(context, &live)? || clear::is_to_come(context, target)?)
+    {
+        // The end of that turn looks again, and so does what is to become of the session.
         return Ok(Reply::Done);
     }
     // What was asked for before a reset is told, and wakes nobody.
@@ -173,9 +175,12 @@ pub fn tell(
     // What was asked for before a reset is an old matter.
     let quietly = entry.target_generation != session.generation;
     outbox::mark_delivered(context.tx, entry.seq, seq, quietly, now).map_err(db_fault)?;
-    context.emit_session(
+    context.knows_key(session.id, &session.key);
+    context.emit_announce(
         EventKind::AnnounceDelivered,
-        session,
+        &session.org,
+        entry.run,
+        session.id,
         json!({ "announceId": entry.announce, "runId": entry.run, "seq": seq }),
     );
     Ok(appended)
@@ -224,9 +229,14 @@ pub fn wake_up(
 pub fn hold(context: &mut Context<'_>, entry: &Entry, why: &str) -> Result<(), Fault> {
     outbox::hold(context.tx, entry.seq, why).map_err(db_fault)?;
     if let Some(run) = runs::get(context.tx, entry.run).map_err(db_fault)? {
-        context.emit(
+        if let Some(requester) = run.requester.filter(|by| by.session == entry.target) {
+            context.knows_key(entry.target, &requester.key);
+        }
+        context.emit_announce(
             EventKind::AnnounceHeld,
-            &run,
+            &run.org,
+            run.id,
+            entry.target,
             json!({ "announceId": entry.announce, "reason": why }),
         );
     }
@@ -253,9 +263,11 @@ pub fn ack(
                 .hint("nothing was acknowledged; sessions.inbox lists what can be"));
         };
         if changed {
-            context.emit_session(
+            context.emit_announce(
                 EventKind::AnnounceAcked,
-                &session,
+                org,
+                entry.run,
+                session.id,
                 json!({ "announceId": id, "runId": entry.run }),
             );
         }

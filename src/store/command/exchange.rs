@@ -4,7 +4,7 @@
 use super::context::{Context, Effect};
 use super::moves::load;
 use super::new_run::{accept, new_run};
-use super::{NewRun, Reply};
+use super::{NewRun, Reply, clear};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -83,6 +83,9 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
             _ => return Ok(None),
         }
     };
+    if clear::is_to_come(context, session.id)? {
+        return Ok(None);
+    }
     let queued = runs::live_in(context.tx, session.id)
         .map_err(db_fault)?
         .iter()
@@ -154,9 +157,11 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert_for(context.tx, seq, &told, asker, policy, now).map_err(db_fault)?;
-    context.emit(
+    context.emit_announce(
         EventKind::AnnounceQueued,
-        &told,
+        &told.org,
+        told.id,
+        asker.0,
         serde_json::json!({ "announceId": told.id, "policy": policy }),
     );
     context.effect(Effect::Deliverable(asker.0));

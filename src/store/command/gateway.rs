@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Reply;
+use super::clear;
 use super::context::Context;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
@@ -41,6 +42,7 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);
     }
+    clear::carry_out(context)?;
     Ok(Reply::Boot { unclean })
 }
 

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::{TurnEnd, cancel, cleanup, steer, waiting};
+use super::{TurnEnd, cancel, cleanup, clear, steer, waiting};
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -94,6 +94,7 @@ fn move_with(
     }
     if next.state.is_terminal() {
         waiting::run_ended(context, &next)?;
+        clear::carry_out(context)?;
     }
     Ok(next)
 }
@@ -198,9 +199,12 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert(context.tx, seq, run, policy, now).map_err(db_fault)?;
-    context.emit(
+    context.knows_key(target, &requester.key);
+    context.emit_announce(
         EventKind::AnnounceQueued,
-        run,
+        &run.org,
+        run.id,
+        target,
         json!({ "announceId": run.id, "policy": policy }),
     );
     context.effect(Effect::Deliverable(target));

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::change_session;
+use super::clear;
 use super::context::Context;
 use crate::contract::catalog::{Pinned, Resolved};
 use crate::kernel::action::EventKind;
@@ -154,6 +155,9 @@ pub fn accept(
     created: bool,
 ) -> Result<Accepted, Fault> {
     let NewRow { run, key, pinned } = row;
+    if run.origin != RunOrigin::Spawn {
+        clear::refuse(context, run.session)?;
+    }
     let now = context.now.wall;
     for body in &pinned {
         blobs::insert(context.tx, body, now).map_err(db_fault)?;

@@ -9,7 +9,7 @@ use super::context::{Context, Effect};
 use super::moves::{move_run, owed};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, Place, Table};
@@ -63,7 +63,8 @@ pub fn settle_salvaged(
         }
     }
     if let Some(report) = salvage::report(context.tx).map_err(db_fault)? {
-        context.alert(json!({ "alert": "store_salvaged", "report": report }));
+        let data = json!({ "alert": "store_salvaged", "report": report });
+        context.alert((None, None), data);
     }
     boots::clear_meta(context.tx, salvage::UNSETTLED).map_err(db_fault)?;
     Ok(Reply::Done)
@@ -117,10 +118,11 @@ fn set_aside(
     };
     quarantine::settle(context.tx, seq, fate).map_err(db_fault)?;
     let (session, run) = owner(table, &row);
-    context.alert(json!({
+    let data = json!({
         "alert": "row_quarantined", "table": table.name, "reason": reason,
         "fate": fate.as_str(), "sessionId": session, "runId": run,
-    }));
+    });
+    context.alert((session, run), data);
     tracing::error!(
         table = table.name,
         key,
@@ -370,14 +372,14 @@ fn open_runs(
 }
 
 /// The session and the run that a row belongs to, as far as it says so.
-fn owner(table: &Table, row: &[(String, Raw)]) -> (Option<uuid::Uuid>, Option<RunId>) {
+fn owner(table: &Table, row: &[(String, Raw)]) -> (Option<SessionId>, Option<RunId>) {
     let (session, run) = match table.name {
         "sessions" => ("id", ""),
         "runs" => ("session_id", "id"),
         _ => ("session_id", "run_id"),
     };
     let id = |name: &str| value(row, name).and_then(run_id);
-    (id(session).map(|id| id.0), id(run))
+    (id(session).map(|id| SessionId(id.0)), id(run))
 }
 
 fn value<'a>(row: &'a [(String, Raw)], name: &str) -> Option<&'a Raw> {

@@ -5,7 +5,8 @@
 use serde_json::json;
 
 use super::Reply;
-use super::cancel::clear;
+use super::cancel;
+use super::clear;
 use super::context::{Context, Effect};
 use super::deliver::{GONE, hold};
 use crate::kernel::action::EventKind;
@@ -13,6 +14,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
+use crate::store::clearings::{self, Clearing};
 use crate::store::{db_fault, messages, outbox, purges, questions, runs, sessions, steers, steps};
 
 /// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
@@ -40,7 +42,7 @@ pub struct DeleteSession {
 }
 
 /// The session and all below it are gone, or it still has open runs: these are refused, or
-/// with `force` marked to end and named.
+/// with `force` marked to end and named, and the end of the last of them is that of the session.
 pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply, Fault> {
     let session = sessions::by_key(context.tx, &delete.org, &delete.key)
         .map_err(db_fault)?
@@ -55,8 +57,9 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
         reason: Some("the session is deleted".to_owned()),
         inherited: false,
     };
-    let stopping = clear(context, &session, &request)?.stopping;
+    let stopping = cancel::clear(context, &session, &request)?.stopping;
     if !stopping.is_empty() {
+        clear::ask(context, &session, Clearing::Delete)?;
         return Ok(Reply::Stopping(stopping));
     }
     // The end of its runs may have taken it along (`cleanup: delete`).
@@ -134,6 +137,7 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     sessions::remove(context.tx, session.id).map_err(db_fault)?;
     let now = context.now.wall;
     purges::insert(context.tx, session.id, now).map_err(db_fault)?;
+    clearings::remove(context.tx, session.id).map_err(db_fault)?;
     context.effect(Effect::Purge(session.id));
     Ok(())
 }
@@ -192,7 +196,7 @@ fn purge_children(
             reason: None,
             inherited: true,
         };
-        if clear(context, child, &request)?.stopping.is_empty() {
+        if cancel::clear(context, child, &request)?.stopping.is_empty() {
             remove(context, child)?;
             removed = true;
         }

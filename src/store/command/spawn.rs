@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
-use super::{NewRun, Reply, StepRef, create_session};
+use super::{NewRun, Reply, StepRef, clear, create_session};
 use crate::contract::allow::check_allowed;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
@@ -96,6 +96,7 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
+        clear::refuse(context, parent.id)?;
         let mut limits = context.settings.limits;
         if let Some(by) = &spawn.by {
             limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);

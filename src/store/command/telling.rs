@@ -66,9 +66,16 @@ pub fn dismiss(context: &mut Context<'_>, org: &str, id: RunId) -> Result<Reply,
         )),
         _ => {
             outbox::dismiss(context.tx, entry.seq).map_err(db_fault)?;
-            context.emit(
+            if let Some(by) = &run.requester
+                && by.session == entry.target
+            {
+                context.knows_key(entry.target, &by.key);
+            }
+            context.emit_announce(
                 EventKind::AnnounceDismissed,
-                &run,
+                &run.org,
+                run.id,
+                entry.target,
                 json!({ "announceId": entry.announce }),
             );
             // A run that settles does not wait for it any longer.

@@ -201,9 +201,11 @@ fn told_by_tool(
             continue;
         }
         if let Some(session) = sessions::by_id(context.tx, target).map_err(db_fault)? {
-            context.emit_session(
+            context.emit_announce(
                 EventKind::AnnounceDelivered,
-                &session,
+                &session.org,
+                run.id,
+                session.id,
                 json!({
                     "announceId": AnnounceId::of(run.id),
                     "runId": run.id,

@@ -1,16 +1,19 @@
 //! Cancels over every way down, and texts said into a turn.
 
 use super::{
-    Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, policy, spawn, text, tool,
-    turn,
+    Bench, Recorded, Then, TurnEnd, accepted, after, answer, id, model, new_run, policy, spawn,
+    spawn_of, text, tool, turn,
 };
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{MessageId, RunId, SessionKey};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 use crate::kernel::message::MessageKind;
 use crate::kernel::run::{AnnouncePolicy, Outcome, RunState, Usage};
 use crate::kernel::step::Effect as Class;
-use crate::store::command::{Cancel, CancelTarget, Cancelled, Conclusion};
-use crate::store::{Command, Effect, Reply, outbox};
+use crate::store::command::{
+    Ask, Cancel, CancelTarget, Cancelled, Conclusion, SendMessage, Sender, SpawnedBy, StepRef,
+    WaitFor,
+};
+use crate::store::{Command, Effect, Reply, outbox, sessions};
 
 const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
 
@@ -78,6 +81,109 @@ pub fn g4_12_a_cancel_reaches_everything_below(mut bench: Bench) {
     let again = cancel_run(&mut bench, child.run);
     assert_eq!(again.already_ended, [child.run]);
     assert!(again.cancelled.is_empty() && again.stopping.is_empty());
+}
+
+/// Between the mark and the executor's stop a model's answer may still ask for things.
+pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "go")));
+    let other = accepted(bench.run(turn("agent:build:b", "go")));
+    let child = bench.spawned(Some(&talk.session)).run;
+    bench.started(talk.run);
+    bench.started(child);
+    let asks = Command::RecordOutcome {
+        run: talk.run,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Answer {
+            blocks: text("calls"),
+            usage: Usage::default(),
+        },
+        then: Then::Steps(vec![tool("x", Class::Idempotent)]),
+    };
+    bench.run(asks).unwrap();
+    let by = StepRef {
+        run: talk.run,
+        step: 2,
+        attempt: 1,
+    };
+    let mut spawned = spawn_of(Some(&talk.session));
+    spawned.by = Some(SpawnedBy {
+        step: by,
+        allowed: vec![AgentId::parse("explore").unwrap()],
+        max_depth: None,
+    });
+    let target = sessions::by_key(bench.db.as_mut(), "default", &other.session)
+        .unwrap()
+        .unwrap()
+        .id;
+    let (until, window_ms) = (bench.clock.now().plus_ms(60_000), 60_000);
+    let begins = [
+        Command::Spawn(Box::new(spawned)),
+        Command::Send(Box::new(SendMessage {
+            org: "default".to_owned(),
+            run: new_run("build"),
+            target,
+            message: "and you?".to_owned(),
+            from: Sender::Step(by),
+            window_ms: 0,
+        })),
+        Command::WaitFor(WaitFor {
+            by,
+            runs: vec![child],
+            any: false,
+            until,
+        }),
+        Command::Ask(Box::new(Ask {
+            by,
+            text: "may I?".to_owned(),
+            choices: Vec::new(),
+            window_ms,
+        })),
+        Command::BeginEffect {
+            run: talk.run,
+            step: 2,
+            attempt: 1,
+        },
+        Command::RecordOutcome {
+            run: talk.run,
+            step: 2,
+            attempt: 1,
+            outcome: Recorded::ToolResult {
+                text: "found".to_owned(),
+                is_error: false,
+            },
+            then: Then::Steps(vec![model()]),
+        },
+    ];
+    let everything = |bench: &mut Bench| {
+        let mut rows = bench.rows();
+        for table in ["questions", "sends", "waits", "steers"] {
+            rows.push(bench.count(&format!("SELECT count(*) FROM {table}")));
+        }
+        rows
+    };
+    assert_eq!(cancel_run(&mut bench, talk.run).stopping, [talk.run]);
+    let before = everything(&mut bench);
+    for begin in begins {
+        let name = begin.name();
+        let refused = bench.run(begin);
+        match (name, refused) {
+            // What it brought is kept, and nothing follows it.
+            ("record_outcome", Ok((Reply::Run(after), _))) => {
+                assert!(after.steps.iter().all(|step| step.seq == 2), "{after:?}");
+                assert_eq!(after.run.steps, 2);
+            }
+            (_, refused) => {
+                let fault = refused.unwrap_err();
+                assert_eq!(fault.kind, Kind::Conflict, "{name}: {fault}");
+                assert_eq!(everything(&mut bench), before, "{name}");
+            }
+        }
+    }
+    let said = steer(&mut bench, talk.run, MessageId(id()), "left").unwrap_err();
+    assert_eq!(said.kind, Kind::Conflict);
+    gone(&mut bench, talk.run);
+    assert_eq!(bench.row(talk.run).state, ENDED);
 }
 
 pub fn a_cancel_goes_on_below_runs_that_have_ended(mut bench: Bench) {

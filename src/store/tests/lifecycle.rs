@@ -104,6 +104,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
     let reset = ResetSession {
         org: "default".to_owned(),
         key: talk.session.clone(),
+        if_generation: None,
         force: false,
         by: "admin".to_owned(),
     };
@@ -143,6 +144,7 @@ pub fn a_patch_of_another_revision_changes_nothing(mut bench: Bench) {
             label: None,
             title: Some(title.map(str::to_owned)),
             model: None,
+            thinking: None,
             cwd: None,
             if_revision,
         }))

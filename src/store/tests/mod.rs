@@ -3,6 +3,7 @@
 
 mod announces;
 mod cancels;
+mod clears;
 mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
@@ -10,6 +11,7 @@ mod plans;
 mod recovery;
 mod schema;
 mod spawning;
+mod starting;
 mod sweeps;
 mod threads;
 mod turns;
@@ -363,6 +365,7 @@ contract! { sqlite:
     announces::acknowledging_is_all_or_nothing,
     announces::g2_14_a_gone_target_leaves_the_result_on_the_run,
     cancels::g4_12_a_cancel_reaches_everything_below,
+    cancels::g4_12_a_marked_run_begins_nothing_more,
     cancels::a_cancel_goes_on_below_runs_that_have_ended,
     cancels::a_cancelled_turn_leaves_other_turns_of_its_session_alone,
     cancels::a_session_that_is_not_there_cannot_be_cancelled,
@@ -370,6 +373,11 @@ contract! { sqlite:
     cancels::a_turn_does_not_end_before_a_steer_was_seen,
     cancels::a_steer_that_no_model_call_can_see_is_dropped_and_said,
     cancels::an_announce_that_steers_enters_a_turn_that_goes_on,
+    clears::a_reset_comes_with_the_end_of_the_last_run_and_once,
+    clears::a_deletion_comes_with_the_end_of_the_last_run_below,
+    clears::nothing_begins_where_a_reset_or_deletion_is_to_come,
+    clears::a_deletion_goes_before_a_reset,
+    clears::a_wish_whose_run_was_lost_is_carried_out_at_the_next_start,
     lifecycle::a_fork_begins_with_its_parents_transcript_and_costs_no_copy,
     lifecycle::a_reset_hides_what_was_said_and_wakes_nobody_for_old_news,
     lifecycle::a_patch_of_another_revision_changes_nothing,
@@ -392,6 +400,7 @@ contract! { sqlite:
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,
+    recovery::a_sleep_of_the_machine_does_not_count,
     recovery::g1_2_a_run_that_is_too_old_is_told_quietly,
     recovery::parked_steps_go_on_as_they_stand,
 }

@@ -138,6 +138,22 @@ pub fn time_away_does_not_count(mut bench: Bench) {
     assert_eq!(bench.row(run).state.as_str(), "timeout");
 }
 
+pub fn a_sleep_of_the_machine_does_not_count(mut bench: Bench) {
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    bench.clock.advance(Duration::from_secs(10));
+    bench.clock.sleep(Duration::from_secs(2 * 3600));
+    let why = super::super::command::Conclusion::TimedOut;
+    let early = bench.run(Command::Conclude { run, why }).unwrap_err();
+    assert_eq!(early.kind, Kind::Conflict, "{early}");
+    bench.ended(run, "found");
+    let row = bench.row(run);
+    assert_eq!((row.state.as_str(), row.used_ms), ("ok", 10_000));
+    // What people see is when it was.
+    let lived = row.ended_at.unwrap().since(row.created_at);
+    assert_eq!(lived, (2 * 3600 + 10) * 1000);
+}
+
 pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
     let root = super::accepted(bench.run(super::turn("agent:build:a", "go")));
     bench.started(root.run);

@@ -146,8 +146,9 @@ pub fn an_event_says_where_it_belongs(mut bench: Bench) {
     for event in log(&mut bench, 0, 1000) {
         let about = &event.circumstances;
         let key = about.session_key.as_deref().unwrap();
-        let told_in_parent = matches!(event.kind.as_str(), "announce.delivered")
-            || event.data.get().contains("\"announce\"");
+        let is_of_announce = event.kind.starts_with("announce.");
+        assert!(!is_of_announce || event.run == Some(child.run), "{event:?}");
+        let told_in_parent = is_of_announce || event.data.get().contains("\"announce\"");
         if told_in_parent || event.run.is_none() && key == parent.as_str() {
             assert_eq!(key, parent.as_str(), "{event:?}");
         } else {

@@ -1,8 +1,10 @@
 //! Areas 9 and 14, events: whoever follows the log gets each event once and in order, whatever
 //! happens to the daemon, and a reader that does not read costs nobody anything.
 
+mod filters;
 mod follow;
 mod slow;
+mod stalled;
 mod streams;
 mod text;
 

@@ -153,7 +153,9 @@ pub(crate) struct Event {
     pub(crate) cursor: i64,
     pub(crate) kind: String,
     pub(crate) session: Option<String>,
+    pub(crate) key: Option<String>,
     pub(crate) run: Option<String>,
+    pub(crate) root: Option<String>,
     pub(crate) data: Value,
 }
 
@@ -219,10 +221,7 @@ impl Book {
     pub(crate) fn events_by_run(&self) -> BTreeMap<&str, Vec<&Event>> {
         let mut by_run: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
         for event in self.events.values() {
-            // Deliveries and acknowledgements are events of the target session.
-            let told = event.data["runId"].as_str();
-            let told = told.filter(|_| event.kind.starts_with("announce."));
-            if let Some(run) = event.run.as_deref().or(told) {
+            if let Some(run) = event.run.as_deref() {
                 by_run.entry(run).or_default().push(event);
             }
         }

@@ -45,6 +45,12 @@ impl Link {
         Some(Link { client })
     }
 
+    /// Connects over a Unix socket; `None` when nobody answers.
+    pub(crate) async fn local(socket: &std::path::Path) -> Option<Link> {
+        let client = Client::connect_socket(socket).await.ok()?;
+        Some(Link { client })
+    }
+
     /// Makes one call; `Err(None)`: the link is lost.
     pub(crate) async fn attempt(
         &self,

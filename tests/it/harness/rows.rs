@@ -221,13 +221,15 @@ fn questions(db: &Connection) -> BTreeMap<String, QuestionRow> {
 }
 
 fn events(db: &Connection) -> BTreeMap<i64, Event> {
-    let sql = "SELECT cursor, kind, session_id, run_id, data FROM events";
+    let sql = "SELECT cursor, kind, session_id, session_key, run_id, root_run, data FROM events";
     let rows = rows(db, sql, |row| Event {
         cursor: number(row, 0),
         kind: text(row, 1),
         session: maybe_id(row, 2),
-        run: maybe_id(row, 3),
-        data: json(row, 4),
+        key: maybe_text(row, 3),
+        run: maybe_id(row, 4),
+        root: maybe_id(row, 5),
+        data: json(row, 6),
     });
     rows.into_iter().map(|row| (row.cursor, row)).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use abide::kernel::action::EventKind;
+
 use crate::harness::{Book, Event, Run};
 
 /// Cursors come from the stored counter.
@@ -11,6 +13,65 @@ pub(super) fn log_is_in_order(book: &Book) {
         last <= book.counter,
         "a cursor that would be given out again"
     );
+}
+
+/// The ids that events of a kind carry beside their data, so that whoever asks for a session or a
+/// run is given them: of the session, of the run. `None`: of those that have one.
+fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
+    use EventKind as Kind;
+    match kind {
+        Kind::RunQueued
+        | Kind::RunStarted
+        | Kind::RunStep
+        | Kind::RunSettling
+        | Kind::RunPaused
+        | Kind::RunResumed
+        | Kind::RunEnded
+        | Kind::ToolStarted
+        | Kind::ToolCompleted
+        | Kind::QuestionAsked
+        | Kind::QuestionAnswered => (Some(true), Some(true)),
+        // The session that is told, the run whose end it is.
+        Kind::AnnounceQueued
+        | Kind::AnnounceDelivered
+        | Kind::AnnounceHeld
+        | Kind::AnnounceAcked
+        | Kind::AnnounceDismissed => (Some(true), Some(true)),
+        Kind::MessageAdded => (Some(true), None),
+        Kind::SessionCreated | Kind::SessionUpdated | Kind::SessionDeleted => {
+            (Some(true), Some(false))
+        }
+        Kind::AlertRaised => (None, None),
+        Kind::AgentsChanged
+        | Kind::GatewayStarted
+        | Kind::GatewayDraining
+        | Kind::GatewayResumed => (Some(false), Some(false)),
+    }
+}
+
+/// Each event carries the ids of what it concerns, and the key of its session.
+pub(super) fn each_says_what_it_concerns(book: &Book) {
+    for event in book.events.values() {
+        let (session, run) = concerns(EventKind::parse(&event.kind).unwrap());
+        if let Some(expected) = session {
+            assert_eq!(event.session.is_some(), expected, "{event:?}");
+        }
+        if let Some(expected) = run {
+            assert_eq!(event.run.is_some(), expected, "{event:?}");
+        }
+        assert_eq!(event.session.is_some(), event.key.is_some(), "{event:?}");
+        if let Some(run) = event.run.as_ref().and_then(|run| book.runs.get(run)) {
+            assert_eq!(event.root.as_ref(), Some(&run.root_run), "{event:?}");
+        }
+        if event.kind.starts_with("announce.") {
+            let run = event.data["runId"].as_str();
+            assert!(run.is_none_or(|run| event.run.as_deref() == Some(run)));
+            let told = event.run.as_ref().and_then(|run| book.outbox.get(run));
+            if let Some(told) = told {
+                assert_eq!(event.session.as_ref(), Some(&told.target), "{event:?}");
+            }
+        }
+    }
 }
 
 /// What an event says has the shape that clients were told of.

@@ -35,6 +35,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     waiting::exchanges_are_whole(book, moment == Moment::Finished);
     events::log_is_in_order(book);
     events::data_is_as_described(book);
+    events::each_says_what_it_concerns(book);
     events::each_move_is_told_once(book);
     events::agents_are_told_of_in_order(book);
     transcripts::nothing_is_lost_or_doubled(book);

@@ -1,0 +1,212 @@
+//! Resets and deletions that wait for the end of open runs.
+
+use super::{Bench, accepted, id, new_run, policy, spawn, turn};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{BootId, RunId, SessionKey};
+use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
+use crate::kernel::session::Session;
+use crate::store::command::{Conclusion, DeleteSession, ResetSession, SendMessage, Sender};
+use crate::store::{Command, Effect, Reply, outbox, sessions};
+
+const ENDED: RunState = RunState::Ended(Outcome::Cancelled);
+
+fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
+    sessions::by_key(bench.db.as_mut(), "default", key).unwrap()
+}
+
+fn generation(bench: &mut Bench, key: &SessionKey) -> i64 {
+    session(bench, key).unwrap().generation
+}
+
+fn reset(bench: &mut Bench, key: &SessionKey, if_generation: Option<i64>) -> Result<Reply, Fault> {
+    let command = Command::ResetSession(Box::new(ResetSession {
+        org: "default".to_owned(),
+        key: key.clone(),
+        force: true,
+        if_generation,
+        by: "admin".to_owned(),
+    }));
+    bench.run(command).map(|(reply, _)| reply)
+}
+
+fn delete(bench: &mut Bench, key: &SessionKey) -> Reply {
+    let command = Command::DeleteSession(Box::new(DeleteSession {
+        org: "default".to_owned(),
+        key: key.clone(),
+        force: true,
+        by: "admin".to_owned(),
+    }));
+    bench.run(command).unwrap().0
+}
+
+fn gone(bench: &mut Bench, run: RunId) -> Vec<Effect> {
+    let why = Conclusion::ExecutorGone;
+    bench.run(Command::Conclude { run, why }).unwrap().1
+}
+
+fn waiting(bench: &mut Bench) -> i64 {
+    bench.count("SELECT count(*) FROM clearings")
+}
+
+pub fn a_reset_comes_with_the_end_of_the_last_run_and_once(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    let child = accepted(bench.run(policy(spawn(Some(&talk.session)), AnnouncePolicy::Wake))).run;
+    bench.started(child);
+    // By a client: the end of the turn does not take it along.
+    let Reply::Stopping(stopping) = reset(&mut bench, &talk.session, None).unwrap() else {
+        panic!("something is at work");
+    };
+    assert!(stopping.contains(&talk.run), "{stopping:?}");
+    assert_eq!(bench.row(queued).state, ENDED);
+    // Again: nothing more is asked for than before.
+    assert!(matches!(
+        reset(&mut bench, &talk.session, Some(1)).unwrap(),
+        Reply::Stopping(_)
+    ));
+    assert_eq!(
+        (generation(&mut bench, &talk.session), waiting(&mut bench)),
+        (1, 1)
+    );
+    for run in stopping {
+        gone(&mut bench, run);
+    }
+    assert_eq!(bench.row(talk.run).state, ENDED);
+    assert_eq!(
+        (generation(&mut bench, &talk.session), waiting(&mut bench)),
+        (2, 0)
+    );
+    // Whoever says from where has what is there; whoever does not begins anew once more.
+    match reset(&mut bench, &talk.session, Some(1)).unwrap() {
+        Reply::Session(session, _) => assert_eq!(session.generation, 2),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        reset(&mut bench, &talk.session, Some(3)).unwrap_err().kind,
+        Kind::Conflict
+    );
+    reset(&mut bench, &talk.session, None).unwrap();
+    assert_eq!(generation(&mut bench, &talk.session), 3);
+}
+
+pub fn a_deletion_comes_with_the_end_of_the_last_run_below(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    let child = bench.spawned(Some(&talk.session));
+    bench.started(child.run);
+    let below = bench.spawned(Some(&child.session));
+    bench.started(below.run);
+    assert!(matches!(
+        delete(&mut bench, &talk.session),
+        Reply::Stopping(_)
+    ));
+    for run in [talk.run, below.run] {
+        gone(&mut bench, run);
+        assert!(session(&mut bench, &talk.session).is_some());
+    }
+    let effects = gone(&mut bench, child.run);
+    for key in [&talk.session, &child.session, &below.session] {
+        assert!(session(&mut bench, key).is_none(), "{key}");
+    }
+    assert!(effects.iter().any(|one| matches!(one, Effect::Purge(_))));
+    assert_eq!(waiting(&mut bench), 0);
+    let told = outbox::of_run(bench.db.as_mut(), child.run)
+        .unwrap()
+        .unwrap();
+    assert_eq!(told.held.as_deref(), Some("gone"));
+}
+
+pub fn nothing_begins_where_a_reset_or_deletion_is_to_come(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    let child = bench.spawned(Some(&talk.session));
+    let told = bench.spawned(Some(&talk.session)).run;
+    bench.started(told);
+    bench.ended(told, "found");
+    let own = session(&mut bench, &talk.session).unwrap();
+    reset(&mut bench, &talk.session, None).unwrap();
+    let send = |target| {
+        Command::Send(Box::new(SendMessage {
+            org: "default".to_owned(),
+            run: new_run("build"),
+            target,
+            message: "and you?".to_owned(),
+            from: Sender::Client,
+            window_ms: 0,
+        }))
+    };
+    let before = bench.rows();
+    for begins in [
+        turn("agent:build:a", "two"),
+        spawn(Some(&talk.session)),
+        send(own.id),
+    ] {
+        let refused = bench.run(begins).unwrap_err();
+        assert_eq!(refused.kind, Kind::Busy, "{refused}");
+        assert!(refused.message.contains("is being reset"), "{refused}");
+        assert_eq!(bench.rows(), before);
+    }
+    // Its news waits for what is to come, and wakes nobody then.
+    let deliver = |bench: &mut Bench| {
+        let command = Command::Deliver {
+            session: own.id,
+            wake: Some(Box::new(new_run("build"))),
+            unable: None,
+        };
+        bench.run(command).unwrap();
+    };
+    deliver(&mut bench);
+    assert_eq!(bench.rows(), before);
+    // Below it things go on, as they do for a reset.
+    let other = accepted(bench.run(spawn(Some(&child.session)))).run;
+    bench.started(other);
+    let effects = gone(&mut bench, talk.run);
+    assert!(effects.contains(&Effect::Deliverable(own.id)));
+    deliver(&mut bench);
+    let wakes = "SELECT count(*) FROM runs WHERE origin = 'wake'";
+    assert_eq!(bench.count(wakes), 0);
+    accepted(bench.run(turn("agent:build:a", "two")));
+
+    // A deletion takes what is below along.
+    assert!(matches!(
+        delete(&mut bench, &talk.session),
+        Reply::Stopping(_)
+    ));
+    let refused = bench.run(spawn(Some(&child.session))).unwrap_err();
+    assert_eq!(refused.kind, Kind::Busy, "{refused}");
+    assert!(refused.message.contains("is being deleted"), "{refused}");
+}
+
+pub fn a_deletion_goes_before_a_reset(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    reset(&mut bench, &talk.session, None).unwrap();
+    delete(&mut bench, &talk.session);
+    reset(&mut bench, &talk.session, None).unwrap();
+    gone(&mut bench, talk.run);
+    assert!(session(&mut bench, &talk.session).is_none());
+}
+
+pub fn a_wish_whose_run_was_lost_is_carried_out_at_the_next_start(mut bench: Bench) {
+    let talk = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(talk.run);
+    reset(&mut bench, &talk.session, None).unwrap();
+    // As a damaged row is taken out of its table.
+    for sql in [
+        "DELETE FROM steps",
+        "UPDATE messages SET run_id = NULL",
+        "DELETE FROM runs",
+    ] {
+        bench.db.execute(sql, &[]).unwrap();
+    }
+    let begin = Command::BeginBoot {
+        boot: BootId(id()),
+        pid: 1,
+    };
+    bench.run(begin).unwrap();
+    assert_eq!(
+        (generation(&mut bench, &talk.session), waiting(&mut bench)),
+        (2, 0)
+    );
+}
