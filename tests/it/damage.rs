@@ -214,7 +214,7 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
         assert_eq!(salvaged["lost"], 0, "{salvaged}");
         let shown = place.command(&["status"]).output().unwrap();
         let shown = String::from_utf8(shown.stdout).unwrap();
-        assert!(shown.contains("was found damaged at"), "{shown}");
+        assert!(shown.contains("damage   found at"), "{shown}");
         let finding = async || {
             let said = client.call("gateway.doctor", json!({})).await;
             let all = said["findings"].as_array().unwrap().clone();
