@@ -251,7 +251,7 @@ async fn small(min_free: &str) -> Option<(Place, Mount, Daemon, [String; 2])> {
 fn g5_1_a_start_on_a_full_disk_answers_what_only_reads_and_goes_on_by_itself() {
     run(async {
         for killed in [true, false] {
-            let Some((place, _mount, daemon, [ended, held])) = small("0").await else {
+            let Some((place, _mount, daemon, [ended, held])) = small("\"1 MiB\"").await else {
                 println!("skipped: no file system can be mounted here");
                 return;
             };
@@ -286,10 +286,6 @@ fn g5_1_a_start_on_a_full_disk_answers_what_only_reads_and_goes_on_by_itself() {
             let event = events.next().await.unwrap().unwrap();
             assert_eq!(event.run_id.unwrap().to_string(), ended);
             no_new_work(&client).await;
-            let refused = client
-                .refused("runs.cancel", json!({ "runId": held }))
-                .await;
-            assert_eq!(refused.data["kind"], "unavailable", "{refused:?}");
             let status = client.call("gateway.status", json!({})).await;
             assert_eq!(status["phase"], "ready", "{status}");
 
@@ -316,7 +312,7 @@ fn g5_1_a_start_on_a_full_disk_answers_what_only_reads_and_goes_on_by_itself() {
 #[test]
 fn a_start_that_waits_for_room_can_be_stopped() {
     run(async {
-        let Some((place, _mount, daemon, [ended, held])) = small("0").await else {
+        let Some((place, _mount, daemon, [ended, held])) = small("\"1 MiB\"").await else {
             println!("skipped: no file system can be mounted here");
             return;
         };
