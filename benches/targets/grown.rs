@@ -103,7 +103,7 @@ impl Grown {
         let tree = |n: u64| format!(r#"{{"limit":50,"tree":"{}"}}"#, pick(trees, n));
         let history_page = |n: u64| format!(r#"{{"limit":100,"sessionKey":"{}"}}"#, pick(talks, n));
         let mut samples = Vec::new();
-        let asked: [(Figure, &str, &dyn Fn(u64) -> String); 4] = [
+        let asked: [(Figure, &str, Params<'_>); 4] = [
             (Figure::GrownPing, "gateway.ping", &empty),
             (Figure::SessionsList, "sessions.list", &sessions),
             (Figure::RunsTree, "runs.list", &tree),
@@ -131,6 +131,9 @@ impl Grown {
         Ok(vec![(Figure::StartGrown(*runs), starts::of(times))])
     }
 }
+
+/// The parameters of call `n`.
+type Params<'a> = &'a dyn Fn(u64) -> String;
 
 fn pick<T>(from: &[T], n: u64) -> &T {
     // Far apart, so that no page is near the one before.
