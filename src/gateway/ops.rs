@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jsonrpsee::core::RegisterMethodError;
 
 use super::method::Table;
+use super::page::Written;
 use super::{Context, page};
 use crate::contract::control::Settings;
 use crate::kernel::fault::Fault;
@@ -18,7 +19,7 @@ pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
     table.method("gateway.reload", reload)
 }
 
-async fn audit(context: Arc<Context>, params: ListAudit) -> Result<Audit, Fault> {
+async fn audit(context: Arc<Context>, params: ListAudit) -> Result<Written<Audit>, Fault> {
     let fetch = async |limit| {
         let (method, cursor) = (params.method.clone(), params.cursor.clone());
         let page = context

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jsonrpsee::core::RegisterMethodError;
 
 use super::method::Table;
+use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::kernel::question::QuestionState;
@@ -19,7 +20,7 @@ pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
 async fn list(
     context: Arc<Context>,
     params: wire::ListQuestions,
-) -> Result<wire::Questions, Fault> {
+) -> Result<Written<wire::Questions>, Fault> {
     let filter = QuestionFilter {
         session: params.session_key,
         tree: params.tree.unwrap_or(true),

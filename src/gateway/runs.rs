@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jsonrpsee::core::RegisterMethodError;
 
 use super::method::{Table, idempotency};
+use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::registry::{RunFilter, TurnRequest, WaitCause};
@@ -80,7 +81,7 @@ async fn get(context: Arc<Context>, params: wire::GetRun) -> Result<Run, Fault> 
     Ok(convert::run(detail, usize::MAX))
 }
 
-async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<wire::Runs, Fault> {
+async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<wire::Runs>, Fault> {
     let filter = RunFilter {
         session: params.session_key,
         parent: params.parent,
@@ -113,7 +114,10 @@ async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<wire::Run
     page::fit(params.limit.0, fetch).await
 }
 
-async fn steps(context: Arc<Context>, params: wire::ListSteps) -> Result<wire::Steps, Fault> {
+async fn steps(
+    context: Arc<Context>,
+    params: wire::ListSteps,
+) -> Result<Written<wire::Steps>, Fault> {
     let fetch = async |limit| {
         let (registry, cursor) = (&context.registry, params.cursor.clone());
         let page = registry

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jsonrpsee::core::RegisterMethodError;
 
 use super::method::{Table, idempotency};
+use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::fault::Fault;
@@ -139,7 +140,10 @@ async fn get(context: Arc<Context>, params: wire::GetSession) -> Result<Session,
     Ok(convert::session(session))
 }
 
-async fn list(context: Arc<Context>, params: wire::ListSessions) -> Result<wire::Sessions, Fault> {
+async fn list(
+    context: Arc<Context>,
+    params: wire::ListSessions,
+) -> Result<Written<wire::Sessions>, Fault> {
     let filter = SessionFilter {
         kind: match params.kind {
             None | Some(wire::SessionKind::Main) => SessionKind::Main,
@@ -166,7 +170,10 @@ async fn list(context: Arc<Context>, params: wire::ListSessions) -> Result<wire:
     page::fit(params.limit.0, fetch).await
 }
 
-async fn history(context: Arc<Context>, params: wire::GetHistory) -> Result<wire::History, Fault> {
+async fn history(
+    context: Arc<Context>,
+    params: wire::GetHistory,
+) -> Result<Written<wire::History>, Fault> {
     if params.before.is_some() && params.after.is_some() {
         return Err(Fault::params("before", "give it or after, not both"));
     }
@@ -190,7 +197,10 @@ async fn history(context: Arc<Context>, params: wire::GetHistory) -> Result<wire
     page::fit(params.limit.0, fetch).await
 }
 
-async fn inbox(context: Arc<Context>, params: wire::GetInbox) -> Result<wire::Inbox, Fault> {
+async fn inbox(
+    context: Arc<Context>,
+    params: wire::GetInbox,
+) -> Result<Written<wire::Inbox>, Fault> {
     let fetch = async |limit| {
         let (key, cursor) = (&params.session_key, params.cursor.clone());
         let page = context
