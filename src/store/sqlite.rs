@@ -136,6 +136,18 @@ impl Sqlite {
         if !stable.map_err(error)? {
             return Err(other("SQLite does not keep its query plans".to_owned()));
         }
+        if for_use == Use::Examine {
+            // The last connection to close would otherwise copy the write-ahead file.
+            let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            if !kept.map_err(error)? {
+                return Err(other("SQLite would checkpoint when it closes".to_owned()));
+            }
+            // Opens also what is shorter than its header says, or has a broken schema.
+            self.pragma("writable_schema", 1)?;
+        }
+        // FULL: a commit that was answered survives a power cut, not just a kill. Set first, so
+        // that what follows is no more careful than it must be.
+        self.pragma("synchronous", if for_use == Use::Make { 0 } else { 2 })?;
         if for_use.writes() {
             let mode: String = connection
                 .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
@@ -151,17 +163,6 @@ impl Sqlite {
             }
             self.pragma("journal_size_limit", 64 << 20)?;
         }
-        if for_use == Use::Examine {
-            // The last connection to close would otherwise copy the write-ahead file.
-            let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-            if !kept.map_err(error)? {
-                return Err(other("SQLite would checkpoint when it closes".to_owned()));
-            }
-            // Opens also what is shorter than its header says, or has a broken schema.
-            self.pragma("writable_schema", 1)?;
-        }
-        // FULL: a commit that was answered survives a power cut, not just a kill.
-        self.pragma("synchronous", if for_use == Use::Make { 0 } else { 2 })?;
         self.pragma("foreign_keys", 1)?;
         self.pragma("trusted_schema", 0)?;
         self.pragma("cell_size_check", i64::from(for_use != Use::Examine))?;
