@@ -158,9 +158,10 @@ fn a_program_newer_than_its_daemon() {
         .build()
         .unwrap();
     let (server, url) = runtime.block_on(old_daemon());
-    let pid = std::process::id().to_string();
+    // With the word before it: the number alone may be short, and stand in others too.
+    let kill = format!("kill {}", std::process::id());
     let own = env!("CARGO_PKG_VERSION");
-    let replaced = [(pid.as_str(), "[pid]"), (own, "[version]")];
+    let replaced = [(kill.as_str(), "kill [pid]"), (own, "[version]")];
     let home = older(&url, 1);
     let text = screen(&mut home.command(&["ps"]), &replaced);
     insta::assert_snapshot!("newer_than_the_daemon", text);
@@ -189,8 +190,8 @@ fn a_folder_that_is_held() {
         let place = place();
         let daemon = place.start().await;
         let path = place.path().canonicalize().unwrap();
-        let pid = daemon.pid().to_string();
-        let replaced = [(path.to_str().unwrap(), "[home]"), (pid.as_str(), "[pid]")];
+        let pid = format!("pid {}", daemon.pid());
+        let replaced = [(path.to_str().unwrap(), "[home]"), (&pid, "pid [pid]")];
         let text = screen(&mut place.command(&["serve"]), &replaced);
         insta::assert_snapshot!("lock_held", text);
         assert_eq!(daemon.stop().await, 0);
