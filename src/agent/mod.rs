@@ -25,3 +25,4 @@ mod corpus_tests;
 pub use agents::{Agents, Checked, Options};
 pub use definition::AgentDefinition;
 pub use raw::Broken;
+pub use view::Models;

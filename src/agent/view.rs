@@ -16,7 +16,8 @@ use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
 /// Which models there are.
-pub(super) struct Models {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Models {
     /// Of agents that name none.
     pub default: String,
     /// `provider/name`, or `provider/*` for any name.
@@ -27,7 +28,7 @@ pub(super) struct Models {
 
 impl Models {
     /// Refuses a model that nobody offers; `path` names who asked for it.
-    pub(super) fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
+    pub fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
         if self.offers(model) {
             return Ok(());
         }

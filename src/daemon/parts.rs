@@ -16,6 +16,7 @@ use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::gateway;
+use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
@@ -40,6 +41,10 @@ pub struct Workers {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// Who answers for models.
+    pub providers: Arc<Providers>,
+    /// Tells the catalog of other models.
+    pub models: tokio::sync::watch::Sender<agent::Models>,
     /// Gives them other times.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
@@ -93,7 +98,28 @@ pub fn times(config: &Config) -> runner::Options {
         model_timeout: config.model_timeout,
         tool_timeout: config.tool_timeout,
         max_spawn_depth: config.max_spawn_depth,
+        fallback_models: config.fallback_models.clone(),
     }
+}
+
+/// The models that agents may have.
+pub fn models(config: &Config, providers: &Providers) -> agent::Models {
+    agent::Models {
+        default: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+    }
+}
+
+/// Refuses settings whose default model nobody would offer.
+pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
+    let providers = Providers::new(provider::Options {
+        script: config.script.clone(),
+        tables: config.named.providers.clone(),
+        clock: clock.clone(),
+    })
+    .map_err(Fault::internal)?;
+    models(config, &providers).check("defaults.model", &config.model)
 }
 
 /// Ends the process after a commit that cannot be trusted. Nothing may run on: what is on
@@ -151,19 +177,21 @@ pub fn workers(
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
-    let providers = Providers::new(&provider::Options {
+    let providers = Providers::new(provider::Options {
         script: config.script.clone(),
+        tables: config.named.providers.clone(),
+        clock: clock.clone(),
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
+    let providers = Arc::new(providers);
+    let (models, followed_models) = tokio::sync::watch::channel(models(config, &providers));
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         delegate,
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
-        default_model: config.model.clone(),
-        offered: providers.offered(),
-        thinking: providers.thinking(),
+        models: followed_models,
         tools: tools.schemas(),
         config: agent_files(),
         personal: personal_files(),
@@ -186,13 +214,15 @@ pub fn workers(
     let runner = TurnRunner::new(
         followed,
         workspace,
-        Arc::new(providers),
+        Arc::clone(&providers),
         Arc::new(tools),
         clock.clone(),
     );
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(runner),
+        providers,
+        models,
         times,
         names,
     })

@@ -199,6 +199,8 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
 /// An entry of a transcript; very long texts are cut, so that a page with it can be sent.
 pub(super) fn message(message: Message) -> shapes::Message {
     let mut content = message.content;
+    // It is between the store and the provider.
+    content.retain(|block| !matches!(block, Block::Native { .. }));
     let truncated = shorten(&mut content);
     shapes::Message {
         id: message.id,
@@ -238,6 +240,7 @@ fn shorten(content: &mut [Block]) -> bool {
                     left -= size;
                 }
             }
+            Block::Native { .. } => {}
         }
     }
     cut

@@ -225,7 +225,15 @@ impl Drive<'_> {
     /// Writes an outcome together with what follows it.
     async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
         let recorded = match outcome {
-            StepOutcome::Answer { blocks, usage } => Recorded::Answer { blocks, usage },
+            StepOutcome::Answer {
+                blocks,
+                usage,
+                warnings,
+            } => Recorded::Answer {
+                blocks,
+                usage,
+                warnings,
+            },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Failed(error) => Recorded::Failed(error),
             StepOutcome::Waits => {

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod driver;
+mod models;
 mod perform;
 mod prompt;
 mod turn;

@@ -204,6 +204,7 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
             ("model_calls", to_int(run.usage.model_calls).into()),
             ("input_tokens", to_int(run.usage.input_tokens).into()),
             ("output_tokens", to_int(run.usage.output_tokens).into()),
+            ("warnings", (&to_json(&run.warnings)).into()),
             ("started_at", run.started_at.map(|at| at.0).into()),
             ("ended_at", run.ended_at.map(|at| at.0).into()),
             ("last_activity_at", run.last_activity_at.0.into()),

@@ -40,6 +40,7 @@ mod ops;
 mod paging;
 mod panics;
 mod policies;
+mod providers;
 mod questions;
 mod random_kills;
 mod restart;

@@ -126,6 +126,7 @@ pub fn finish(
     let ended = RunEvent::StepEnded {
         model: false,
         usage: Usage::default(),
+        warnings: Vec::new(),
     };
     let run = move_run(context, &run, ended)?;
     regroup(context, &run)?;

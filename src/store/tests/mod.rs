@@ -282,6 +282,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
         outcome: Recorded::Answer {
             blocks: text(said),
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
             text: Some(said.to_owned()),
