@@ -99,6 +99,7 @@ pub fn times(config: &Config) -> runner::Options {
         tool_timeout: config.tool_timeout,
         max_spawn_depth: config.max_spawn_depth,
         fallback_models: config.fallback_models.clone(),
+        prices: config.named.prices.clone(),
     }
 }
 

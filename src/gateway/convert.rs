@@ -8,7 +8,7 @@ use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::question::Question;
-use crate::kernel::run::{PauseReason, RunState};
+use crate::kernel::run::{Budget, PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
@@ -163,6 +163,19 @@ pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
         ThinkingLevel::Low => Thinking::Low,
         ThinkingLevel::Medium => Thinking::Medium,
         ThinkingLevel::High => Thinking::High,
+    }
+}
+
+/// What a run may use.
+pub(super) fn budget(budget: crate::wire::budget::Budget) -> Budget {
+    Budget {
+        tokens: budget.tokens,
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "its limits are checked where it is read"
+        )]
+        cost_micros: budget.cost.map(|cost| (cost * 1e6).round() as u64),
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         error: None,
         result: None,
         limit_ms: Some(10_000),
+        budget: None,
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

@@ -36,6 +36,9 @@ use crate::kernel::message::{Block, Message};
 use crate::kernel::run::Usage;
 use crate::kernel::thinking::Thinking;
 
+/// What a provider speaks that needs no network. Its answers cost nothing.
+pub const BUILT_IN: &str = "built-in";
+
 /// The provider of models on this machine, which is there without a table.
 const OLLAMA: &str = "ollama";
 /// Where it listens.
@@ -178,7 +181,7 @@ pub trait Provider: Send + Sync + 'static {
 
     /// What it speaks.
     fn kind(&self) -> &'static str {
-        "built-in"
+        BUILT_IN
     }
 
     /// The model's next answer; its text goes to `sink` while it comes. Dropping the future

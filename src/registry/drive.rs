@@ -359,6 +359,9 @@ impl Drive<'_> {
         step.message_seq = Some(message.seq);
         step.ended_at = Some(message.at);
         view.messages.push(Arc::new(message));
+        if let Recorded::Answer { usage, .. } = outcome {
+            view.run.usage.add(*usage);
+        }
         if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
             *known = Arc::new(step);
         }

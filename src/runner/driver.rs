@@ -285,6 +285,7 @@ fn run(folder: &Path, model: &str) -> Run {
         error: None,
         result: None,
         limit_ms: None,
+        budget: None,
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

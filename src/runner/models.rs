@@ -9,8 +9,8 @@ use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
 use crate::kernel::message::Block;
-use crate::kernel::run::RunError;
-use crate::provider::{ModelAnswer, ModelRequest, Provider, ProviderFault};
+use crate::kernel::run::{RunError, Usage};
+use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 
 impl TurnRunner {
     /// The models that may answer, the one that is asked first at the head. Once another has
@@ -44,10 +44,14 @@ impl TurnRunner {
         sink: Arc<dyn TextSink>,
     ) -> StepOutcome {
         let models = self.models(view, definition);
+        let limited = view.run.budget.and_then(|budget| budget.cost_micros);
         let mut failed: Vec<(String, ProviderFault)> = Vec::new();
         for model in &models {
-            let fault = match self.ask_one(model, &request, &sink).await {
-                Ok(answer) => return answered(answer, model, &failed),
+            let fault = match self.ask_one(model, limited, &request, &sink).await {
+                Ok(mut answer) => {
+                    answer.usage.cost_micros = self.cost(model, &answer.usage);
+                    return answered(answer, model, &failed);
+                }
                 Err(fault) => fault,
             };
             let switches = fault.switches;
@@ -60,9 +64,26 @@ impl TurnRunner {
         StepOutcome::Failed(gave_up(&failed))
     }
 
+    /// What that use of a model cost, in millionths: prices are for a million tokens.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "numbers of tokens and prices are far below what a float holds exactly"
+    )]
+    fn cost(&self, model: &str, used: &Usage) -> u64 {
+        let options = self.options.borrow();
+        let Some(price) = options.prices.get(model) else {
+            return 0;
+        };
+        let (input, output) = (used.input_tokens as f64, used.output_tokens as f64);
+        (input * price.input + output * price.output).round() as u64
+    }
+
     async fn ask_one(
         &self,
         model: &str,
+        limited: Option<u64>,
         request: &ModelRequest,
         sink: &Arc<dyn TextSink>,
     ) -> Result<ModelAnswer, ProviderFault> {
@@ -72,6 +93,16 @@ impl TurnRunner {
                 self.providers.offered().join(", ")
             )));
         };
+        let has_price = self.options.borrow().prices.contains_key(model);
+        if limited.is_some() && !has_price && provider.kind() != BUILT_IN {
+            return Err(ProviderFault {
+                kind: "budget",
+                ..ProviderFault::new(format!(
+                    "its price is not known, so that a budget of money cannot be kept: set it \
+                     under [prices.{model:?}]"
+                ))
+            });
+        }
         let request = ModelRequest {
             model: name.to_owned(),
             ..request.clone()
@@ -94,7 +125,7 @@ async fn within(
         Ok(answered) => answered,
         Err(_) => Err(ProviderFault {
             kind: "provider_timeout",
-            ..ProviderFault::new(format!("no answer within {limit:?}"))
+            ..ProviderFault::new(format!("it gave no answer within {limit:?}"))
         }),
     }
 }

@@ -1,6 +1,7 @@
 //! The model loop (strategy `react`): ask the model, call the tools it asks for, ask again,
 //! until it answers in text. What comes next is judged from the journal alone.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
+use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
@@ -44,6 +46,8 @@ pub struct Options {
     /// The models that stand in, in this order, for one that has failed; of agents that name
     /// none.
     pub fallback_models: Vec<String>,
+    /// What models cost, by `provider/name`.
+    pub prices: BTreeMap<String, PriceTable>,
 }
 
 impl Default for Options {
@@ -54,6 +58,7 @@ impl Default for Options {
             tool_timeout: Duration::from_secs(60),
             max_spawn_depth: 1,
             fallback_models: Vec::new(),
+            prices: BTreeMap::new(),
         }
     }
 }
@@ -104,6 +109,15 @@ impl TurnRunner {
                 definition.name
             );
             return Next::Fail(RunError::new("max_loops", message));
+        }
+        if let Some(budget) = view.run.budget
+            && let Some(why) = budget.exceeded(&view.run.usage)
+        {
+            let message = format!(
+                "its budget is used up: {why}, in {asked} model calls. The transcript holds all \
+                 of them; a run with a larger budget can go on from there"
+            );
+            return Next::Fail(RunError::new("budget", message));
         }
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),

@@ -203,6 +203,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         label: None,
         title: "look".to_owned(),
         limit_ms: Some(60_000),
+        budget: None,
         meta: None,
         agent: agent(name),
         trace_id: "trace".to_owned(),

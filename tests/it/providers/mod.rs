@@ -4,6 +4,7 @@
 mod chat;
 mod faults;
 mod messages;
+mod outside;
 mod switch;
 mod tables;
 
