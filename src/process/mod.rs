@@ -18,5 +18,5 @@ mod tree;
 
 pub use capture::Captured;
 pub use marks::{RUN_ID, SOCKET, STATE_DIR, STEP_ID};
-pub use program::{Ending, Finished, Input, Program, find};
+pub use program::{Ending, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};

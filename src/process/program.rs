@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::Access;
+use rustix::process::Signal;
 
 use super::Captured;
 use crate::kernel::env::Environment;
@@ -63,6 +64,9 @@ pub struct Finished {
     pub left: Vec<u32>,
 }
 
+/// Where programs are looked for by an environment without a `PATH`, as shells do.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// The file that `name` stands for: a path, from `folder` on, or a name in one of the folders
 /// of `path`. The error is for people.
 pub fn find(name: &str, path: Option<&OsStr>, folder: &Path) -> Result<PathBuf, String> {
@@ -74,7 +78,8 @@ pub fn find(name: &str, path: Option<&OsStr>, folder: &Path) -> Result<PathBuf, 
         };
     }
     let mut denied = None;
-    for folder in path.iter().flat_map(std::env::split_paths) {
+    let path = path.unwrap_or(OsStr::new(USUAL_PATH));
+    for folder in std::env::split_paths(path) {
         let file = folder.join(name);
         match executable(&file) {
             Ok(()) => return Ok(file),
@@ -91,6 +96,29 @@ fn executable(file: &Path) -> Result<(), String> {
         return Err("it is no file".to_owned());
     }
     rustix::fs::access(file, Access::EXEC_OK).map_err(|_| "it is not executable".to_owned())
+}
+
+/// The number and, for those that end programs, the name of a signal.
+pub fn signal_name(number: i32) -> String {
+    let known = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+    ];
+    let named = known.iter().find(|(signal, _)| signal.as_raw() == number);
+    match named {
+        Some((_, name)) => format!("{number} ({name})"),
+        None => number.to_string(),
+    }
 }
 
 #[cfg(test)]

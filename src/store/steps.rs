@@ -168,7 +168,7 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
 pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
     let open = first(
         tx,
-        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
+        "SELECT seq, coalesce(tool, kind), run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
         &[(&run.0).into()],
         shown,
     )?;
@@ -183,7 +183,7 @@ pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbE
 pub fn last(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
     first(
         tx,
-        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
+        "SELECT seq, coalesce(tool, kind), run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
         &[(&run.0).into()],
         shown,
     )
@@ -191,7 +191,7 @@ pub fn last(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbErro
 
 fn shown(row: &dyn Row) -> Result<(u32, String), DbError> {
     whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
-        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
+        let what = row.text(1)?.to_owned();
         Ok((count(row, 0)?, what))
     })
 }
