@@ -68,7 +68,7 @@ pub struct Shown {
 /// does. That one is found by its key, so that a page of long runs reads nobody's journal.
 static SHOWN: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{}, seq, (SELECT coalesce(last.tool, 'model') FROM steps AS last \
+        "{}, seq, (SELECT coalesce(last.tool, last.kind) FROM steps AS last \
          WHERE last.run_id = runs.id AND last.seq = runs.steps)",
         runs::COLUMNS
     )

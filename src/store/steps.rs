@@ -165,7 +165,7 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// A step as lists show it: its place and its tool, `model` for a model call.
+/// A step as lists show it: its place, and its tool or else its kind.
 pub type ShownStep = (u32, String);
 
 /// The open steps of these runs, each run's in call order.
@@ -177,11 +177,12 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, Shown
     filter.one_of("run_id", runs.iter().map(|run| &run.0));
     filter.only("ended_at IS NULL");
     let (conditions, params) = filter.finish();
-    let sql =
-        format!("SELECT run_id, seq, tool FROM steps WHERE {conditions} ORDER BY run_id, seq");
+    let sql = format!(
+        "SELECT run_id, seq, coalesce(tool, kind) FROM steps WHERE {conditions} ORDER BY run_id, seq"
+    );
     all(tx, &sql, &params, |row| {
         whole(row, "steps", &[("run_id", 0), ("seq", 1)], |row| {
-            let what = row.opt_text(2)?.unwrap_or("model").to_owned();
+            let what = row.text(2)?.to_owned();
             Ok((RunId(uuid(row, 0)?), (count(row, 1)?, what)))
         })
     })

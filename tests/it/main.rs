@@ -40,6 +40,8 @@ mod ops;
 mod paging;
 mod panics;
 mod policies;
+mod processes;
+mod programs;
 mod questions;
 mod random_kills;
 mod restart;
