@@ -32,7 +32,7 @@ use crate::kernel::text::preview;
 pub struct Options {
     /// The agent used where none is named.
     pub default_agent: String,
-    /// The models there are; they change with the settings.
+    /// The models there are, and the programs; they change with the settings.
     pub models: watch::Receiver<Models>,
     /// The schemas of all tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,

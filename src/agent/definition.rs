@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
 use crate::kernel::ids::AgentId;
@@ -64,6 +65,9 @@ pub struct AgentDefinition {
     /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
+    /// The program that does its work; unset = a model does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandSpec>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -93,6 +97,7 @@ impl AgentDefinition {
             allow_agents: None,
             linked_agents: Vec::new(),
             max_spawn_depth: None,
+            command: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Failure;
+use super::{Failure, parts};
 use crate::agent::{self, Agents, Broken, Checked};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -22,18 +22,26 @@ impl AgentCheck {
             clock: Clock::system(),
         })
         .map_err(|fault| failure(&fault))?;
-        let models = super::parts::models(config, &providers);
+        let clock = Clock::system();
+        // Nothing is started; its name and where programs are looked for count.
+        let shell = parts::shell(Path::new("/"), None, &clock, config);
+        let programs = parts::programs(&shell.environment);
+        let tools = Catalogue::new(tool::Options {
+            shell: Some(shell),
+            ..tool::Options::default()
+        });
+        let models = parts::models(config, &providers, programs);
         let agents = Agents::new(agent::Options {
             // Always there; which one the settings name is not asked here.
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(models).1,
-            tools: Catalogue::new(tool::Options::default()).schemas(),
+            tools: tools.schemas(),
             config: None,
             personal: None,
             workspace: None,
             orgs: Vec::new(),
             rows: None,
-            clock: Clock::system(),
+            clock,
         })
         .map_err(|fault| failure(&fault))?;
         Ok(AgentCheck(agents))

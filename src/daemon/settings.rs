@@ -152,9 +152,10 @@ impl InForce {
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
         parts.providers.configure(&config.named.providers);
-        let models = parts::models(config, &parts.providers);
+        let programs = Arc::clone(&parts.models.borrow().programs);
+        let models = parts::models(config, &parts.providers, programs);
         let changed = parts.models.send_if_modified(|known| {
-            let changed = *known != models;
+            let changed = !known.is_like(&models);
             *known = models;
             changed
         });

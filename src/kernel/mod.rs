@@ -3,6 +3,7 @@
 
 pub mod action;
 pub mod announce;
+pub mod env;
 pub mod event;
 pub mod fault;
 pub mod ids;

@@ -16,7 +16,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::kernel::step::{Effect, Intent, Step, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read, runs};
 
@@ -210,8 +210,10 @@ impl Drive<'_> {
                     }
                 }
                 reach("drive.performing");
-                let coming =
-                    (step.kind == StepKind::Model).then(|| inner.partials.begin(&view.run, &step));
+                let coming = step
+                    .kind
+                    .answers()
+                    .then(|| inner.partials.begin(&view.run, &step));
                 let sink = match &coming {
                     Some(coming) => coming.sink(),
                     None => Arc::new(Nobody),
@@ -386,10 +388,12 @@ impl Drive<'_> {
     /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
     /// what ran out.
     async fn stopped(&self) -> Ended {
+        // Whoever is told that it has stopped is told the truth: so has what it started.
+        let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
             return Ended::CutOff;
         }
-        if self.conclude(Conclusion::ExecutorGone).await {
+        if self.conclude(Conclusion::ExecutorGone { left }).await {
             Ended::Moved
         } else {
             Ended::Lost("its cancel could not be written")

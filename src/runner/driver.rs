@@ -54,6 +54,7 @@ impl Driver {
                 default: "offline/search".to_owned(),
                 offered: providers.offered(),
                 thinking: providers.thinking(),
+                programs: Arc::new(|_| Ok(())),
             })
             .1,
             tools: tools.schemas(),

@@ -1,6 +1,8 @@
 //! How a run is carried out: asks a provider, calls tools, and judges from the journal what
 //! comes next. The registry drives it through `contract::runner`.
 
+mod command;
+mod dispatch;
 #[cfg(test)]
 mod driver;
 mod models;
@@ -8,4 +10,6 @@ mod perform;
 mod prompt;
 mod turn;
 
+pub use command::CommandRunner;
+pub use dispatch::Runners;
 pub use turn::{Options, TurnRunner};

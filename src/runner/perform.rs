@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::prompt::{conversation, system};
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
@@ -110,7 +111,10 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        let limit = self.options.borrow().tool_timeout;
+        let limit = match self.tools.keeps_time(name) {
+            true => Duration::MAX,
+            false => self.options.borrow().tool_timeout,
+        };
         let site = Site {
             run: step.run,
             id: step.id,

@@ -91,16 +91,17 @@ pub fn end(
     .map(|_| ())
 }
 
-/// The run's open questions, in the order in which they were asked.
-pub fn open_of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Question>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM questions WHERE run_id = ?1 AND state = 'open' ORDER BY step"
-        ),
-        &[(&run.0).into()],
-        read,
-    )
+/// The open questions of these runs, each run's in the order in which they were asked.
+pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Question>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.only("state = 'open'");
+    let (conditions, params) = filter.finish();
+    let sql = format!("SELECT {COLUMNS} FROM questions WHERE {conditions} ORDER BY step");
+    all(tx, &sql, &params, read)
 }
 
 /// The questions of a run that has ended are gone.

@@ -10,6 +10,7 @@ use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
 use super::read::Read;
+use super::shell::Shell;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{DelegateSlot, Site};
@@ -23,6 +24,8 @@ pub struct Options {
     pub denied: Vec<PathBuf>,
     /// The registry, once it is there.
     pub delegate: DelegateSlot,
+    /// What commands are started with; `None`: there is no tool `shell`.
+    pub shell: Option<Shell>,
 }
 
 /// All tools by name.
@@ -30,6 +33,7 @@ pub struct Catalogue {
     tools: Vec<Box<dyn Tool>>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
+    shell: Option<Shell>,
 }
 
 impl Catalogue {
@@ -44,6 +48,7 @@ impl Catalogue {
             ],
             denied: options.denied,
             delegate: options.delegate,
+            shell: options.shell,
         }
     }
 
@@ -64,6 +69,16 @@ impl Catalogue {
         self.get(name)
             .map(Tool::effect)
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
+            .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
+    }
+
+    fn shell_called(&self, name: &str) -> Option<&Shell> {
+        self.shell.as_ref().filter(|_| name == Shell::NAME)
+    }
+
+    /// Does a call of this tool keep a time limit of its own, which its arguments may set?
+    pub fn keeps_time(&self, name: &str) -> bool {
+        self.shell_called(name).is_some()
     }
 
     /// Every tool as models see it: `{name, description, parameters}`.
@@ -84,6 +99,7 @@ impl Catalogue {
                     "parameters": tool.schema(),
                 })
             }))
+            .chain(self.shell.iter().map(|_| Shell::schema()))
             .collect()
     }
 
@@ -109,6 +125,15 @@ impl Catalogue {
         let done = |output: ToolOutput| -> BoxFuture<'static, Called> {
             Box::pin(std::future::ready(Called::Done(output.bounded())))
         };
+        if let Some(shell) = self.shell_called(name) {
+            return match Workspace::open(root, &self.denied) {
+                Ok(workspace) => {
+                    let call = shell.call(site, &workspace, arguments);
+                    Box::pin(async move { Called::Done(call.await.bounded()) })
+                }
+                Err(text) => done(ToolOutput::error(text)),
+            };
+        }
         let Some(tool) = self.get(name) else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
             return done(ToolOutput::error(format!(

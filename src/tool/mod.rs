@@ -10,12 +10,14 @@ mod grep;
 mod list;
 mod output;
 mod read;
+mod shell;
 mod walk;
 mod workspace;
 
 pub use catalogue::{Catalogue, Options};
 pub use dealing::Called;
 pub use output::{OUTPUT_LIMIT, ToolOutput};
+pub use shell::Shell;
 pub use workspace::Workspace;
 
 use serde_json::Value;

@@ -40,6 +40,8 @@ mod ops;
 mod paging;
 mod panics;
 mod policies;
+mod processes;
+mod programs;
 mod providers;
 mod questions;
 mod random_kills;

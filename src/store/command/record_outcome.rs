@@ -19,7 +19,7 @@ pub const SUMMARY: usize = 200;
 /// What is the outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// A model's answer.
+    /// An answer, of a model or of the agent's program.
     Answer {
         /// Text and tool calls.
         blocks: Vec<Block>,
@@ -75,7 +75,7 @@ pub fn record(
             warnings: about,
         } => {
             used = usage;
-            used.model_calls = 1;
+            used.model_calls = u64::from(step.kind == StepKind::Model);
             let text = plain_text(&blocks);
             // Who answered is part of what came out, where it was not the one that was asked.
             let told = match answered_by(&blocks).filter(|model| *model != run.model) {
@@ -116,7 +116,7 @@ pub fn record(
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
     }
     let ended = RunEvent::StepEnded {
-        model: step.kind == StepKind::Model,
+        model: step.kind.answers(),
         usage: used,
         warnings,
     };

@@ -140,6 +140,8 @@ fn an_outside_judge_of_clients_names_no_fault() {
         let port = free_port();
         let mut serve = Command::new(folder.join("bin/llmock"));
         serve.args(["serve", "--host", "127.0.0.1", "--port", &port.to_string()]);
+        // Who stops reading must be seen to have stopped before all was written.
+        serve.args(["--stream-chunk-delay-ms", "30"]);
         let server = Outside::start(serve, port, "/_llmock/scenario").await;
         let place = place(&server.url("/v1"), &server.url("/anthropic"))
             .with("providers.chat.stall_timeout", "\"700ms\"")

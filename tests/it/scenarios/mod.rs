@@ -8,6 +8,7 @@ mod damage;
 mod delegate;
 mod drains;
 mod lifecycle;
+mod processes;
 mod runs;
 
 use std::pin::Pin;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        processes::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
 }
