@@ -319,11 +319,33 @@ impl Form<String> for HttpUrl {
     }
 }
 
+/// A text that no debug output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// The text, for the one place that it is meant for.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
 /// Names and values of headers; in a variable, `Name: value`, one a line.
 pub struct Headers;
 
-impl Form<BTreeMap<String, String>> for Headers {
-    fn read(&self, value: &Value) -> Result<BTreeMap<String, String>, String> {
+impl Form<BTreeMap<String, Secret>> for Headers {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
         let expected = || "a table of texts, { \"Name\" = \"value\" }, is expected".to_owned();
         let pairs: Option<Vec<(String, String)>> = match value {
             Value::Table(table) => table
@@ -348,12 +370,15 @@ impl Form<BTreeMap<String, String>> for Headers {
                 return Err(format!("{name:?} and its value are no header"));
             }
         }
-        Ok(pairs.into_iter().collect())
+        let pairs = pairs.into_iter();
+        Ok(pairs
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect())
     }
 
-    fn show(&self, value: &BTreeMap<String, String>) -> Option<Value> {
+    fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
         let pairs = value.iter();
-        let pairs = pairs.map(|(name, value)| (name.clone(), Value::from(value.clone())));
+        let pairs = pairs.map(|(name, value)| (name.clone(), Value::from(value.expose())));
         Some(Value::Table(pairs.collect()))
     }
 }

@@ -7,7 +7,7 @@ mod named;
 mod settings;
 mod source;
 
-pub use form::{FileWatch, ProviderKind};
+pub use form::{FileWatch, ProviderKind, Secret};
 pub use load::{ConfigError, Loaded};
 pub use named::{Named, PriceTable, ProviderTable};
 pub use settings::{Config, is_live, shown};

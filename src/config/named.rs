@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::form::{
     Amount, Count, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
-    Text, Texts,
+    Secret, Text, Texts,
 };
 
 /// One block a section: its name, the check of its tables' names, and one line a field as in
@@ -182,7 +182,7 @@ named! {
         /// much again is added by chance.
         "retry_wait" => retry_wait: Duration = Duration::from_millis(500), Period;
         /// Headers that go with each call. Their values are not shown.
-        "headers" => headers: BTreeMap<String, String> = BTreeMap::new(), Headers;
+        "headers" => headers: BTreeMap<String, Secret> = BTreeMap::new(), Headers;
         /// The models that are offered; if empty any.
         "models" => models: Vec<String> = Vec::new(), Texts;
     }
@@ -225,5 +225,81 @@ fn model_name(name: &str) -> Result<(), String> {
     match name.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(()),
         _ => Err("prices are of models, \"provider/name\"".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_can_be_set_to_what_it_shows() {
+        let headers = toml::Table::from_iter([("X-Team".to_owned(), Value::from("a"))]);
+        let tried = [
+            Value::from("openai"),
+            Value::from("https://a.example/v1"),
+            Value::from("/a/file"),
+            Value::from("7s"),
+            Value::from(3),
+            Value::Table(headers),
+        ];
+        let mut named = Named::default();
+        for (table, fields) in [
+            ("providers.mine", ProviderTable::FIELDS),
+            ("prices.a/b-1.5", PriceTable::FIELDS),
+        ] {
+            for field in fields {
+                let key = format!("{table}.{field}");
+                assert!(is_key(&key), "{key}");
+                let taken = tried.iter().find(|value| named.set(&key, value).is_ok());
+                let taken = taken.unwrap_or_else(|| panic!("{key} takes none of them"));
+                let shown = named.value(&key).unwrap();
+                let before = named.clone();
+                named.set(&key, &shown).unwrap();
+                assert_eq!(named, before, "{key} = {taken}");
+            }
+        }
+        let keys = ProviderTable::FIELDS.len() + PriceTable::FIELDS.len();
+        assert_eq!(named.keys().len(), keys);
+    }
+
+    #[test]
+    fn names_of_tables_are_checked_and_variables_find_them() {
+        let mut named = Named::default();
+        let kind = Value::from("openai");
+        for name in ["Mine", "a b", "script", "offline", "ä"] {
+            let key = format!("providers.{name}.kind");
+            assert!(named.set(&key, &kind).is_err(), "{name}");
+        }
+        assert!(named.set("prices.small.input", &Value::from(1)).is_err());
+        assert!(named.set("prices.a/b.input", &Value::from(-1)).is_err());
+        named.set("providers.my-team.kind", &kind).unwrap();
+        assert_eq!(
+            named.meant_by("providers.my_team.timeout").as_deref(),
+            Some("providers.my-team.timeout")
+        );
+        assert_eq!(named.meant_by("providers.other.timeout"), None);
+        assert!(!is_key("providers.kind") && !is_key("providers..kind"));
+    }
+
+    #[test]
+    fn what_stands_in_an_address_or_a_header_is_no_secret_that_gets_out() {
+        let mut named = Named::default();
+        for url in [
+            "https://user:key@a.example/v1",
+            "https://a.example/v1?key=x",
+            "ftp://a.example",
+            "a.example",
+            "http://",
+        ] {
+            let refused = named.set("providers.a.base_url", &Value::from(url));
+            assert!(refused.is_err(), "{url}");
+        }
+        let lines = Value::from("X-Key: canary\nX-Other: b");
+        named.set("providers.a.headers", &lines).unwrap();
+        assert_eq!(named.providers["a"].headers["X-Key"].expose(), "canary");
+        assert!(!format!("{named:?}").contains("canary"));
+        let broken = Value::from("no header");
+        assert!(named.set("providers.a.headers", &broken).is_err());
     }
 }

@@ -22,6 +22,8 @@ const ANSWER_LIMIT: usize = 64 << 20;
 const REFUSAL_LIMIT: usize = 64 << 10;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How the message begins where nobody was reached.
+pub(super) const NO_CONNECTION: &str = "no connection";
 /// How long is waited for what may follow the end of an answer: what it has used.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
@@ -135,7 +137,7 @@ async fn send_and_read(
         .send();
     let response = match tokio::time::timeout(letter.stall, sent).await {
         Ok(Ok(response)) => response,
-        Ok(Err(fault)) => return Err(unsent(&fault)),
+        Ok(Err(fault)) => return Err(unsent(letter.url, &fault)),
         Err(_) => {
             return Err(Failure::timeout(format!(
                 "no answer began within {} (stall_timeout)",
@@ -273,11 +275,11 @@ async fn refusal(response: Response, stall: Duration) -> String {
 }
 
 /// Nobody was reached, or the connection was lost before there was an answer.
-fn unsent(fault: &reqwest::Error) -> Failure {
+fn unsent(url: &str, fault: &reqwest::Error) -> Failure {
     let why = causes(fault);
     match fault.is_builder() || fault.is_redirect() {
         true => Failure::elsewhere("provider", format!("the request cannot be sent: {why}")),
-        false if fault.is_connect() => Failure::passing(format!("no connection: {why}")),
+        false if fault.is_connect() => Failure::passing(format!("{NO_CONNECTION} to {url}: {why}")),
         false => Failure::passing(format!("the connection was lost: {why}")),
     }
 }

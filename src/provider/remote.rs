@@ -10,7 +10,7 @@ use reqwest::Client;
 
 use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
-use super::http::{Letter, Speaking, attempt, client};
+use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
 use super::key::{KeyPlace, secret};
 use super::{Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, anthropic, openai};
 use crate::clock::Clock;
@@ -76,7 +76,7 @@ impl Remote {
         let mut headers = HeaderMap::new();
         for (header, value) in &table.headers {
             let header_name: Result<HeaderName, _> = header.parse();
-            match (header_name, secret(value)) {
+            match (header_name, secret(value.expose())) {
                 (Ok(header), Ok(value)) => {
                     headers.insert(header, value);
                 }
@@ -249,6 +249,9 @@ impl Inner {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            if self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION) {
+                failure.message.push_str("; is it running? (ollama serve)");
+            }
             for secret in &secrets {
                 failure.message = failure.message.replace(secret.as_str(), "[secret]");
             }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::config::Secret;
 
 fn remote(name: &str, table: ProviderTable) -> Remote {
     Remote::new(name, &table, Clock::system())
@@ -43,7 +44,7 @@ fn keys_and_headers_go_out_marked_as_secret() {
     let table = |kind| ProviderTable {
         kind: Some(kind),
         api_key_file: Some(file.clone()),
-        headers: BTreeMap::from([("X-Team".to_owned(), "canary".to_owned())]),
+        headers: BTreeMap::from([("X-Team".to_owned(), Secret::new("canary"))]),
         ..ProviderTable::default()
     };
     for (kind, name, value) in [

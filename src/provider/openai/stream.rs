@@ -92,6 +92,7 @@ impl Answer {
     }
 
     fn message(&mut self, message: &Map<String, Value>, pieces: &mut Vec<Piece>) {
+        let mut has_thought = false;
         for (name, value) in message {
             match (name.as_str(), value) {
                 ("role", _) | (_, Value::Null) => {}
@@ -112,6 +113,8 @@ impl Answer {
                     if let Value::String(text) = value
                         && THINKING.contains(&name)
                         && !text.is_empty()
+                        // Some say the same under both names.
+                        && !std::mem::replace(&mut has_thought, true)
                     {
                         pieces.push(Piece::Thinking(text.clone()));
                     }

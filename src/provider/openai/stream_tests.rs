@@ -213,7 +213,7 @@ fn what_nobody_knows_is_kept_and_goes_back() {
     let detail = |text: &str| json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": text}]});
     let read = read(&[
         delta(json!({"reasoning_content": "let "})),
-        delta(json!({"reasoning_content": "me see"})),
+        delta(json!({"reasoning_content": "me see", "reasoning": "me see"})),
         delta(detail("a")),
         delta(detail("b")),
         delta(
