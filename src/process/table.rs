@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub is_zombie: bool,
 }
 
-pub(super) use system::{all, is_marked, one};
+pub(super) use system::{all, is_marked, one, variable};
 
 /// Sends `signal` to exactly this process; nothing happens if it is gone.
 pub(super) fn signal(process: Identity, signal: Signal) {
@@ -90,6 +90,12 @@ mod system {
         })
     }
 
+    /// A variable of its environment, if that can be read.
+    pub(in crate::process) fn variable(pid: u32, name: &str) -> Option<std::ffi::OsString> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        process.environ().ok()?.remove(std::ffi::OsStr::new(name))
+    }
+
     /// By a handle, so that the number cannot become another process's between look and signal.
     pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {
         let handle = pidfd_open(pid, PidfdFlags::empty());
@@ -134,6 +140,10 @@ mod system {
 
     pub(in crate::process) fn is_marked(_: u32, _: &Whose) -> bool {
         false
+    }
+
+    pub(in crate::process) fn variable(_: u32, _: &str) -> Option<std::ffi::OsString> {
+        None
     }
 
     pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {

@@ -267,3 +267,64 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn a_program_of_a_run_sees_its_run_over_the_socket_and_approves_and_governs_nothing() {
+    run(async {
+        let abide = env!("CARGO_BIN_EXE_abide");
+        let command =
+            "setsid sh -c '(setsid sh calls.sh &)'; while [ ! -s pids ]; do sleep 0.01; done";
+        let place = place(command);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let other = client.spawn(json!({ "task": "[held]" })).await;
+        // What is below it has left its group, its session and its parents.
+        let call = |method: &str, params: &str| {
+            format!("{abide} rpc {method} '{params}' > {method}.out 2>&1; ")
+        };
+        let own = r#"{"runId":"'$ABIDE_RUN_ID'"}"#;
+        let calls = [
+            call("runs.get", own),
+            call("agents.list", "{}"),
+            call("runs.steps", &format!(r#"{{"runId":"{}"}}"#, other.id)),
+            call("runs.list", "{}"),
+            call("gateway.drain", "{}"),
+            call(
+                "questions.answer",
+                &format!(r#"{{"id":"{}","text":"yes"}}"#, other.id),
+            ),
+            call("trust.add", r#"{"folder":"/"}"#),
+            call("sessions.spawn", r#"{"task":"x"}"#),
+        ];
+        let file = place.work().join("calls.sh");
+        fs::write(&file, format!("{} echo 1 > pids", calls.concat())).unwrap();
+        let params = json!({ "task": "[go]", "agent": "worker" });
+        let run = client.spawn(params).await;
+        assert_eq!(client.ended(&run.id).await["status"], "ok");
+        let said = |method: &str| {
+            let file = place.work().join(format!("{method}.out"));
+            fs::read_to_string(file).unwrap()
+        };
+        let shown: Value = serde_json::from_str(&said("runs.get")).unwrap();
+        assert_eq!(shown["runId"], run.id.as_str());
+        assert!(said("agents.list").contains("explore"));
+        for method in [
+            "runs.steps",
+            "runs.list",
+            "gateway.drain",
+            "questions.answer",
+            "trust.add",
+            "sessions.spawn",
+        ] {
+            let said = said(method);
+            assert!(said.contains("a program that run"), "{method}: {said}");
+        }
+        // A program that is no run's has every right.
+        let all = client.call("runs.list", json!({})).await;
+        assert_eq!(all["runs"].as_array().unwrap().len(), 2);
+        client
+            .call("runs.cancel", json!({ "runId": other.id }))
+            .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
