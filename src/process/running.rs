@@ -155,6 +155,7 @@ impl Processes {
         let pid = child.id().unwrap_or_default();
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
         self.0.knows(run, step, [root]);
+        tracing::debug!(%run, %step, pid, program = %file.display(), "started a program");
         Ok(Started {
             shared: Arc::clone(&self.0),
             run,
@@ -310,9 +311,12 @@ impl processes::Processes for Processes {
         let Some(steps) = self.0.lock().remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
         };
+        let known: HashSet<Identity> = steps.into_values().flatten().collect();
+        if known.is_empty() {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let known: HashSet<Identity> = steps.into_values().flatten().collect();
             let since = known.iter().map(|one| one.start).min().unwrap_or(0);
             shared.end(Whose::Run(run), known, since).await
         })

@@ -11,7 +11,7 @@ use super::marks::Whose;
 pub(super) struct Identity {
     /// Its number.
     pub pid: u32,
-    /// When it was started, in the system's own count.
+    /// When it was started, in the system's own count; 0 where the system does not tell.
     pub start: u64,
 }
 
@@ -35,7 +35,12 @@ pub(super) fn signal(process: Identity, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return;
     };
-    if let Err(fault) = system::send(pid, process, signal)
+    let sent = match process.start {
+        // The system did not tell of it: it is the first of a group, as it was started.
+        0 => rustix::process::kill_process_group(pid, signal),
+        _ => system::send(pid, process, signal),
+    };
+    if let Err(fault) = sent
         && fault != rustix::io::Errno::SRCH
     {
         tracing::debug!(pid = process.pid, ?signal, %fault, "a process takes no signal");

@@ -62,6 +62,14 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     }
 }
 
+/// Children of this process that have ended and that nobody has asked for.
+fn zombies_below(parent: u32) -> Vec<String> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let below = format!(") Z {parent} ");
+    stats.filter(|stat| stat.contains(&below)).collect()
+}
+
 fn alive(pids: &[u32]) -> Vec<u32> {
     pids.iter().copied().filter(|pid| is_alive(*pid)).collect()
 }
@@ -131,6 +139,10 @@ fn g13_1_g13_4_a_cancelled_run_has_ended_when_nothing_of_it_is_left() {
         assert_eq!(alive(&pids), [0; 0], "{ended}");
         assert_eq!(ended["status"], "cancelled");
         assert_eq!(ended.get("error"), None, "{ended}");
+        eventually("no zombie below the daemon", async || {
+            zombies_below(daemon.pid()).is_empty().then_some(())
+        })
+        .await;
         assert_eq!(daemon.stop().await, 0);
     });
 }
@@ -141,7 +153,7 @@ fn g13_1_the_time_limit_of_a_run_ends_its_commands() {
         let place = place(TREE);
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let params = json!({ "task": "[go]", "agent": "worker", "runTimeout": "2s" });
+        let params = json!({ "task": "[go]", "agent": "worker", "runTimeout": "4s" });
         let run = client.spawn(params).await;
         let pids = pids(&place).await;
         assert_eq!(client.ended(&run.id).await["status"], "timeout");
