@@ -317,6 +317,27 @@ fn g1_13_a_cancelled_run_is_not_carried_on_by_a_restart() {
 }
 
 #[test]
+fn g13_4_a_cancelled_run_says_which_processes_could_not_be_ended() {
+    let request = CancelRequest {
+        by: "admin".to_owned(),
+        at: Timestamp(1),
+        reason: None,
+        inherited: false,
+    };
+    let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
+        .unwrap()
+        .run;
+    let marked = apply(&run, RunEvent::CancelRequested(request), at(1)).unwrap();
+    let end = |left| apply(&marked.run, RunEvent::ExecutorGone { left }, at(2)).unwrap();
+    let ended = end(vec![12, 13]).run;
+    assert_eq!(ended.state, RunState::Ended(Outcome::Cancelled));
+    let error = ended.error.unwrap();
+    assert_eq!(error.kind, "processes_left");
+    assert!(error.message.ends_with("12, 13"), "{}", error.message);
+    assert_eq!(end(Vec::new()).run.error, None);
+}
+
+#[test]
 fn g3_4_only_time_at_work_counts_against_the_limit() {
     let run = queued(AnnouncePolicy::Inbox);
     assert_eq!(run.left_at(Timestamp(5000)), Some(10_000));

@@ -20,3 +20,4 @@ pub use capture::Captured;
 pub use marks::{RUN_ID, SOCKET, STATE_DIR, STEP_ID};
 pub use program::{Ending, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};
+pub use tree::LONGEST_GRACE;

@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
 use super::linger::Stream;
-use super::marks::{Marks, Whose};
+use super::marks::{Marks, RUN_ID, STATE_DIR, Whose};
 use super::program::{Ending, Finished, Input, Program, find};
 use super::reap;
 use super::table::{self, Identity};
@@ -26,6 +26,9 @@ use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::processes;
 use crate::kernel::ids::{RunId, StepId};
+
+/// So many levels above a process are looked at.
+const DEEPEST: usize = 64;
 
 /// How programs are started and ended.
 #[derive(Clone, Debug)]
@@ -152,6 +155,7 @@ impl Processes {
         let pid = child.id().unwrap_or_default();
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
         self.0.knows(run, step, [root]);
+        tracing::debug!(%run, %step, pid, program = %file.display(), "started a program");
         Ok(Started {
             shared: Arc::clone(&self.0),
             run,
@@ -272,6 +276,25 @@ impl Shared {
         }
     }
 
+    /// The run that is known to have started this process.
+    fn run_with(&self, process: Identity) -> Option<RunId> {
+        let known = self.lock();
+        let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
+            steps.values().any(|alive| alive.contains(&process))
+        };
+        known
+            .iter()
+            .find(|(_, steps)| holds(steps))
+            .map(|(run, _)| *run)
+    }
+
+    /// The run that a process names by its marks.
+    fn marked_run(&self, pid: u32) -> Option<RunId> {
+        let ours = table::variable(pid, STATE_DIR)?;
+        let run = table::variable(pid, RUN_ID).filter(|_| ours == self.marks.state.as_os_str())?;
+        run.to_str()?.parse().ok()
+    }
+
     async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
         let wanted = Wanted {
             known,
@@ -288,9 +311,12 @@ impl processes::Processes for Processes {
         let Some(steps) = self.0.lock().remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
         };
+        let known: HashSet<Identity> = steps.into_values().flatten().collect();
+        if known.is_empty() {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let known: HashSet<Identity> = steps.into_values().flatten().collect();
             let since = known.iter().map(|one| one.start).min().unwrap_or(0);
             shared.end(Whose::Run(run), known, since).await
         })
@@ -307,6 +333,26 @@ impl processes::Processes for Processes {
             let whose = Whose::All(shared.marks.state.clone());
             shared.end(whose, steps.flatten().collect(), 0).await
         })
+    }
+
+    fn run_of(&self, pid: u32) -> Option<RunId> {
+        // Mostly nothing runs, and then nobody is anybody's.
+        if self.0.lock().is_empty() {
+            return None;
+        }
+        let me = std::process::id();
+        let mut pid = pid;
+        for _ in 0..DEEPEST {
+            if pid <= 1 || pid == me {
+                return None;
+            }
+            let row = table::one(pid)?;
+            if let Some(run) = self.0.run_with(row.id).or_else(|| self.0.marked_run(pid)) {
+                return Some(run);
+            }
+            pid = row.parent;
+        }
+        None
     }
 
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {

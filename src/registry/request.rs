@@ -21,6 +21,8 @@ pub struct Principal {
     pub org: String,
     /// The user.
     pub user: String,
+    /// The run whose program calls; `None`: it is no run's.
+    pub run: Option<RunId>,
 }
 
 /// An idempotency key and what it was first used for.
