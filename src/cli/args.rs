@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::discover::Where;
@@ -100,11 +101,36 @@ enum Command {
 /// The command line that this process was called with; ends the process with a page of help or
 /// with what is wrong about it, where it was not for a command.
 pub fn parse() -> Arguments {
-    let matches = help::dressed().get_matches();
-    match Arguments::from_arg_matches(&matches) {
+    let matches = help::dressed().try_get_matches();
+    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => error.exit(),
+        Err(error) => {
+            // A program that asks for JSON gets it, also where the rest cannot be read.
+            let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            if error.use_stderr()
+                && !is_page
+                && std::env::args_os().any(|argument| argument == "--json")
+            {
+                let failure = misread(&error.render().to_string());
+                report(&failure, true);
+                std::process::exit(i32::from(failure.code));
+            }
+            error.exit()
+        }
     }
+}
+
+/// What is wrong with a command line: the first paragraph says it, the others help.
+fn misread(said: &str) -> Failure {
+    let mut paragraphs = said.trim().split("\n\n").map(one_line);
+    let what = paragraphs.next().unwrap_or_default();
+    let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(&what));
+    paragraphs.fold(failure, Failure::hint)
+}
+
+fn one_line(paragraph: &str) -> String {
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Carries out a command and prints why it failed, if it did.
