@@ -11,8 +11,8 @@ use super::discover::Where;
 use super::failure::Failure;
 use super::{
     agents, answer, attach, audit, backup, cancel, chat, completions, config, demo, doctor, events,
-    help, history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve, sessions, spawn,
-    status, steer, stop, trust, wait,
+    help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send, serve, sessions,
+    spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -74,6 +74,7 @@ enum Command {
     Steer(steer::Steer),
     Cancel(cancel::Cancel),
     Retry(retry::Retry),
+    Review(review::Review),
     Attach(attach::Attach),
     Send(send::Send),
     Chat(chat::Chat),
@@ -137,6 +138,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Wait(command) => Box::pin(command.run(common)),
         Command::Steer(command) => Box::pin(command.run(common)),
         Command::Cancel(command) => Box::pin(command.run(common)),
+        Command::Review(command) => Box::pin(command.run(common)),
         Command::Retry(command) => Box::pin(command.run(common)),
         Command::Attach(command) => Box::pin(command.run(common)),
         Command::Send(command) => Box::pin(command.run(common)),

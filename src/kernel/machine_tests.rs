@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::*;
 use crate::kernel::event::Owed;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
-use crate::kernel::run::{AnnouncePolicy, CancelRequest, Lane, Pins, Requester, RunOrigin, Usage};
+use crate::kernel::run::{
+    AnnouncePolicy, CancelRequest, Lane, OnUncertain, Pins, Requester, RunOrigin, Usage,
+};
 use crate::kernel::time::Timestamp;
 
 /// A run as it stands after a spawn for a client-owned parent.
@@ -31,6 +33,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         root_run: id,
         root_session: session,
         retry_of: None,
+        on_uncertain: OnUncertain::Report,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

@@ -20,6 +20,7 @@ mod options;
 mod questions;
 mod request;
 mod restore;
+mod review;
 mod send;
 mod service;
 mod spawn;
