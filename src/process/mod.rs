@@ -8,6 +8,7 @@
 //! daemon what an earlier one has left.
 
 mod capture;
+mod ends;
 mod linger;
 mod marks;
 mod program;

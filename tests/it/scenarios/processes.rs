@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Scenario;
 use crate::agents::{config, write};
 use crate::harness::{Caller, Place, Script, calls, says};
+use crate::processes::is_alive;
 
 /// The scenarios of commands and programs.
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -12,6 +13,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "shell",
         place: shell_place,
         play: |caller| Box::pin(shell(caller)),
+    },
+    Scenario {
+        name: "stopped shell",
+        place: stopped_place,
+        play: |caller| Box::pin(stopped(caller)),
     },
     Scenario {
         name: "program",
@@ -73,6 +79,54 @@ async fn shell(caller: &mut Caller) {
         knows || was_killed(caller) && told.contains("uncertain"),
         "{told}"
     );
+}
+
+fn stopped_place() -> Place {
+    let command = "echo once >> begun.txt; setsid sleep 4000 & \
+                   echo $$ $! > pids.new; mv pids.new pids; wait";
+    let place = Place::new(Script::new().on(
+        "[a]",
+        [
+            calls("shell", json!({ "command": command })),
+            says("a goes on"),
+        ],
+    ));
+    write(
+        &config(&place),
+        "worker.md",
+        "tools: [shell, read]\n",
+        "Work.",
+    );
+    place
+}
+
+/// A cancel in the middle of a command that would not end by itself.
+async fn stopped(caller: &mut Caller) {
+    let a = caller
+        .spawn(json!({ "task": "[a]", "agent": "worker" }))
+        .await;
+    let file = caller.place().work().join("pids");
+    caller
+        .until("the command, or its end", async |caller: &mut Caller| {
+            let ended = caller.run(&a.id).await.get("endedAt").is_some();
+            (ended || file.exists()).then_some(())
+        })
+        .await;
+    caller.call("runs.cancel", json!({ "runId": a.id })).await;
+    let run = caller.ended(&a.id).await;
+    // After a kill it may have gone on, or ended, before anybody asked for its end.
+    let status = &run["status"];
+    assert!(
+        status == "cancelled" || status == "ok" && was_killed(caller),
+        "{run}"
+    );
+    let begun = begun(caller);
+    assert!(begun == 1 || begun == 0 && was_killed(caller), "{begun}");
+    let pids = std::fs::read_to_string(&file).unwrap_or_default();
+    for pid in pids.split_whitespace() {
+        let pid = pid.parse().unwrap();
+        assert!(!is_alive(pid), "{pid} of {run}");
+    }
 }
 
 fn program_place() -> Place {
