@@ -26,6 +26,8 @@ pub enum Setting {
     Scripted,
     /// The model answers at once, and everything that is accepted runs at once.
     InstantAnswers,
+    /// The model is a server on this port; everything that is accepted runs at once.
+    Http(u16),
     /// Sixteen runs at once, whose model does not answer; what begins with [`ASK`] asks a person
     /// instead and holds still.
     Held,
@@ -159,6 +161,13 @@ fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     let answers = match setting {
         Setting::Default => return Ok(text),
         Setting::LanesClosed => return Ok(text + KEPT + &lanes(0)),
+        Setting::Http(port) => {
+            text += &lanes(64);
+            text += KEPT;
+            text += "[defaults]\nmodel = \"instant/m\"\n[providers.instant]\nkind = \"openai\"\n";
+            text += &format!("base_url = \"http://127.0.0.1:{port}/v1\"\n");
+            return Ok(text);
+        }
         Setting::Scripted => ANSWERS.to_owned(),
         Setting::InstantAnswers => {
             text += &lanes(64);

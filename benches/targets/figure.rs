@@ -37,6 +37,14 @@ pub enum Figure {
     WaitsMemory,
     /// What they add to the threads.
     WaitsThreads,
+    /// Three inserts of the storing server and one exchange with a model.
+    FloorTurn,
+    /// A whole turn, one after another.
+    Turn,
+    /// From one turn's end to the next one's, where 32 sessions have them, milliseconds.
+    TurnEach,
+    /// Processor time of the daemon for each of those, milliseconds.
+    TurnCpu,
     /// From a spawn to its announce in the parent's transcript.
     Announced,
     /// The same for 40 spawns of 8 parents at once, until the last.
@@ -91,6 +99,8 @@ impl Figure {
             Figure::Rss
                 | Figure::WaitsMemory
                 | Figure::WaitsThreads
+                | Figure::TurnEach
+                | Figure::TurnCpu
                 | Figure::FloorKeeps(_)
                 | Figure::SpawnKeeps(_)
                 | Figure::FanOutCore100

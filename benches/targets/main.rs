@@ -26,6 +26,7 @@ mod sample;
 mod starts;
 mod talk;
 mod target;
+mod turns;
 mod waits;
 
 use std::path::PathBuf;

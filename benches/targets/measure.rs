@@ -11,10 +11,12 @@ use tempfile::TempDir;
 use crate::Result;
 use crate::daemon::{Daemon, Setting};
 use crate::figure::Figure;
+use crate::floor::Floor;
 use crate::grown::Grown;
 use crate::machine::{self, Machine};
 use crate::sample::Sample;
-use crate::{announces, calls, fanout, starts, waits};
+use crate::turns::InstantModel;
+use crate::{announces, calls, fanout, starts, turns, waits};
 
 /// What one part of a round gave.
 pub type Samples = Vec<(Figure, Sample)>;
@@ -39,8 +41,8 @@ pub struct Plan {
 }
 
 /// The targets that there are programs for.
-pub const IDS: [&str; 10] = [
-    "P1", "P2", "P3", "P4", "P6", "P7", "P8", "P10", "P11", "P12",
+pub const IDS: [&str; 11] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P10", "P11", "P12",
 ];
 /// Those that take minutes, and are left out unless they are asked for.
 pub const LONG: [&str; 2] = ["P10", "P11"];
@@ -198,6 +200,9 @@ impl Round<'_> {
         if self.plan.wants(&["P4"]) {
             samples.extend(self.waits()?);
         }
+        if self.plan.wants(&["P5"]) {
+            samples.extend(self.turns()?);
+        }
         if self.plan.wants(&["P6"]) {
             samples.extend(self.announces()?);
         }
@@ -246,6 +251,36 @@ impl Round<'_> {
                 (Figure::WaitsThreads, Sample::of_amounts(&[cost.threads])),
             ]);
         }
+        Ok(samples)
+    }
+
+    fn turns(&self) -> Result<Samples> {
+        let model = InstantModel::start()?;
+        let floor = Floor::start(&self.folder.join("turns-floor"))?;
+        let daemon = self.daemon("turns", Setting::Http(model.port()))?;
+        let lasts = self.plan.lasts;
+        turns::floor(floor.door(), &model, lasts / 4)?;
+        turns::one_by_one(daemon.door(), lasts / 4)?;
+        let mut pair = [(Figure::FloorTurn, None), (Figure::Turn, None)];
+        if !self.floor_first {
+            pair.reverse();
+        }
+        for (figure, sample) in &mut pair {
+            *sample = Some(match figure {
+                Figure::FloorTurn => turns::floor(floor.door(), &model, lasts)?,
+                _ => turns::one_by_one(daemon.door(), lasts)?,
+            });
+        }
+        let pair = pair.into_iter();
+        let mut samples: Samples = pair
+            .filter_map(|(figure, sample)| Some((figure, sample?)))
+            .collect();
+        let many = turns::at_once(daemon.door(), daemon.pid(), lasts)?;
+        samples.push((Figure::TurnEach, Sample::of_amounts(&[many.each])));
+        samples.extend(
+            many.cpu
+                .map(|cpu| (Figure::TurnCpu, Sample::of_amounts(&[cpu]))),
+        );
         Ok(samples)
     }
 

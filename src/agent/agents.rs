@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::Value;
 
 use super::base::{Base, is_of, parse_stored, read_base};
-use super::command::ProgramCheck;
 use super::folder::{self, Dialect, Found};
 use super::names::slug;
 use super::nearby::Nearby;
@@ -23,6 +22,8 @@ use crate::contract::catalog::{
 };
 use crate::contract::rows::AgentRows;
 use crate::kernel::fault::{Fault, Kind};
+use tokio::sync::watch;
+
 use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
 
@@ -31,16 +32,10 @@ use crate::kernel::text::preview;
 pub struct Options {
     /// The agent used where none is named.
     pub default_agent: String,
-    /// The model of agents that name none, `provider/name`.
-    pub default_model: String,
-    /// Models there are (`provider/name`, or `provider/*` for any name).
-    pub offered: Vec<String>,
-    /// Those of them that have thinking levels, written likewise.
-    pub thinking: Vec<String>,
+    /// The models there are, and the programs; they change with the settings.
+    pub models: watch::Receiver<Models>,
     /// The schemas of all tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,
-    /// Says why a program, by name or absolute path, cannot be started.
-    pub programs: ProgramCheck,
     /// This user's agent files; `None`: there are none.
     pub config: Option<PathBuf>,
     /// This user's agent files for Claude Code; `None`: there are none.
@@ -58,7 +53,6 @@ pub struct Options {
 /// Which agents there are.
 pub struct Agents {
     options: Options,
-    models: Models,
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
     nearby: Mutex<Nearby>,
@@ -70,25 +64,23 @@ impl Agents {
     pub fn new(options: Options) -> Result<Self, Fault> {
         let default_agent = AgentId::parse(&options.default_agent)
             .map_err(|error| Fault::params("defaults.agent", error))?;
-        let models = Models {
-            default: options.default_model.clone(),
-            offered: options.offered.clone(),
-            thinking: options.thinking.clone(),
-            programs: Arc::clone(&options.programs),
-        };
+        let models = options.models.borrow().clone();
         models.check("defaults.model", &models.default)?;
         let base = read_base(&options, &models, 1)?;
         let agents = Agents {
             nearby: Mutex::new(Nearby::new(options.clock.clone())),
             base: RwLock::new(Arc::new(base)),
             default_agent,
-            models,
             options,
         };
         let org = agents.options.orgs.first().map_or("", String::as_str);
         let place = Place { org, cwd: None };
         agents.set(place).entry(agents.default_agent.as_str())?;
         Ok(agents)
+    }
+
+    fn models(&self) -> watch::Ref<'_, Models> {
+        self.options.models.borrow()
     }
 
     fn base(&self) -> Arc<Base> {
@@ -165,7 +157,7 @@ impl Agents {
         }
         Some(Arc::new(Set::new(
             &layers,
-            &self.models,
+            &self.models(),
             &self.options.tools,
         )))
     }
@@ -186,7 +178,7 @@ impl Catalog for Agents {
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
-        self.set(place).resolve(&self.models, name, overrides)
+        self.set(place).resolve(&self.models(), name, overrides)
     }
 
     fn default_agent(&self) -> AgentId {
@@ -194,13 +186,13 @@ impl Catalog for Agents {
     }
 
     fn list(&self, place: Place<'_>) -> Listing {
-        self.set(place).list(&self.models)
+        self.set(place).list(&self.models())
     }
 
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
-        Ok(entry.summary(id, &self.models))
+        Ok(entry.summary(id, &self.models()))
     }
 
     fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault> {
@@ -263,7 +255,7 @@ impl Catalog for Agents {
         // Read before the lock is taken, so that nobody waits for a slow disk; whoever read
         // last wins, and the callers come one after another.
         let next = self.base().generation + 1;
-        let base = read_base(&self.options, &self.models, next)?;
+        let base = read_base(&self.options, &self.models(), next)?;
         *self.base.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(base);
         Ok(())
     }
@@ -278,7 +270,7 @@ impl Catalog for Agents {
 
     fn built_in(&self) -> BTreeMap<String, String> {
         let layers = Layers::presets(presets());
-        Set::new(&layers, &self.models, &self.options.tools).hashes()
+        Set::new(&layers, &self.models(), &self.options.tools).hashes()
     }
 
     fn covers(&self, folder: &str) -> Result<Covers, Fault> {
@@ -349,11 +341,11 @@ impl Agents {
                 outcome: Ok(draft),
             }],
         );
-        let set = Set::new(&layers, &self.models, &self.options.tools);
+        let set = Set::new(&layers, &self.models(), &self.options.tools);
         let (id, entry) = set
             .entry(&name)
             .map_err(|fault| Broken::whole(fault.message))?;
-        let summary = entry.summary(id, &self.models);
+        let summary = entry.summary(id, &self.models());
         let mut warnings = summary.warnings;
         warnings.extend(summary.problems);
         Ok(Checked { name, warnings })

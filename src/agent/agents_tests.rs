@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{AgentDefinition, Agents, Options};
+use super::{AgentDefinition, Agents, Models, Options};
 use crate::clock::Clock;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{
@@ -61,13 +61,16 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
     });
     Options {
         default_agent: "build".to_owned(),
-        default_model: "offline/search".to_owned(),
-        offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
-        thinking: vec!["script/deep".to_owned()],
-        programs: Arc::new(|name| match name {
-            "gone" => Err("it is in no folder of PATH".to_owned()),
-            _ => Ok(()),
-        }),
+        models: tokio::sync::watch::channel(Models {
+            default: "offline/search".to_owned(),
+            offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
+            thinking: vec!["script/deep".to_owned()],
+            programs: Arc::new(|name| match name {
+                "gone" => Err("it is in no folder of PATH".to_owned()),
+                _ => Ok(()),
+            }),
+        })
+        .1,
         tools: tools.into_iter().chain([spawn]).collect(),
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),
@@ -252,7 +255,13 @@ fn defaults_that_are_not_there_are_refused_at_the_start() {
     };
     let fault = changed(&|options| options.default_agent = "x".to_owned());
     assert_eq!(fault.kind, Kind::NotFound);
-    let fault = changed(&|options| options.default_model = "x/y".to_owned());
+    let fault = changed(&|options| {
+        let models = Models {
+            default: "x/y".to_owned(),
+            ..options.models.borrow().clone()
+        };
+        options.models = tokio::sync::watch::channel(models).1;
+    });
     assert_eq!(fault.data["path"], "defaults.model");
 }
 

@@ -292,19 +292,40 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
 }
 
 #[test]
+fn what_a_model_is_asked_with_is_checked() {
+    let draft = markdown(
+        "---\ndescription: d\ntemperature: 1\nmax_tokens: 9\n\
+         fallback_models: [a/b, c/d]\n---\nx",
+    )
+    .unwrap();
+    let definition = draft.definition;
+    let asked = (definition.temperature, definition.max_tokens);
+    assert_eq!(asked, (Some(1.0), Some(9)));
+    assert_eq!(definition.fallback_models.unwrap(), ["a/b", "c/d"]);
+    for wrong in [
+        "temperature: 3",
+        "temperature: warm",
+        "max_tokens: 0",
+        "fallback_models: [x]",
+    ] {
+        let broken = markdown(&format!("---\ndescription: d\n{wrong}\n---\nx")).unwrap_err();
+        assert_eq!(broken.line, Some(3), "{wrong}: {broken}");
+    }
+}
+
+#[test]
 fn what_nothing_obeys_yet_is_said() {
     let draft = markdown(
-        "---\ndescription: d\ntemperature: 0.2\nskills: []\nstrategy: plan\n\
-         fallback_models: [a/b]\ngate:\n  read: ask\n  glob: deny\n  grep: allow\n---\nx",
+        "---\ndescription: d\nprovider: {}\nskills: []\nstrategy: plan\n\
+         gate:\n  read: ask\n  glob: deny\n  grep: allow\n---\nx",
     )
     .unwrap();
     assert_eq!(
         draft.not_in_force,
         [
-            "temperature",
+            "provider",
             "skills",
             "strategy: plan",
-            "fallback_models",
             "gate (until then left out: read)"
         ]
     );

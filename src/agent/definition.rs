@@ -11,7 +11,7 @@ use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 
 /// An agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentDefinition {
     /// Its name.
     pub name: String,
@@ -30,6 +30,16 @@ pub struct AgentDefinition {
     /// How much its model thinks; the model's own habit if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// The models asked in its place, in this order, where it has failed for good; the
+    /// default ones if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_models: Option<Vec<String>>,
+    /// How freely its model chooses words; the model's own habit if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer; the provider's own limit if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// The most model calls of one run.
@@ -80,6 +90,9 @@ impl AgentDefinition {
             system_prompt: system_prompt.to_owned(),
             model: None,
             thinking: None,
+            fallback_models: None,
+            temperature: None,
+            max_tokens: None,
             tools: Vec::new(),
             max_loops: MAX_LOOPS,
             hidden: false,

@@ -18,10 +18,7 @@ use crate::kernel::thinking::Thinking;
 
 /// Fields that the format has and this version does not obey.
 const NOT_IN_FORCE: &[&str] = &[
-    "fallback_models",
     "provider",
-    "temperature",
-    "max_tokens",
     "skills",
     "mcp_servers",
     "on_child_failure",
@@ -38,6 +35,9 @@ const IN_FORCE: &[&str] = &[
     "hidden",
     "model",
     "thinking",
+    "fallback_models",
+    "temperature",
+    "max_tokens",
     "tools",
     "gate",
     "system_prompt",
@@ -72,6 +72,8 @@ const ONLY_MODELS: &[&str] = &[
 const TEXT_LIMIT: usize = 4096;
 /// The most model calls of one run.
 const LOOPS_LIMIT: u64 = 1000;
+/// The most tokens of one answer.
+const TOKENS_LIMIT: u64 = 1_000_000;
 /// The longest limit of a run.
 const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -180,6 +182,9 @@ impl Reader<'_> {
             "hidden" => definition.hidden = flag(value)?,
             "model" => definition.model = Some(model(value)?),
             "thinking" => definition.thinking = Some(thinking(value)?),
+            "fallback_models" => definition.fallback_models = Some(models(value)?),
+            "temperature" => definition.temperature = Some(temperature(value)?),
+            "max_tokens" => definition.max_tokens = Some(count(value, 1, TOKENS_LIMIT)?),
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
@@ -482,6 +487,23 @@ fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {
 }
 
 /// `provider/name`, or both apart.
+fn models(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(model).collect(),
+        one => model(one).map(|model| vec![model]),
+    }
+}
+
+fn temperature(value: &Value) -> Result<f64, String> {
+    let found = value.as_f64();
+    found
+        .filter(|number| (0.0..=2.0).contains(number))
+        .ok_or_else(|| {
+            let found = preview(&value.to_string(), 32);
+            format!("a number from 0 to 2 is expected, not {found}")
+        })
+}
+
 fn model(value: &Value) -> Result<String, String> {
     let expected = "provider/name is expected";
     let model = match value {

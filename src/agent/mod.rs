@@ -27,3 +27,4 @@ pub use agents::{Agents, Checked, Options};
 pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
 pub use definition::AgentDefinition;
 pub use raw::Broken;
+pub use view::Models;

@@ -18,8 +18,9 @@ use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
 /// Which models there are, and which programs.
-pub(super) struct Models {
-    /// Says why a program cannot be started.
+#[derive(Clone)]
+pub struct Models {
+    /// Says why a program, by name or absolute path, cannot be started.
     pub programs: ProgramCheck,
     /// Of agents that name none.
     pub default: String,
@@ -30,8 +31,14 @@ pub(super) struct Models {
 }
 
 impl Models {
+    /// Are the models the same?
+    pub fn is_like(&self, other: &Models) -> bool {
+        (&self.default, &self.offered, &self.thinking)
+            == (&other.default, &other.offered, &other.thinking)
+    }
+
     /// Refuses a model that nobody offers; `path` names who asked for it.
-    pub(super) fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
+    pub fn check(&self, path: &str, model: &str) -> Result<(), Fault> {
         if self.offers(model) {
             return Ok(());
         }

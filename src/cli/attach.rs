@@ -142,6 +142,9 @@ impl Look<'_> {
         match event.kind.as_str() {
             "message.delta" | "message.partial" | "message.reset" => {
                 let text: MessageText = link::read(&event.data)?;
+                if text.channel.as_deref() == Some("thinking") {
+                    return Ok(false);
+                }
                 self.texts.take(&event.kind, &text);
                 view.comes(text.run_id, self.texts.of(text.message_id));
                 Ok(false)

@@ -251,6 +251,7 @@ impl Talk<'_> {
             model: None,
             thinking: None,
             run_timeout: None,
+            budget: None,
             idempotency_key: Some(Clock::system().new_id().to_string()),
             meta: None,
         };

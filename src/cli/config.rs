@@ -52,7 +52,7 @@ fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {
             .hint("a start would end here; a running daemon keeps the settings it has")
     })?;
     let settings = loaded.shown().map(|setting| Setting {
-        key: setting.key.into(),
+        key: setting.key,
         value: setting.value,
         source: setting.origin.kind().into(),
         from: setting.origin.name().map(str::to_owned),

@@ -72,6 +72,14 @@ fn show(status: &Answer, state: &Path) -> String {
         "  agent    {} with {}",
         status.default_agent, status.model
     ));
+    for provider in &status.providers {
+        if let Some(problem) = &provider.problem {
+            lines.push(format!(
+                "  provider {} cannot be asked: {problem}",
+                provider.name
+            ));
+        }
+    }
     lines.push(format!("  runs     {runs}"));
     if counts.pending_announces > 0 {
         let waiting = counts.pending_announces;

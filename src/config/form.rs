@@ -1,6 +1,7 @@
 //! The forms that a setting's value can have: how each is read, checked and shown. Named by
 //! the table of the settings.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,16 @@ text_enum! {
         Poll = "poll",
         /// Only at the start and when somebody asks.
         Off = "off",
+    }
+}
+
+text_enum! {
+    /// What a provider of models speaks.
+    ProviderKind {
+        /// Chat Completions, as OpenAI and many others have it.
+        OpenAi = "openai",
+        /// Messages, as Anthropic has it.
+        Anthropic = "anthropic",
     }
 }
 
@@ -262,6 +273,12 @@ pub const FILE_WATCH: Word<FileWatch> = Word {
     text: FileWatch::as_str,
 };
 
+/// What a provider speaks.
+pub const PROVIDER_KIND: Word<ProviderKind> = Word {
+    all: ProviderKind::ALL,
+    text: ProviderKind::as_str,
+};
+
 impl<T: Copy> Form<T> for Word<T> {
     fn read(&self, value: &Value) -> Result<T, String> {
         let mut all = self.all.iter().copied();
@@ -274,5 +291,91 @@ impl<T: Copy> Form<T> for Word<T> {
 
     fn show(&self, value: &T) -> Option<Value> {
         Some((self.text)(*value).into())
+    }
+}
+
+/// An address of the web.
+pub struct HttpUrl;
+
+impl Form<String> for HttpUrl {
+    fn read(&self, value: &Value) -> Result<String, String> {
+        let text = Text.read(value)?;
+        let is_web = text.starts_with("http://") || text.starts_with("https://");
+        let has_host = text
+            .parse::<http::Uri>()
+            .is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()));
+        match is_web && has_host && !text.contains(['?', '#', '@']) {
+            true => Ok(text),
+            // What stands before an @ or behind a ? would be shown to everybody.
+            false => Err(
+                "an address such as https://example.org/v1, without user and query, is expected"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn show(&self, value: &String) -> Option<Value> {
+        Some(value.clone().into())
+    }
+}
+
+/// Names and values of headers; in a variable, `Name: value`, one a line.
+pub struct Headers;
+
+impl Form<BTreeMap<String, String>> for Headers {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, String>, String> {
+        let expected = || "a table of texts, { \"Name\" = \"value\" }, is expected".to_owned();
+        let pairs: Option<Vec<(String, String)>> = match value {
+            Value::Table(table) => table
+                .iter()
+                .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            Value::String(lines) => lines
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .map(|line| {
+                    let (name, value) = line.split_once(':')?;
+                    Some((name.trim().to_owned(), value.trim().to_owned()))
+                })
+                .collect(),
+            _ => None,
+        };
+        let pairs = pairs.ok_or_else(expected)?;
+        for (name, value) in &pairs {
+            let is_header = name.parse::<http::HeaderName>().is_ok()
+                && http::HeaderValue::from_str(value).is_ok();
+            if !is_header {
+                return Err(format!("{name:?} and its value are no header"));
+            }
+        }
+        Ok(pairs.into_iter().collect())
+    }
+
+    fn show(&self, value: &BTreeMap<String, String>) -> Option<Value> {
+        let pairs = value.iter();
+        let pairs = pairs.map(|(name, value)| (name.clone(), Value::from(value.clone())));
+        Some(Value::Table(pairs.collect()))
+    }
+}
+
+/// An amount of money, 0 or more.
+pub struct Amount;
+
+impl Form<f64> for Amount {
+    fn read(&self, value: &Value) -> Result<f64, String> {
+        let found = match value {
+            Value::Float(amount) => Some(*amount),
+            #[expect(clippy::cast_precision_loss, reason = "no price is that high")]
+            Value::Integer(amount) => Some(*amount as f64),
+            Value::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        found
+            .filter(|amount| amount.is_finite() && *amount >= 0.0)
+            .ok_or_else(|| "a number of 0 or more is expected".to_owned())
+    }
+
+    fn show(&self, value: &f64) -> Option<Value> {
+        Some((*value).into())
     }
 }

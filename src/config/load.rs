@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::settings::{Config, KEYS, is_secret};
+use super::named;
+use super::settings::{Config, KEYS, is_key, is_secret};
 use super::source::{Flag, Origin};
 use crate::kernel::fault::Fault;
 
@@ -20,7 +21,7 @@ pub struct Loaded {
     /// the file.
     pub warnings: Vec<String>,
     /// From where each value comes that is not the default.
-    origins: BTreeMap<&'static str, Origin>,
+    origins: BTreeMap<String, Origin>,
 }
 
 impl Loaded {
@@ -35,15 +36,25 @@ impl Loaded {
     }
 
     /// Takes the value of `key`, and where it comes from, over from `other`.
-    pub fn take_from(&mut self, other: &Loaded, key: &'static str) -> Result<(), Fault> {
+    pub fn take_from(&mut self, other: &Loaded, key: &str) -> Result<(), Fault> {
         if let Some(value) = other.config.value(key) {
             self.config.set(key, &value).map_err(Fault::internal)?;
         }
         match other.origins.get(key) {
-            Some(origin) => self.origins.insert(key, origin.clone()),
+            Some(origin) => self.origins.insert(key.to_owned(), origin.clone()),
             None => self.origins.remove(key),
         };
         Ok(())
+    }
+
+    /// Takes the tables that the user has named over from `other`: all of them, since one may
+    /// be gone.
+    pub fn take_named_from(&mut self, other: &Loaded) {
+        self.config.named = other.config.named.clone();
+        self.origins.retain(|key, _| !named::is_key(key));
+        let named = other.origins.iter().filter(|(key, _)| named::is_key(key));
+        self.origins
+            .extend(named.map(|(key, origin)| (key.clone(), origin.clone())));
     }
 
     /// Takes a flag, which goes before everything else.
@@ -129,7 +140,7 @@ fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), Con
 
 /// Takes each setting of a table and of the tables in it.
 fn walk(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Result<(), ConfigError> {
-    if let (Value::Table(table), false) = (value, KEYS.contains(&key)) {
+    if let (Value::Table(table), false) = (value, is_key(key)) {
         for (name, value) in table {
             let below = if key.is_empty() {
                 name.clone()
@@ -148,24 +159,24 @@ fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Resul
         Origin::Variable(name) => format!("variable {name}"),
         origin => origin.name().unwrap_or_default().to_owned(),
     };
-    let Some(key) = KEYS.iter().find(|known| **known == key) else {
+    if !is_key(key) {
         loaded.warnings.push(match nearest(key) {
             Some(known) => format!("{source}: no setting {key:?}; did you mean {known:?}?"),
             None => format!("{source}: no setting {key:?}"),
         });
         return Ok(());
-    };
+    }
     let set = loaded.config.set(key, value);
     set.map_err(|reason| ConfigError::Value {
         source_name: source,
-        key: (*key).to_owned(),
-        value: match is_secret(key) {
+        key: key.to_owned(),
+        value: match is_secret(key) || key.ends_with(".headers") {
             true => "[secret]".to_owned(),
             false => value.to_string(),
         },
         reason,
     })?;
-    loaded.origins.insert(key, origin.clone());
+    loaded.origins.insert(key.to_owned(), origin.clone());
     Ok(())
 }
 
@@ -178,6 +189,7 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
         return Ok(());
     }
     let key = rest.to_ascii_lowercase().replace("__", ".");
+    let key = loaded.config.named.meant_by(&key).unwrap_or(key);
     let value = match text.parse::<i64>() {
         Ok(number) => Value::Integer(number),
         Err(_) => Value::String(text.to_owned()),
@@ -186,10 +198,11 @@ fn read_variable(name: &str, text: &str, loaded: &mut Loaded) -> Result<(), Conf
 }
 
 /// The known key that is most like `key`, if any is at all.
-fn nearest(key: &str) -> Option<&'static str> {
+fn nearest(key: &str) -> Option<String> {
     KEYS.iter()
-        .copied()
-        .map(|known| (strsim::levenshtein(key, known), known))
+        .map(|known| (*known).to_owned())
+        .chain(named::keys_like(key))
+        .map(|known| (strsim::levenshtein(key, &known), known))
         .filter(|(distance, known)| *distance * 3 <= known.len())
         .min()
         .map(|(_, known)| known)

@@ -3,10 +3,12 @@
 
 mod form;
 mod load;
+mod named;
 mod settings;
 mod source;
 
-pub use form::FileWatch;
+pub use form::{FileWatch, ProviderKind};
 pub use load::{ConfigError, Loaded};
-pub use settings::{Config, KEYS, MOST_GRACE, is_live, shown};
+pub use named::{Named, PriceTable, ProviderTable};
+pub use settings::{Config, MOST_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};

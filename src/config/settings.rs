@@ -1,5 +1,6 @@
 //! The settings themselves, each declared once. A setting that nothing reads does not exist.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use super::form::{
     Address, Bytes, Count, FILE_WATCH, FileWatch, Folder, Form, Optional, OrNever, Period, Span,
     Text, Texts, UpTo, VISIBILITY,
 };
+use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
 
 /// The most of `process.grace`.
@@ -39,42 +41,56 @@ macro_rules! settings {
                 $(#[doc = $doc])+
                 pub $field: $type,
             )+
+            /// The tables that the user has named.
+            pub named: Named,
         }
 
         impl Default for Config {
             fn default() -> Self {
-                Config { $($field: $default,)+ }
+                Config { $($field: $default,)+ named: Named::default() }
             }
         }
 
-        /// The keys that exist, as `section.key`, in the order in which they are shown.
-        pub const KEYS: &[&str] = &[$($key),+];
+        /// The keys that always exist, as `section.key`, in the order in which they are shown.
+        pub(super) const KEYS: &[&str] = &[$($key),+];
 
         /// Does a reload apply a change of this setting?
         pub fn is_live(key: &str) -> bool {
             let applied = match key {
                 $($key => Applied::$applied,)+
-                _ => return false,
+                _ => return named::is_key(key),
             };
             applied == Applied::Reload
         }
 
         impl Config {
-            /// The value in force of one of [`KEYS`], in the form in which [`Config::set`]
-            /// takes it; `None` where nothing is set and nothing is the default.
+            /// The keys that exist: those that always do, and those of the tables that the
+            /// user has named.
+            pub fn keys(&self) -> Vec<Cow<'static, str>> {
+                let always = KEYS.iter().map(|key| Cow::Borrowed(*key));
+                always.chain(self.named.keys().into_iter().map(Cow::Owned)).collect()
+            }
+
+            /// Does a setting of this key exist now?
+            pub fn has(&self, key: &str) -> bool {
+                KEYS.contains(&key) || self.named.has(key)
+            }
+
+            /// The value in force of one of [`Config::keys`], in the form in which
+            /// [`Config::set`] takes it; `None` where nothing is set and nothing is the default.
             pub fn value(&self, key: &str) -> Option<Value> {
                 match key {
                     $($key => $form.show(&self.$field),)+
-                    _ => None,
+                    _ => self.named.value(key),
                 }
             }
 
-            /// Takes one setting; the fault says what is expected. The key must be one of
-            /// [`KEYS`].
+            /// Takes one setting; the fault says what is expected. The key must be one that
+            /// [`is_key`] knows.
             pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
                 match key {
                     $($key => self.$field = $form.read(value)?,)+
-                    _ => return Err("no setting of that name".to_owned()),
+                    _ => return self.named.set(key, value),
                 }
                 Ok(())
             }
@@ -102,7 +118,10 @@ settings! {
     /// The agent where none is named.
     Start "defaults.agent" => agent: String = "build".to_owned(), Text;
     /// The model where neither request, session nor agent names one.
-    Start "defaults.model" => model: String = "offline/search".to_owned(), Text;
+    Reload "defaults.model" => model: String = "offline/search".to_owned(), Text;
+    /// The models that are asked in its place, in this order, where one has failed for good;
+    /// for agents that name none of their own.
+    Reload "defaults.fallback_models" => fallback_models: Vec<String> = Vec::new(), Texts;
     /// The limit of a run that names none; `None` (`0`) = no limit.
     Reload "defaults.run_timeout" =>
         run_timeout: Option<Duration> = Some(Duration::from_hours(1)), OrNever;
@@ -178,8 +197,9 @@ settings! {
     Start "workspace.root" => workspace: Option<PathBuf> = None, Optional(Folder);
     /// A pause before each step, so that a person can watch.
     Reload "runner.pace" => pace: Duration = Duration::ZERO, Span;
-    /// How long one call of a model may take.
-    Reload "runner.model_timeout" => model_timeout: Duration = Duration::from_mins(2), Span;
+    /// How long one call of a model may take; for a provider over HTTP, one try of it, unless
+    /// its table has a `timeout`.
+    Reload "runner.model_timeout" => model_timeout: Duration = Duration::from_mins(10), Span;
     /// How long one call of a tool may take.
     Reload "runner.tool_timeout" => tool_timeout: Duration = Duration::from_mins(1), Span;
     /// Further names of the daemon's environment that programs get which runs start; one that
@@ -198,11 +218,20 @@ settings! {
 
 }
 
+/// Is there a setting of this name, or can there be one?
+pub(super) fn is_key(key: &str) -> bool {
+    KEYS.contains(&key) || named::is_key(key)
+}
+
 /// A value as people are shown it: null where there is none, and never a secret.
 pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     let Some(value) = value else {
         return serde_json::Value::Null;
     };
+    if let (Value::Table(headers), true) = (value, key.ends_with(".headers")) {
+        let hidden = headers.keys().map(|name| (name.clone(), "[secret]".into()));
+        return serde_json::Value::Object(hidden.collect());
+    }
     if is_secret(key) {
         return "[secret]".into();
     }

@@ -1,13 +1,14 @@
 //! Where the settings come from: a file, this process's variables, flags. Read at start, at a
 //! reload, and by `abide config check`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
 use toml::Value;
 
 use super::load::{ConfigError, Loaded, load};
-use super::settings::{KEYS, is_live, shown};
+use super::settings::{is_live, shown};
 
 /// From where one value comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +106,7 @@ fn usual_file() -> Option<PathBuf> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
     /// Its name.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value; null if there is none, `[secret]` for one that is not shown.
     pub value: Json,
     /// Where that comes from.
@@ -117,11 +118,11 @@ pub struct Shown {
 impl Loaded {
     /// Every setting, in the order in which they are documented.
     pub fn shown(&self) -> impl Iterator<Item = Shown> + '_ {
-        KEYS.iter().map(|key| Shown {
+        self.config.keys().into_iter().map(|key| Shown {
+            value: shown(&key, self.config.value(&key).as_ref()),
+            origin: self.origin(&key),
+            live: is_live(&key),
             key,
-            value: shown(key, self.config.value(key).as_ref()),
-            origin: self.origin(key),
-            live: is_live(key),
         })
     }
 }

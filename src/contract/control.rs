@@ -1,5 +1,6 @@
 //! What a door may ask of the process itself.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -42,7 +43,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// Its name, `section.key`.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value.
     pub value: Value,
     /// Where it comes from: `default`, `file`, `variable` or `flag`.
@@ -72,11 +73,24 @@ pub struct Reloaded {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// Its name.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// The value before.
     pub before: Value,
     /// The value after.
     pub after: Value,
+}
+
+/// A provider of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelProvider {
+    /// Its name, the part of `provider/name` before the slash.
+    pub name: String,
+    /// What it speaks: `openai`, `anthropic` or `built-in`.
+    pub kind: &'static str,
+    /// The models it offers; `name/*` stands for any.
+    pub models: Vec<String>,
+    /// Why no call can succeed as things are; never a secret.
+    pub problem: Option<String>,
 }
 
 /// What follows a drain.
@@ -124,6 +138,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The settings in force.
     fn settings(&self) -> Settings;
+
+    /// Who answers for models.
+    fn providers(&self) -> Vec<ModelProvider>;
 
     /// Reads file and variables again and applies what can be applied without a restart. What
     /// cannot be read or used changes nothing and is a fault that says why.

@@ -29,6 +29,8 @@ pub enum StepOutcome {
         blocks: Vec<Block>,
         /// What it cost.
         usage: Usage,
+        /// What whoever asked for the run should know: another model answered, for one.
+        warnings: Vec<String>,
     },
     /// A tool's answer. A failure of the tool is an answer too: the model is told.
     ToolResult {
@@ -48,6 +50,12 @@ pub enum StepOutcome {
 pub trait TextSink: Send + Sync + 'static {
     /// More of the text; all pieces of an answer together are its text.
     fn text(&self, piece: &str);
+
+    /// More of what the model thinks before it answers.
+    fn thinking(&self, _piece: &str) {}
+
+    /// What has come so far does not count: the answer begins anew.
+    fn reset(&self) {}
 }
 
 /// Takes no text: nobody listens.

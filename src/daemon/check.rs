@@ -16,8 +16,10 @@ impl AgentCheck {
     /// Models and tools are those that the settings bring.
     pub fn new(config: &Config) -> Result<Self, Failure> {
         let failure = |fault: &dyn std::fmt::Display| Failure::Config(fault.to_string());
-        let providers = Providers::new(&provider::Options {
+        let providers = Providers::new(provider::Options {
             script: config.script.clone(),
+            tables: config.named.providers.clone(),
+            clock: Clock::system(),
         })
         .map_err(|fault| failure(&fault))?;
         let clock = Clock::system();
@@ -28,14 +30,12 @@ impl AgentCheck {
             shell: Some(shell),
             ..tool::Options::default()
         });
+        let models = parts::models(config, &providers, programs);
         let agents = Agents::new(agent::Options {
             // Always there; which one the settings name is not asked here.
             default_agent: "build".to_owned(),
-            default_model: config.model.clone(),
-            offered: providers.offered(),
-            thinking: providers.thinking(),
+            models: tokio::sync::watch::channel(models).1,
             tools: tools.schemas(),
-            programs,
             config: None,
             personal: None,
             workspace: None,

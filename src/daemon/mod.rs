@@ -183,6 +183,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         drain_timeout,
         names,
         runner: workers.times,
+        providers: Arc::clone(&workers.providers),
+        models: workers.models,
+        clock: clock.clone(),
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
     let process = Arc::new(Process::new(

@@ -18,6 +18,7 @@ use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::gateway;
 use crate::kernel::env::Environment;
+use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
@@ -43,6 +44,10 @@ pub struct Workers {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// Who answers for models.
+    pub providers: Arc<Providers>,
+    /// Tells the catalog of other models.
+    pub models: tokio::sync::watch::Sender<agent::Models>,
     /// What they start.
     pub processes: Arc<dyn contract::processes::Processes>,
     /// Gives them other times.
@@ -98,7 +103,31 @@ pub fn times(config: &Config) -> runner::Options {
         model_timeout: config.model_timeout,
         tool_timeout: config.tool_timeout,
         max_spawn_depth: config.max_spawn_depth,
+        fallback_models: config.fallback_models.clone(),
+        prices: config.named.prices.clone(),
     }
+}
+
+/// The models that agents may have.
+pub fn models(config: &Config, providers: &Providers, programs: ProgramCheck) -> agent::Models {
+    agent::Models {
+        programs,
+        default: config.model.clone(),
+        offered: providers.offered(),
+        thinking: providers.thinking(),
+    }
+}
+
+/// Refuses settings whose default model nobody would offer.
+pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
+    let providers = Providers::new(provider::Options {
+        script: config.script.clone(),
+        tables: config.named.providers.clone(),
+        clock: clock.clone(),
+    })
+    .map_err(Fault::internal)?;
+    let programs: ProgramCheck = Arc::new(|_| Ok(()));
+    models(config, &providers, programs).check("defaults.model", &config.model)
 }
 
 /// Ends the process after a commit that cannot be trusted. Nothing may run on: what is on
@@ -158,12 +187,17 @@ pub fn workers(
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
-    let providers = Providers::new(&provider::Options {
+    let providers = Providers::new(provider::Options {
         script: config.script.clone(),
+        tables: config.named.providers.clone(),
+        clock: clock.clone(),
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
+    let providers = Arc::new(providers);
     let shell = shell(folder, socket, clock, config);
     let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
+    let models = models(config, &providers, programs(&environment));
+    let (models, followed_models) = tokio::sync::watch::channel(models);
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         delegate,
@@ -171,10 +205,7 @@ pub fn workers(
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
-        default_model: config.model.clone(),
-        offered: providers.offered(),
-        thinking: providers.thinking(),
-        programs: programs(&environment),
+        models: followed_models,
         tools: tools.schemas(),
         config: agent_files(),
         personal: personal_files(),
@@ -203,7 +234,7 @@ pub fn workers(
     let turn = TurnRunner::new(
         followed,
         workspace,
-        Arc::new(providers),
+        Arc::clone(&providers),
         Arc::new(tools),
         clock.clone(),
     );
@@ -211,6 +242,8 @@ pub fn workers(
         catalog: Arc::new(agents),
         runner: Arc::new(Runners { turn, command }),
         processes: Arc::new(processes),
+        providers,
+        models,
         times,
         names,
     })

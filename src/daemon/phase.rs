@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::settings::InForce;
 use super::supervisor::Supervisor;
-use super::surroundings::Surroundings;
+use super::surroundings::{self, Surroundings};
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
+use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
 use crate::contract::finding::Finding;
 use crate::kernel::fault::Fault;
 use crate::registry::Registry;
@@ -72,7 +72,9 @@ impl Control for Process {
     }
 
     fn surroundings(&self) -> Vec<Finding> {
-        self.surroundings.look(false)
+        let mut findings = self.surroundings.look(false);
+        findings.extend(surroundings::of_providers(&self.providers()));
+        findings
     }
 
     fn drain(&self, order: Drain) -> Result<Duration, Fault> {
@@ -91,6 +93,10 @@ impl Control for Process {
 
     fn settings(&self) -> Settings {
         self.in_force.show()
+    }
+
+    fn providers(&self) -> Vec<ModelProvider> {
+        self.in_force.providers()
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {

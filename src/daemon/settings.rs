@@ -1,16 +1,19 @@
 //! The settings in force, and how a reload brings new ones to the parts that obey them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::parts;
-use crate::config::{Config, KEYS, Loaded, Source, is_live, shown};
-use crate::contract::control::{Change, Reloaded, Setting, Settings};
+use crate::agent;
+use crate::clock::Clock;
+use crate::config::{Config, Loaded, Source, is_live, shown};
+use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
 use crate::gateway;
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::Registry;
+use crate::provider::Providers;
+use crate::registry::{Registry, ReloadReason};
 use crate::runner;
 use crate::store::Store;
 
@@ -41,6 +44,12 @@ pub struct Followers {
     pub names: watch::Sender<gateway::Names>,
     /// Times of steps.
     pub runner: watch::Sender<runner::Options>,
+    /// Who answers for models.
+    pub providers: Arc<Providers>,
+    /// Which models agents may have.
+    pub models: watch::Sender<agent::Models>,
+    /// For checks of settings that are to be.
+    pub clock: Clock,
 }
 
 impl InForce {
@@ -64,18 +73,23 @@ impl InForce {
             differs.then(|| shown(key, next.as_ref()))
         };
         let settings = state.running.shown().map(|setting| Setting {
+            pending: waiting(&setting.key),
             key: setting.key,
             value: setting.value,
             source: setting.origin.kind(),
             from: setting.origin.name().map(str::to_owned),
             live: setting.live,
-            pending: waiting(setting.key),
         });
         Settings {
             settings: settings.collect(),
             file: state.running.file_name(),
             warnings: state.running.warnings.clone(),
         }
+    }
+
+    /// Who answers for models.
+    pub fn providers(&self) -> Vec<ModelProvider> {
+        self.followers.providers.shown()
     }
 
     /// Reads the source again. Once this returns, what needs no restart is obeyed.
@@ -88,30 +102,39 @@ impl InForce {
             )
             .hint("correct it (abide config check) and reload again")
         })?;
+        parts::check_models(&fresh.config, &self.followers.clock)?;
         let mut running = self.lock().running.clone();
         let mut reloaded = Reloaded {
             warnings: fresh.warnings.clone(),
             ..Reloaded::default()
         };
-        for key in KEYS {
-            let (before, after) = (running.config.value(key), fresh.config.value(key));
+        // A table may be new, and it may be gone.
+        let mut keys = running.config.keys();
+        let new = fresh.config.keys();
+        keys.extend(new.into_iter().filter(|key| !running.config.has(key)));
+        for key in keys {
+            let (before, after) = (running.config.value(&key), fresh.config.value(&key));
             if before == after {
                 reloaded.unchanged += 1;
-                running.take_from(&fresh, key)?;
+                running.take_from(&fresh, &key)?;
                 continue;
             }
+            let live = is_live(&key);
+            if live {
+                running.take_from(&fresh, &key)?;
+            }
             let change = Change {
+                before: shown(&key, before.as_ref()),
+                after: shown(&key, after.as_ref()),
                 key,
-                before: shown(key, before.as_ref()),
-                after: shown(key, after.as_ref()),
             };
-            if is_live(key) {
-                running.take_from(&fresh, key)?;
+            if live {
                 reloaded.applied.push(change);
             } else {
                 reloaded.needs_restart.push(change);
             }
         }
+        running.take_named_from(&fresh);
         running.file = fresh.file;
         running.warnings = fresh.warnings;
         self.hand_on(&running.config).await?;
@@ -128,6 +151,18 @@ impl InForce {
         parts.registry.configure(options);
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
+        parts.providers.configure(&config.named.providers);
+        let programs = Arc::clone(&parts.models.borrow().programs);
+        let models = parts::models(config, &parts.providers, programs);
+        let changed = parts.models.send_if_modified(|known| {
+            let changed = !known.is_like(&models);
+            *known = models;
+            changed
+        });
+        if changed {
+            // What is said of each agent's model may not hold any more.
+            parts.registry.reload_agents(ReloadReason::Manual).await?;
+        }
         Ok(())
     }
 

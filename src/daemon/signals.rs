@@ -64,6 +64,6 @@ pub async fn reload_at_hangups(mut hangups: Signal, process: Arc<Process>) {
 }
 
 fn keys(changes: &[Change]) -> String {
-    let keys: Vec<&str> = changes.iter().map(|change| change.key).collect();
+    let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
     keys.join(", ")
 }

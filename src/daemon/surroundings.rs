@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
+use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::store::findings::bytes;
 
@@ -156,6 +157,21 @@ fn watches() -> Finding {
     } else {
         Finding::new(id, Health::Ok, message)
     }
+}
+
+/// Whether the providers of models that the settings describe can be used.
+pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
+    let findings = providers.iter().filter_map(|provider| {
+        let problem = provider.problem.as_ref()?;
+        let id = format!("provider.{}", provider.name);
+        let message = format!("models of {} cannot be asked: {problem}", provider.name);
+        Some(Finding::new(&id, Health::Warn, message).fix(format!(
+            "set it right under [providers.{}] and run abide config reload; a variable must be \
+             set where the daemon is started",
+            provider.name
+        )))
+    });
+    findings.collect()
 }
 
 #[cfg(test)]

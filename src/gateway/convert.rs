@@ -8,7 +8,7 @@ use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::question::Question;
-use crate::kernel::run::{PauseReason, RunState};
+use crate::kernel::run::{Budget, PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
@@ -180,6 +180,19 @@ pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
     }
 }
 
+/// What a run may use.
+pub(super) fn budget(budget: crate::wire::budget::Budget) -> Budget {
+    Budget {
+        tokens: budget.tokens,
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "its limits are checked where it is read"
+        )]
+        cost_micros: budget.cost.map(|cost| (cost * 1e6).round() as u64),
+    }
+}
+
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView { session, busy } = view;
@@ -213,6 +226,8 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
 /// An entry of a transcript; very long texts are cut, so that a page with it can be sent.
 pub(super) fn message(message: Message) -> shapes::Message {
     let mut content = message.content;
+    // It is between the store and the provider.
+    content.retain(|block| !matches!(block, Block::Native { .. }));
     let truncated = shorten(&mut content);
     shapes::Message {
         id: message.id,
@@ -252,6 +267,7 @@ fn shorten(content: &mut [Block]) -> bool {
                     left -= size;
                 }
             }
+            Block::Native { .. } => {}
         }
     }
     cut

@@ -165,7 +165,13 @@ fn said(clock: &Clock, text: &TextEvent) -> String {
     let (kind, offset, said) = match &text.what {
         Said::Partial(said) => ("message.partial", None, Some(said)),
         Said::Delta(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
+        Said::Thinking(offset, said) => ("message.delta", Some(*offset as u64), Some(said)),
         Said::Reset => ("message.reset", None, None),
+    };
+    let channel = match &text.what {
+        Said::Thinking(..) => Some("thinking"),
+        Said::Partial(_) | Said::Delta(..) => Some("text"),
+        Said::Reset => None,
     };
     to_json(&wire::Event {
         cursor: None,
@@ -179,7 +185,7 @@ fn said(clock: &Clock, text: &TextEvent) -> String {
         data: wire::MessageText {
             run_id: text.run,
             message_id: text.message,
-            channel: said.map(|_| "text".to_owned()),
+            channel: channel.map(str::to_owned),
             offset,
             text: said.cloned(),
         },

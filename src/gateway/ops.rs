@@ -47,7 +47,7 @@ async fn config(context: Arc<Context>, _: NoParams) -> Result<wire::Config, Faul
         warnings,
     } = context.control.settings();
     let settings = settings.into_iter().map(|setting| wire::Setting {
-        key: setting.key.into(),
+        key: setting.key,
         value: setting.value,
         source: setting.source.into(),
         from: setting.from,
@@ -65,7 +65,7 @@ async fn reload(context: Arc<Context>, _: NoParams) -> Result<wire::Reloaded, Fa
     let reloaded = context.control.reload().await?;
     let changes = |list: Vec<crate::contract::control::Change>| {
         let changes = list.into_iter().map(|change| wire::Change {
-            key: change.key.into(),
+            key: change.key,
             before: change.before,
             after: change.after,
         });

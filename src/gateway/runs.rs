@@ -28,6 +28,7 @@ async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAcc
         model: params.model,
         thinking: params.thinking.map(convert::thinking),
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        budget: params.budget.map(convert::budget),
         meta: params.meta,
     };
     let accepted = context

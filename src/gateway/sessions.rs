@@ -40,6 +40,7 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         thinking: params.thinking.map(convert::thinking),
         cwd: params.cwd,
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
+        budget: params.budget.map(convert::budget),
         announce: params.announce.map(|policy| match policy {
             wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
             wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,

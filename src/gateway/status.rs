@@ -85,6 +85,17 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
         socket: context.socket.clone(),
         default_agent: agent.id.into(),
         model: agent.model,
+        providers: context
+            .control
+            .providers()
+            .into_iter()
+            .map(|provider| wire::ModelProvider {
+                name: provider.name,
+                kind: provider.kind.to_owned(),
+                models: provider.models,
+                problem: provider.problem,
+            })
+            .collect(),
         salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {
             at: report.at,
             set_aside: report.set_aside.to_string_lossy().into_owned(),

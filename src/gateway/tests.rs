@@ -27,7 +27,7 @@ use super::methods::{Call, Methods};
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
-use crate::contract::control::{Control, Drain, Phase, Reloaded, Settings, Then};
+use crate::contract::control::{Control, Drain, ModelProvider, Phase, Reloaded, Settings, Then};
 use crate::kernel::fault::Fault;
 use crate::registry::Principal;
 
@@ -62,6 +62,10 @@ impl Control for Stage {
 
     fn settings(&self) -> Settings {
         Settings::default()
+    }
+
+    fn providers(&self) -> Vec<ModelProvider> {
+        Vec::new()
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Fault>> {

@@ -34,6 +34,8 @@ pub enum RunEvent {
         model: bool,
         /// What it used.
         usage: super::run::Usage,
+        /// What the caller should know of it.
+        warnings: Vec<String>,
     },
     /// Its turn is over, with this final text.
     TurnEnded {

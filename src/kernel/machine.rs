@@ -13,6 +13,9 @@ use super::event::RunEvent;
 use super::run::{Outcome, Run, RunError, RunOrigin, RunState};
 use super::time::Moment;
 
+/// The most warnings that a run gathers.
+const MOST_WARNINGS: usize = 32;
+
 /// An event that the run's state has no edge for. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run that is {state} cannot take {event}")]
@@ -57,7 +60,14 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         (Running, RunEvent::StepsIntended { count }) if !cancelling => {
             next.run.steps += count;
         }
-        (Running | Paused(_) | Queued, RunEvent::StepEnded { model, usage }) => {
+        (
+            Running | Paused(_) | Queued,
+            RunEvent::StepEnded {
+                model,
+                usage,
+                warnings,
+            },
+        ) => {
             // Taken even while cancelling: what has happened is written down. A step that
             // waits gets its outcome from elsewhere, whether its run holds a slot or not.
             if model {
@@ -66,6 +76,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.run.tool_calls += 1;
             }
             next.run.usage.add(usage);
+            next.warn(warnings);
             next.run.recoveries = 0;
         }
         (Running, RunEvent::TurnEnded { text, owed }) if !cancelling => {
@@ -201,6 +212,16 @@ impl Moving {
     fn enter(&mut self, state: RunState) {
         self.run.state = state;
         self.run.counting_since = counts(state).then_some(self.now.steady);
+    }
+
+    /// Each warning once, and not more than a person reads.
+    fn warn(&mut self, warnings: Vec<String>) {
+        for warning in warnings {
+            let known = &mut self.run.warnings;
+            if known.len() < MOST_WARNINGS && !known.contains(&warning) {
+                known.push(warning);
+            }
+        }
     }
 
     fn release_if_running(&mut self) {

@@ -48,6 +48,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         error: None,
         result: None,
         limit_ms: Some(10_000),
+        budget: None,
         used_ms: 0,
         counting_since: None,
         recoveries: 0,
@@ -88,7 +89,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
     prop_oneof![
         4 => Just(RunEvent::Started),
         3 => (1u32..4).prop_map(|count| RunEvent::StepsIntended { count }),
-        3 => any::<bool>().prop_map(|model| RunEvent::StepEnded { model, usage: Usage::default() }),
+        3 => any::<bool>().prop_map(|model| RunEvent::StepEnded { model, usage: Usage::default(), warnings: vec!["careful".to_owned()] }),
         3 => (proptest::option::of("[a ]{0,3}"), owed())
             .prop_map(|(text, owed)| RunEvent::TurnEnded { text, owed }),
         2 => owed().prop_map(|owed| RunEvent::OwedChanged { owed }),

@@ -71,7 +71,8 @@ pub enum Block {
         id: String,
         /// Which tool.
         name: String,
-        /// Its arguments, as the model gave them.
+        /// Its arguments, as the model gave them. A text stands for what is no JSON object:
+        /// no tool is run with it.
         arguments: Value,
     },
     /// What a tool answered.
@@ -82,6 +83,19 @@ pub enum Block {
         text: String,
         /// The tool says that it failed.
         is_error: bool,
+    },
+    /// A model's answer as its provider gave it, beside what was read out of it. It goes back
+    /// to that provider as it came, since some refuse thinking that was changed; nobody else
+    /// is shown it.
+    Native {
+        /// The provider's name.
+        provider: String,
+        /// What it speaks.
+        api: String,
+        /// The model that answered, `provider/name`.
+        model: String,
+        /// The JSON, as text.
+        json: String,
     },
 }
 

@@ -199,6 +199,10 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
+    /// What that cost, in millionths of the currency in which the prices are; nothing where no
+    /// price is known.
+    #[serde(default)]
+    pub cost_micros: u64,
 }
 
 impl Usage {
@@ -207,7 +211,42 @@ impl Usage {
         self.model_calls += other.model_calls;
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
+        self.cost_micros += other.cost_micros;
     }
+}
+
+/// What a run may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Tokens sent and received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Millionths of the currency in which the prices are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl Budget {
+    /// Why `used` leaves nothing of it, in words for people.
+    pub fn exceeded(&self, used: &Usage) -> Option<String> {
+        let tokens = used.input_tokens + used.output_tokens;
+        if let Some(most) = self.tokens
+            && tokens >= most
+        {
+            return Some(format!("{tokens} tokens of {most} are used"));
+        }
+        let most = self.cost_micros.filter(|most| used.cost_micros >= *most)?;
+        Some(format!(
+            "{} of {} are spent",
+            amount(used.cost_micros),
+            amount(most)
+        ))
+    }
+}
+
+/// Millionths as a decimal number.
+fn amount(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 /// The session that asked for a run and is told of its end. Fixed at spawn.
@@ -286,6 +325,8 @@ pub struct Run {
     pub result: Option<String>,
     /// How long it may run; `None` = no limit.
     pub limit_ms: Option<u64>,
+    /// What it may use; `None` = no limit.
+    pub budget: Option<Budget>,
     /// How much of that is used, without the time since `counting_since`.
     pub used_ms: u64,
     /// Since when it has been using its time: a steady reading of this life of the daemon.

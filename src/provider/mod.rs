@@ -1,21 +1,48 @@
-//! Model providers behind one trait. A runner asks a provider for the next answer; which
-//! providers there are is decided once, when the daemon starts.
+//! Model providers behind one trait. A runner asks a provider for the next answer. Two are
+//! built in and need no network; those over HTTP are as the settings describe them, and change
+//! with them at a reload.
+//!
+//! ```text
+//! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (what is said) ─▶ answer
+//!                            └─▶ failure: again, elsewhere, nothing
+//! ```
 
+mod answer;
+mod anthropic;
+mod failure;
+mod http;
+mod key;
 mod offline;
+mod openai;
+mod remote;
 mod script;
 #[cfg(test)]
 mod testing;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::clock::Clock;
+use crate::config::ProviderTable;
 use crate::contract::BoxFuture;
+use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::run::Usage;
+use crate::kernel::thinking::Thinking;
+
+/// What a provider speaks that needs no network. Its answers cost nothing.
+pub const BUILT_IN: &str = "built-in";
+
+/// The provider of models on this machine, which is there without a table.
+const OLLAMA: &str = "ollama";
+/// Where it listens.
+const OLLAMA_URL: &str = "http://127.0.0.1:11434/v1";
 
 /// A tool as models see it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -42,32 +69,120 @@ pub struct ModelRequest {
     pub tools: Vec<ToolSchema>,
     /// How often this same question was asked and answered with nothing.
     pub empty_answers: u32,
+    /// How much the model may think; `None` = its own habit.
+    pub thinking: Option<Thinking>,
+    /// How freely it chooses its words; `None` = its own habit.
+    pub temperature: Option<f64>,
+    /// The most tokens of the answer; `None` = the provider's own limit.
+    pub max_tokens: Option<u32>,
+    /// How long one try may take at a provider that has no limit of its own.
+    pub limit: Duration,
 }
 
 /// What a model answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
-    /// Text and tool calls, in order.
+    /// Text and tool calls, in order, and the answer as the provider gave it.
     pub blocks: Vec<Block>,
     /// What it cost.
     pub usage: Usage,
+    /// What whoever asked should know of it: it was cut, for one.
+    pub warnings: Vec<String>,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ProviderFault(pub String);
+#[error("{message}")]
+pub struct ProviderFault {
+    /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_config`,
+    /// `provider_request` or `refused`.
+    pub kind: &'static str,
+    /// What happened and what was tried.
+    pub message: String,
+    /// Another model may be asked in its place. Not so where the request itself is wrong.
+    pub switches: bool,
+}
+
+impl ProviderFault {
+    /// One for which another model may be asked.
+    pub fn new(message: impl Into<String>) -> Self {
+        ProviderFault {
+            kind: "provider",
+            message: message.into(),
+            switches: true,
+        }
+    }
+}
+
+/// Who gave an answer.
+struct Origin {
+    provider: String,
+    api: &'static str,
+    /// `provider/name`.
+    model: String,
+}
+
+impl Origin {
+    /// The answer as it came, to be sent back so.
+    fn native(self, json: &str) -> Block {
+        Block::Native {
+            provider: self.provider,
+            api: self.api.to_owned(),
+            model: self.model,
+            json: json.to_owned(),
+        }
+    }
+}
+
+/// A request on its way to a provider.
+struct Call<'a> {
+    request: &'a ModelRequest,
+    provider: &'a str,
+    api: &'a str,
+    base_url: &'a str,
+}
+
+/// An answer as this same provider gave it. Another one's means nothing to it, or is refused:
+/// it gets text and tool calls.
+fn native_of<'a>(call: &Call<'_>, content: &'a [Block]) -> Option<&'a str> {
+    content.iter().find_map(|block| match block {
+        Block::Native {
+            provider,
+            api,
+            json,
+            ..
+        } if provider == call.provider && api == call.api => Some(json.as_str()),
+        _ => None,
+    })
+}
 
 /// Answers for models.
 pub trait Provider: Send + Sync + 'static {
     /// The part of `provider/name` before the slash.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The models it offers, as `provider/name`; `provider/*` stands for any name.
-    fn offered(&self) -> String;
+    fn offered(&self) -> Vec<String>;
 
     /// Those of its models that can think at levels, written likewise.
-    fn thinking(&self) -> Option<String>;
+    fn thinking(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Each of its tries has a limit, so that nobody else needs to set one.
+    fn limits_itself(&self) -> bool {
+        false
+    }
+
+    /// Why no call can succeed as things are: its key is missing, for one.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// What it speaks.
+    fn kind(&self) -> &'static str {
+        BUILT_IN
+    }
 
     /// The model's next answer; its text goes to `sink` while it comes. Dropping the future
     /// gives it up.
@@ -79,45 +194,86 @@ pub trait Provider: Send + Sync + 'static {
 }
 
 /// Which providers there are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The answers of the `script` provider; without it there is none.
     pub script: Option<PathBuf>,
+    /// Those over HTTP, by name.
+    pub tables: BTreeMap<String, ProviderTable>,
+    /// Measures and dates.
+    pub clock: Clock,
 }
 
 /// All providers by name.
 pub struct Providers {
-    providers: Vec<Arc<dyn Provider>>,
+    built_in: Vec<Arc<dyn Provider>>,
+    remote: RwLock<Vec<Arc<dyn Provider>>>,
+    clock: Clock,
 }
 
 impl Providers {
-    /// `offline`, and `script` if its file is given. The fault names the file that cannot be
-    /// read.
-    pub fn new(options: &Options) -> Result<Self, ProviderFault> {
-        let mut providers: Vec<Arc<dyn Provider>> = vec![Arc::new(offline::Offline)];
+    /// `offline`, `ollama`, those of the tables, and `script` if its file is given. The fault
+    /// names the file that cannot be read.
+    pub fn new(options: Options) -> Result<Self, ProviderFault> {
+        let mut built_in: Vec<Arc<dyn Provider>> = vec![Arc::new(offline::Offline)];
         if let Some(path) = &options.script {
-            providers.push(Arc::new(script::Script::load(path)?));
+            built_in.push(Arc::new(script::Script::load(path)?));
         }
-        Ok(Providers { providers })
+        let providers = Providers {
+            built_in,
+            remote: RwLock::default(),
+            clock: options.clock,
+        };
+        providers.configure(&options.tables);
+        Ok(providers)
+    }
+
+    /// The providers over HTTP are from now on those of `tables`; calls under way end as they
+    /// began.
+    pub fn configure(&self, tables: &BTreeMap<String, ProviderTable>) {
+        let ollama = ProviderTable::default();
+        let usual = (!tables.contains_key(OLLAMA)).then_some((OLLAMA, &ollama));
+        let tables = tables.iter().map(|(name, table)| (name.as_str(), table));
+        let remote = tables.chain(usual).map(|(name, table)| {
+            let remote = remote::Remote::new(name, table, self.clock.clone());
+            Arc::new(remote) as Arc<dyn Provider>
+        });
+        let remote = remote.collect();
+        *self.remote.write().unwrap_or_else(PoisonError::into_inner) = remote;
+    }
+
+    fn all(&self) -> Vec<Arc<dyn Provider>> {
+        // A panic while it was written left the old list or the new one.
+        let remote = self.remote.read().unwrap_or_else(PoisonError::into_inner);
+        self.built_in.iter().chain(remote.iter()).cloned().collect()
     }
 
     /// The models there are, as `provider/name`; `provider/*` stands for any name.
     pub fn offered(&self) -> Vec<String> {
-        self.providers.iter().map(|one| one.offered()).collect()
+        self.all().iter().flat_map(|one| one.offered()).collect()
     }
 
     /// Those of the models that can think at levels.
     pub fn thinking(&self) -> Vec<String> {
-        self.providers
-            .iter()
-            .filter_map(|one| one.thinking())
-            .collect()
+        self.all().iter().flat_map(|one| one.thinking()).collect()
+    }
+
+    /// All of them, for people.
+    pub fn shown(&self) -> Vec<ModelProvider> {
+        let all = self.all();
+        let shown = all.iter().map(|one| ModelProvider {
+            name: one.name().to_owned(),
+            kind: one.kind(),
+            models: one.offered(),
+            problem: one.problem(),
+        });
+        shown.collect()
     }
 
     /// The provider of `model` (`provider/name`), and the name without the provider.
-    pub fn find<'a>(&self, model: &'a str) -> Option<(&Arc<dyn Provider>, &'a str)> {
+    pub fn find<'a>(&self, model: &'a str) -> Option<(Arc<dyn Provider>, &'a str)> {
         let (provider, name) = model.split_once('/')?;
-        let found = self.providers.iter().find(|one| one.name() == provider)?;
+        let found = self.all().into_iter().find(|one| one.name() == provider)?;
         Some((found, name))
     }
 }
@@ -131,12 +287,22 @@ fn latest_input(messages: &[Arc<Message>]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn options() -> Options {
+        Options {
+            script: None,
+            tables: BTreeMap::new(),
+            clock: Clock::system(),
+        }
+    }
+
     #[test]
     fn a_model_is_found_by_its_provider() {
-        let providers = Providers::new(&Options::default()).unwrap();
-        assert_eq!(providers.offered(), ["offline/search"]);
+        let providers = Providers::new(options()).unwrap();
+        assert_eq!(providers.offered(), ["offline/search", "ollama/*"]);
         let (provider, name) = providers.find("offline/search").unwrap();
         assert_eq!((provider.name(), name), ("offline", "search"));
+        let (provider, name) = providers.find("ollama/hf.co/a/b:q4").unwrap();
+        assert_eq!((provider.name(), name), ("ollama", "hf.co/a/b:q4"));
         assert!(providers.find("script/x").is_none());
         assert!(providers.find("offline").is_none());
     }
@@ -145,8 +311,33 @@ mod tests {
     fn a_script_that_cannot_be_read_is_named() {
         let options = Options {
             script: Some(PathBuf::from("/no/such/script.json")),
+            ..options()
         };
-        let fault = Providers::new(&options).err().unwrap();
-        assert!(fault.0.contains("/no/such/script.json"), "{fault}");
+        let fault = Providers::new(options).err().unwrap();
+        assert!(fault.message.contains("/no/such/script.json"), "{fault}");
+    }
+
+    #[test]
+    fn providers_change_with_their_tables_and_say_what_is_wrong_with_them() {
+        let providers = Providers::new(options()).unwrap();
+        let table = ProviderTable {
+            models: vec!["small".to_owned()],
+            api_key_env: Some("ABIDE_TEST_NO_SUCH_KEY".to_owned()),
+            ..ProviderTable::default()
+        };
+        providers.configure(&BTreeMap::from([
+            ("openai".to_owned(), table.clone()),
+            ("mine".to_owned(), ProviderTable::default()),
+        ]));
+        let shown = providers.shown();
+        let of = |name: &str| shown.iter().find(|one| one.name == name).unwrap();
+        assert_eq!(of("openai").models, ["openai/small"]);
+        let problem = of("openai").problem.as_deref().unwrap();
+        assert!(problem.contains("ABIDE_TEST_NO_SUCH_KEY"), "{problem}");
+        let problem = of("mine").problem.as_deref().unwrap();
+        assert!(problem.contains("providers.mine.kind"), "{problem}");
+        assert_eq!(of("ollama").problem, None);
+        providers.configure(&BTreeMap::new());
+        assert!(providers.find("openai/small").is_none());
     }
 }

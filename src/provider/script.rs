@@ -127,7 +127,7 @@ impl Script {
     /// Reads the script at `path`.
     pub(super) fn load(path: &Path) -> Result<Self, ProviderFault> {
         let fault = |error: &dyn std::fmt::Display| {
-            ProviderFault(format!("the script {}: {error}", path.display()))
+            ProviderFault::new(format!("the script {}: {error}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
         let file: File = serde_json::from_str(&text).map_err(|error| fault(&error))?;
@@ -142,7 +142,7 @@ impl Script {
     fn answer(&self, request: &ModelRequest) -> Result<Chosen, ProviderFault> {
         let messages = &request.messages;
         let latest = latest_input(messages)
-            .ok_or_else(|| ProviderFault("the script got nothing to answer".to_owned()))?;
+            .ok_or_else(|| ProviderFault::new("the script got nothing to answer".to_owned()))?;
         let input = input_text(messages, latest);
         let announce = messages[latest].kind == MessageKind::Announce;
         let rule = self
@@ -153,7 +153,7 @@ impl Script {
             })
             .ok_or_else(|| {
                 let shown = crate::kernel::text::preview(&input, 120);
-                ProviderFault(format!("the script has no rule for {shown:?}"))
+                ProviderFault::new(format!("the script has no rule for {shown:?}"))
             })?;
         let given = messages[latest..]
             .iter()
@@ -161,7 +161,7 @@ impl Script {
             .count();
         let index = given + request.empty_answers as usize;
         let answer = rule.answers.get(index).cloned().ok_or_else(|| {
-            ProviderFault(format!(
+            ProviderFault::new(format!(
                 "the script's rule {:?} has {} answers, and number {} is wanted",
                 rule.text,
                 rule.answers.len(),
@@ -185,7 +185,7 @@ impl Script {
             .open(path)
             // One write, so that lines of several processes do not mix.
             .and_then(|mut file| file.write_all(line.as_bytes()))
-            .map_err(|error| ProviderFault(format!("the log {}: {error}", path.display())))
+            .map_err(|error| ProviderFault::new(format!("the log {}: {error}", path.display())))
     }
 }
 
@@ -224,7 +224,7 @@ impl Chosen {
             None => sink.text(&self.answer.text),
         }
         if let Some(message) = self.answer.fail {
-            return Err(ProviderFault(message));
+            return Err(ProviderFault::new(message));
         }
         let mut blocks = Vec::new();
         if !self.answer.text.is_empty() {
@@ -245,21 +245,18 @@ impl Chosen {
                 model_calls: 1,
                 ..Usage::default()
             },
+            warnings: Vec::new(),
         })
     }
 }
 
 impl Provider for Script {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "script"
     }
 
-    fn offered(&self) -> String {
-        "script/*".to_owned()
-    }
-
-    fn thinking(&self) -> Option<String> {
-        None
+    fn offered(&self) -> Vec<String> {
+        vec!["script/*".to_owned()]
     }
 
     fn complete(

@@ -42,9 +42,9 @@ async fn the_transcript_alone_decides_which_answer_comes() {
     assert_eq!(said(&ask(told).await.unwrap()), "told");
     let exhausted = vec![user(1, "alpha"), assistant(2, "a0"), assistant(3, "a1")];
     let fault = ask(exhausted).await.unwrap_err();
-    assert!(fault.0.contains("2 answers"), "{fault}");
+    assert!(fault.message.contains("2 answers"), "{fault}");
     let fault = ask(vec![announce(1, "x")]).await.unwrap_err();
-    assert!(fault.0.contains("no rule"), "{fault}");
+    assert!(fault.message.contains("no rule"), "{fault}");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn faults_and_panics_come_as_ordered() {
         .complete(request(vec![user(1, "fail")]), Arc::new(Nobody))
         .await
         .unwrap_err();
-    assert_eq!(fault.0, "out of service");
+    assert_eq!(fault.message, "out of service");
     let call = tokio::spawn(script.complete(request(vec![user(1, "panic")]), Arc::new(Nobody)));
     assert!(call.await.unwrap_err().is_panic());
 }
@@ -108,5 +108,5 @@ fn a_mistyped_field_is_refused() {
     let path = folder.path().join("script.json");
     std::fs::write(&path, r#"{"rules": [{"match": "*", "anwsers": []}]}"#).unwrap();
     let fault = Script::load(&path).err().unwrap();
-    assert!(fault.0.contains("anwsers"), "{fault}");
+    assert!(fault.message.contains("anwsers"), "{fault}");
 }

@@ -76,5 +76,9 @@ pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
             })
             .collect(),
         empty_answers: 0,
+        thinking: None,
+        temperature: None,
+        max_tokens: None,
+        limit: std::time::Duration::from_secs(10),
     }
 }

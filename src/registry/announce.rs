@@ -119,6 +119,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         label: None,
         title: "sees what its runs have brought".to_owned(),
         limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
+        budget: None,
         meta: None,
         agent,
         trace_id: inner.clock.new_id().simple().to_string(),

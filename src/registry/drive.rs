@@ -227,7 +227,15 @@ impl Drive<'_> {
     /// Writes an outcome together with what follows it.
     async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
         let recorded = match outcome {
-            StepOutcome::Answer { blocks, usage } => Recorded::Answer { blocks, usage },
+            StepOutcome::Answer {
+                blocks,
+                usage,
+                warnings,
+            } => Recorded::Answer {
+                blocks,
+                usage,
+                warnings,
+            },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Failed(error) => Recorded::Failed(error),
             StepOutcome::Waits => {
@@ -353,6 +361,9 @@ impl Drive<'_> {
         step.message_seq = Some(message.seq);
         step.ended_at = Some(message.at);
         view.messages.push(Arc::new(message));
+        if let Recorded::Answer { usage, .. } = outcome {
+            view.run.usage.add(*usage);
+        }
         if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
             *known = Arc::new(step);
         }

@@ -60,6 +60,7 @@ async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<B
         label: None,
         title: preview(said, super::spawn::TITLE),
         limit_ms: agent.run_timeout_ms.or(inner.options().run_timeout_ms),
+        budget: None,
         meta: None,
         agent,
         trace_id: String::new(),

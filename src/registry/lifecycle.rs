@@ -198,6 +198,7 @@ impl Registry {
             key,
         );
         run.retry_of = Some(id);
+        run.budget = old.budget;
         let command = if old.origin == RunOrigin::Spawn {
             Command::Spawn(Box::new(self.spawn_again(old, said, run, session)))
         } else {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
 use crate::kernel::question::{Asker, Question, QuestionState};
-use crate::kernel::run::{AnnouncePolicy, Outcome, Run, RunError, Usage};
+use crate::kernel::run::{AnnouncePolicy, Budget, Outcome, Run, RunError, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
 use crate::kernel::thinking::Thinking;
@@ -55,6 +55,8 @@ pub struct SpawnRequest {
     pub cwd: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
+    /// What it may use.
+    pub budget: Option<Budget>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
     /// How long its session stays open for messages.
@@ -86,6 +88,8 @@ pub struct TurnRequest {
     pub thinking: Option<Thinking>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
+    /// What it may use.
+    pub budget: Option<Budget>,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.

@@ -38,7 +38,7 @@ impl Registry {
             .inner
             .resolve(&who.org, folder, named, overrides)
             .await?;
-        let run = self.new_run(
+        let mut run = self.new_run(
             who,
             request.run_id,
             agent,
@@ -48,6 +48,7 @@ impl Registry {
             request.meta,
             key,
         );
+        run.budget = request.budget;
         let command = Command::Spawn(Box::new(Spawn {
             org: who.org.clone(),
             run,
@@ -117,7 +118,7 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
-        let run = self.new_run(
+        let mut run = self.new_run(
             who,
             request.run_id,
             agent,
@@ -127,6 +128,7 @@ impl Registry {
             request.meta,
             key,
         );
+        run.budget = request.budget;
         let command = Command::RunTurn(Box::new(RunTurn {
             org: who.org.clone(),
             run,
@@ -257,6 +259,7 @@ impl Registry {
             limit_ms: run_timeout_ms
                 .or(agent.run_timeout_ms)
                 .or(inner.options().run_timeout_ms),
+            budget: None,
             meta,
             agent,
             trace_id: inner.clock.new_id().simple().to_string(),

@@ -185,6 +185,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
             StepOutcome::Answer {
                 blocks: vec![Block::Text { text }],
                 usage: Usage::default(),
+                warnings: Vec::new(),
             }
         }
         Ending::Exited(status) => failed("exit", format!("exit status {status}")),

@@ -43,17 +43,22 @@ pub(super) fn run_id(number: u128) -> RunId {
 impl Driver {
     /// A run of agent `explore` with `model` in `folder`.
     pub(super) fn new(folder: &Path, model: &str, script: Option<&Path>, options: Options) -> Self {
-        let providers = Providers::new(&provider::Options {
+        let providers = Providers::new(provider::Options {
             script: script.map(Path::to_owned),
+            tables: std::collections::BTreeMap::new(),
+            clock: Clock::system(),
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
         let agents = Agents::new(agent::Options {
             default_agent: "build".to_owned(),
-            default_model: "offline/search".to_owned(),
-            offered: providers.offered(),
-            thinking: providers.thinking(),
-            programs: Arc::new(|_| Ok(())),
+            models: tokio::sync::watch::channel(agent::Models {
+                default: "offline/search".to_owned(),
+                offered: providers.offered(),
+                thinking: providers.thinking(),
+                programs: Arc::new(|_| Ok(())),
+            })
+            .1,
             tools: tools.schemas(),
             config: None,
             personal: None,
@@ -284,6 +289,7 @@ fn run(folder: &Path, model: &str) -> Run {
         error: None,
         result: None,
         limit_ms: None,
+        budget: None,
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

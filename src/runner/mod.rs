@@ -5,6 +5,7 @@ mod command;
 mod dispatch;
 #[cfg(test)]
 mod driver;
+mod models;
 mod perform;
 mod prompt;
 mod turn;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::prompt::{conversation, system};
-use super::turn::{TurnRunner, empty_answers, pinned_agent};
+use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
@@ -22,48 +22,38 @@ impl TurnRunner {
         step: &Step,
         sink: Arc<dyn TextSink>,
     ) -> StepOutcome {
-        let model = &view.run.model;
-        let Some((provider, name)) = self.providers.find(model) else {
-            let message = format!(
-                "no provider for model {model}; there are {}. What the run has done so far is \
-                 kept in its session",
-                self.providers.offered().join(", ")
-            );
-            return StepOutcome::Failed(RunError::new("provider", message));
-        };
-        let request = match self.request(view, step, name) {
-            Ok(request) => request,
+        let definition = match pinned_agent(view) {
+            Ok(definition) => definition,
             Err(error) => return StepOutcome::Failed(error),
         };
-        let limit = self.options.borrow().model_timeout;
-        match tokio::time::timeout(limit, provider.complete(request, sink)).await {
-            Ok(Ok(answer)) => StepOutcome::Answer {
-                blocks: answer.blocks,
-                usage: answer.usage,
-            },
-            Ok(Err(fault)) => {
-                StepOutcome::Failed(RunError::new("provider", format!("model {model}: {fault}")))
-            }
-            Err(_) => {
-                let message = format!("model {model} gave no answer within {limit:?}");
-                StepOutcome::Failed(RunError::new("provider_timeout", message))
-            }
+        match self.request(view, step, &definition) {
+            Ok(request) => self.ask(view, &definition, request, sink).await,
+            Err(error) => StepOutcome::Failed(error),
         }
     }
 
-    fn request(&self, view: &RunView, step: &Step, model: &str) -> Result<ModelRequest, RunError> {
-        let definition = pinned_agent(view)?;
+    /// What is asked, whichever model it is.
+    fn request(
+        &self,
+        view: &RunView,
+        step: &Step,
+        definition: &AgentDefinition,
+    ) -> Result<ModelRequest, RunError> {
         Ok(ModelRequest {
-            model: model.to_owned(),
+            model: String::new(),
             system: system(
-                &definition,
+                definition,
                 view,
                 self.workspace(view),
-                self.levels_left(&definition, view),
+                self.levels_left(definition, view),
             ),
             messages: conversation(view, step.seen_up_to),
-            tools: self.offered_tools(&definition, view)?,
+            tools: self.offered_tools(definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
+            thinking: view.run.thinking,
+            temperature: definition.temperature,
+            max_tokens: definition.max_tokens,
+            limit: self.options.borrow().model_timeout,
         })
     }
 
@@ -101,6 +91,15 @@ impl TurnRunner {
             Err(error) => return StepOutcome::Failed(error),
         };
         let name = step.tool.as_deref().unwrap_or_default();
+        if let Some(why) = broken_arguments(&step.input) {
+            return StepOutcome::ToolResult {
+                text: format!(
+                    "{name} was not run: {why}. Give its arguments as one JSON object, whole and \
+                     well-formed"
+                ),
+                is_error: true,
+            };
+        }
         if !tools.iter().any(|tool| tool.name == name) {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let shown = crate::kernel::text::preview(name, 64);

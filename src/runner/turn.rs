@@ -1,6 +1,7 @@
 //! The model loop (strategy `react`): ask the model, call the tools it asks for, ask again,
 //! until it answers in text. What comes next is judged from the journal alone.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
+use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
@@ -23,6 +25,9 @@ use crate::tool::Catalogue;
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
+
+/// How often in a row a model is told that its arguments are no JSON.
+const BROKEN_RETRIES: usize = 2;
 
 /// The most characters of a step's summary.
 pub(super) const SUMMARY_LIMIT: usize = 160;
@@ -38,6 +43,11 @@ pub struct Options {
     pub tool_timeout: Duration,
     /// Levels of spawning below a root session.
     pub max_spawn_depth: u32,
+    /// The models that stand in, in this order, for one that has failed; of agents that name
+    /// none.
+    pub fallback_models: Vec<String>,
+    /// What models cost, by `provider/name`.
+    pub prices: BTreeMap<String, PriceTable>,
 }
 
 impl Default for Options {
@@ -47,6 +57,8 @@ impl Default for Options {
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
             max_spawn_depth: 1,
+            fallback_models: Vec::new(),
+            prices: BTreeMap::new(),
         }
     }
 }
@@ -98,6 +110,15 @@ impl TurnRunner {
             );
             return Next::Fail(RunError::new("max_loops", message));
         }
+        if let Some(budget) = view.run.budget
+            && let Some(why) = budget.exceeded(&view.run.usage)
+        {
+            let message = format!(
+                "its budget is used up: {why}, in {asked} model calls. The transcript holds all \
+                 of them; a run with a larger budget can go on from there"
+            );
+            return Next::Fail(RunError::new("budget", message));
+        }
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),
             kind: StepKind::Model,
@@ -117,8 +138,12 @@ impl TurnRunner {
             tool: Some(name.to_owned()),
             tool_call: Some(id.to_owned()),
             asked_by: Some(asked_by.id),
-            // A tool that does not exist does nothing but say so.
-            effect: self.tools.effect(name).unwrap_or(Effect::Read),
+            // A tool that does not exist does nothing but say so, and one whose arguments are
+            // none is not run.
+            effect: match broken_arguments(arguments) {
+                Some(_) => Effect::Read,
+                None => self.tools.effect(name).unwrap_or(Effect::Read),
+            },
             input: arguments.clone(),
             params_summary: Some(summary(arguments)),
         }
@@ -142,6 +167,9 @@ impl Runner for TurnRunner {
         }
         let answer = answer_of(view, latest);
         let calls = tool_calls(answer);
+        if let Some(error) = broken_for_good(view) {
+            return Next::Fail(error);
+        }
         let missing: Vec<Intent> = calls
             .iter()
             .filter(|(id, ..)| !has_step(view, latest, id))
@@ -208,6 +236,41 @@ pub(super) fn empty_answers(view: &RunView) -> usize {
                 && is_empty(answer_of(view, step))
         })
         .count()
+}
+
+/// Why a tool cannot be run with these arguments: they are the text of what is no JSON object.
+pub(super) fn broken_arguments(arguments: &Value) -> Option<String> {
+    let Value::String(text) = arguments else {
+        return None;
+    };
+    Some(match serde_json::from_str::<Value>(text) {
+        Ok(_) => "its arguments are JSON, but no object".to_owned(),
+        Err(error) => format!("its arguments are no JSON ({error})"),
+    })
+}
+
+/// The end of a run whose model writes arguments that are none, again and again.
+fn broken_for_good(view: &RunView) -> Option<RunError> {
+    let broken = |step: &Step| {
+        let calls = tool_calls(answer_of(view, step)).into_iter();
+        calls
+            .filter_map(|(_, name, arguments)| Some((name, broken_arguments(arguments)?)))
+            .next()
+    };
+    let mut answers = view
+        .steps
+        .iter()
+        .rev()
+        .filter(|step| step.kind == StepKind::Model && step.state == StepState::Done);
+    let (name, why) = broken(answers.next()?)?;
+    let before = answers.take_while(|step| broken(step).is_some()).count();
+    (before >= BROKEN_RETRIES).then(|| {
+        let message = format!(
+            "the model called {name} and {why}; it was told so {BROKEN_RETRIES} times. No tool \
+             was run with such arguments, and the transcript holds all of it"
+        );
+        RunError::new("bad_arguments", message)
+    })
 }
 
 /// Neither text nor tool calls?

@@ -65,6 +65,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0010_review_and_meta.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0011_budgets",
+        sql: include_str!("migrations/sqlite/0011_budgets.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

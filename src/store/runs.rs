@@ -22,7 +22,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
-     thinking, cancel_reason, cancel_inherited, on_uncertain";
+     thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -99,6 +99,11 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
             model_calls: amount(row, at!(model_calls))?,
             input_tokens: amount(row, at!(input_tokens))?,
             output_tokens: amount(row, at!(output_tokens))?,
+            cost_micros: amount(row, at!(cost_micros))?,
+        },
+        budget: match row.opt_text(at!(budget))? {
+            Some(_) => Some(json(row, at!(budget))?),
+            None => None,
         },
         meta: opt_json(row, at!(meta))?,
         pins: Pins {
@@ -152,6 +157,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("cwd", run.cwd.as_deref().into()),
             ("state", run.state.as_str().into()),
             ("limit_ms", run.limit_ms.map(to_int).into()),
+            ("budget", run.budget.as_ref().map(to_json).as_deref().into()),
             ("used_ms", 0i64.into()),
             ("recoveries", 0i64.into()),
             ("announce", run.announce.as_str().into()),
@@ -211,6 +217,8 @@ pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
             ("model_calls", to_int(run.usage.model_calls).into()),
             ("input_tokens", to_int(run.usage.input_tokens).into()),
             ("output_tokens", to_int(run.usage.output_tokens).into()),
+            ("cost_micros", to_int(run.usage.cost_micros).into()),
+            ("warnings", (&to_json(&run.warnings)).into()),
             ("started_at", run.started_at.map(|at| at.0).into()),
             ("ended_at", run.ended_at.map(|at| at.0).into()),
             ("last_activity_at", run.last_activity_at.0.into()),

@@ -15,7 +15,7 @@ use crate::kernel::time::Timestamp;
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, key, generation, owner, agent, parent_id, parent_key, root_id, \
      depth, label, title, model, cwd, messages, created_at, updated_at, ver, model_calls, input_tokens, \
-     output_tokens, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
+     output_tokens, cost_micros, mode, cleanup, archived_at, thinking, fork_of, fork_generation, \
      fork_seq";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
@@ -53,6 +53,7 @@ pub fn decode(row: &dyn Row) -> Result<Session, DbError> {
             model_calls: amount(row, at!(model_calls))?,
             input_tokens: amount(row, at!(input_tokens))?,
             output_tokens: amount(row, at!(output_tokens))?,
+            cost_micros: amount(row, at!(cost_micros))?,
         },
         mode: named(row, at!(mode), SessionMode::parse)?,
         cleanup: named(row, at!(cleanup), Cleanup::parse)?,
@@ -337,12 +338,13 @@ pub fn take_seqs(tx: &mut dyn Tx, id: SessionId, count: i64, now: i64) -> Result
 pub fn add_usage(tx: &mut dyn Tx, id: SessionId, used: Usage) -> Result<(), DbError> {
     tx.execute(
         "UPDATE sessions SET model_calls = model_calls + ?2, input_tokens = input_tokens + ?3, \
-         output_tokens = output_tokens + ?4 WHERE id = ?1",
+         output_tokens = output_tokens + ?4, cost_micros = cost_micros + ?5 WHERE id = ?1",
         &[
             (&id.0).into(),
             to_int(used.model_calls).into(),
             to_int(used.input_tokens).into(),
             to_int(used.output_tokens).into(),
+            to_int(used.cost_micros).into(),
         ],
     )
     .map(|_| ())

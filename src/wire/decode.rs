@@ -135,11 +135,26 @@ mod tests {
 
     #[test]
     fn parameters_of_later_versions_are_refused_by_name() {
-        for name in ["env", "attachments", "budget"] {
+        for name in ["env", "attachments"] {
             let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);
             refused::<Turn>(&turn, name, "this version does not have");
+        }
+    }
+
+    #[test]
+    fn a_budget_limits_something() {
+        for (budget, says) in [
+            ("{}", "tokens, cost or both"),
+            (r#"{"tokens": 0}"#, "1 or more"),
+            (r#"{"cost": 0}"#, "above 0"),
+            (r#"{"cost": -1}"#, "above 0"),
+        ] {
+            let spawn = format!(r#"{{"task": "t", "budget": {budget}}}"#);
+            refused::<Spawn>(&spawn, "budget", says);
+            let turn = format!(r#"{{"sessionKey": "a", "message": "m", "budget": {budget}}}"#);
+            refused::<Turn>(&turn, "budget", says);
         }
     }
 

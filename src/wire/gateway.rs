@@ -130,12 +130,30 @@ pub struct Status {
     pub default_agent: String,
     /// The model in force for that agent, `provider/name`.
     pub model: String,
+    /// Who answers for models.
+    #[serde(default)]
+    pub providers: Vec<ModelProvider>,
     /// What was saved of a damaged store, as long as the damaged file lies where it was put:
     /// `gateway.doctor` says more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salvaged: Option<Salvaged>,
     /// What is live.
     pub counts: Counts,
+}
+
+/// A provider of models.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelProvider {
+    /// Its name, the part of `provider/name` before the slash.
+    pub name: String,
+    /// What it speaks: `openai`, `anthropic` or `built-in`.
+    pub kind: String,
+    /// The models it offers; `name/*` stands for any.
+    pub models: Vec<String>,
+    /// Why no call can succeed as things are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// What was saved of a damaged store.

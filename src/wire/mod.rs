@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod audit;
+pub mod budget;
 pub mod care;
 pub mod config;
 pub mod decode;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
+use super::budget::Budget;
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
@@ -38,6 +39,9 @@ pub struct Turn {
     pub thinking: Option<ThinkingLevel>,
     /// How long it may run.
     pub run_timeout: Option<RunTimeout>,
+    /// What it may use.
+    #[serde(default, deserialize_with = "super::budget::checked")]
+    pub budget: Option<Budget>,
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
@@ -47,7 +51,7 @@ pub struct Turn {
     pub meta: Option<Value>,
 }
 impl Params for Turn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments"];
 
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())

@@ -84,6 +84,7 @@ schema_of!(Usage, "Usage", |_| json_schema!({
         "modelCalls": count("Calls of a model."),
         "inputTokens": count("Tokens that it read."),
         "outputTokens": count("Tokens that it wrote."),
+        "costMicros": count("What that cost, in millionths of the currency of the prices."),
     },
     "required": ["modelCalls", "inputTokens", "outputTokens"],
 }));

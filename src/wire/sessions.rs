@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
+use super::budget::Budget;
 use super::decode::Params;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
@@ -87,6 +88,9 @@ pub struct Spawn {
     pub cwd: Option<String>,
     /// How long it may run.
     pub run_timeout: Option<RunTimeout>,
+    /// What it may use.
+    #[serde(default, deserialize_with = "super::budget::checked")]
+    pub budget: Option<Budget>,
     /// What becomes of its session.
     pub cleanup: Option<Cleanup>,
     /// How long its session lives.
@@ -104,7 +108,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments", "budget"];
+    const LATER: &'static [&'static str] = &["env", "attachments"];
 
     fn object(&self) -> Option<String> {
         self.parent.as_ref().map(SessionKey::to_string)

@@ -463,7 +463,6 @@ fn what_later_versions_bring_is_refused_by_name() {
         for (name, value) in [
             ("env", json!({"A": "b"})),
             ("attachments", json!([])),
-            ("budget", json!({"tokens": 1})),
             // It exists only where an agent calls another one.
             ("context", json!("shared")),
             ("mode", json!("for_ever")),

@@ -42,6 +42,7 @@ mod panics;
 mod policies;
 mod processes;
 mod programs;
+mod providers;
 mod questions;
 mod random_kills;
 mod restart;

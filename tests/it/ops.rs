@@ -223,7 +223,7 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
 
         place.set("lanes.main", "2");
         place.set("gateway.allowed_hosts", "[\"abide.lan\"]");
-        place.set("defaults.model", "\"script/other\"");
+        place.set("defaults.agent", "\"explore\"");
         place.set("defaults.run_timeout", "\"7m\"");
         place.set("lanes.mian", "3");
         let reloaded = client.call("gateway.reload", json!({})).await;
@@ -240,7 +240,7 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
                 "lanes.main"
             ]
         );
-        assert_eq!(keys("needsRestart"), ["defaults.model"]);
+        assert_eq!(keys("needsRestart"), ["defaults.agent"]);
         assert_eq!(reloaded["applied"][2]["before"], 0);
         assert_eq!(reloaded["applied"][2]["after"], 2);
         let warning = reloaded["warnings"][0].as_str().unwrap();
@@ -264,9 +264,9 @@ fn a_reload_applies_what_it_can_and_names_the_rest() {
             (&json!(2), &json!("file"))
         );
         assert_eq!(lane["live"], true);
-        let model = setting(&client, "defaults.model").await;
-        assert_eq!(model["value"], "script/x");
-        assert_eq!(model["pending"], "script/other");
+        let agent = setting(&client, "defaults.agent").await;
+        assert_eq!(agent["value"], "build");
+        assert_eq!(agent["pending"], "explore");
         let untouched = setting(&client, "recovery.max_attempts").await;
         assert_eq!(untouched["source"], "default");
 

@@ -51,16 +51,12 @@ enum Reply {
 }
 
 impl Provider for Offline {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "offline"
     }
 
-    fn offered(&self) -> String {
-        "offline/search".to_owned()
-    }
-
-    fn thinking(&self) -> Option<String> {
-        None
+    fn offered(&self) -> Vec<String> {
+        vec!["offline/search".to_owned()]
     }
 
     fn complete(
@@ -80,6 +76,7 @@ impl Provider for Offline {
                     model_calls: 1,
                     ..Usage::default()
                 },
+                warnings: Vec::new(),
             })
         })
     }
@@ -88,7 +85,7 @@ impl Provider for Offline {
 fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
     let messages = &request.messages;
     let latest = latest_input(messages)
-        .ok_or_else(|| ProviderFault("there is nothing to answer".to_owned()))?;
+        .ok_or_else(|| ProviderFault::new("there is nothing to answer".to_owned()))?;
     if messages[latest].kind == MessageKind::Announce {
         return Ok(text_only(relay::relay(messages, latest)));
     }

@@ -47,6 +47,10 @@ pub(in crate::registry) struct Partial {
 #[derive(Default)]
 struct Spoken {
     text: String,
+    /// What the model thought before, for those who want to see that too.
+    thinking: String,
+    /// How often it began anew.
+    resets: u32,
     is_full: bool,
     is_over: bool,
 }
@@ -64,6 +68,9 @@ struct Hearing {
     partial: Arc<Partial>,
     begin: Begin,
     heard: usize,
+    heard_thinking: usize,
+    /// Of which beginning.
+    resets: u32,
 }
 
 /// What a listener is told before the first piece.
@@ -103,6 +110,8 @@ pub enum Said {
     Partial(String),
     /// More of it, after so many bytes.
     Delta(usize, String),
+    /// More of what the model thinks, after so many bytes of that.
+    Thinking(usize, String),
     /// What was heard of it does not count: it begins anew.
     Reset,
 }
@@ -206,13 +215,41 @@ impl TextSink for Partial {
         let piece = text::storable(piece);
         let mut spoken = lock(&self.spoken);
         // Once a piece was left out, those after it have no place either.
-        spoken.is_full |= spoken.text.len() + piece.len() > MOST_TEXT;
+        spoken.is_full |= spoken.size() + piece.len() > MOST_TEXT;
         if spoken.is_full {
             return;
         }
         spoken.text.push_str(&piece);
         drop(spoken);
         self.wake();
+    }
+
+    fn thinking(&self, piece: &str) {
+        let piece = text::storable(piece);
+        let mut spoken = lock(&self.spoken);
+        if spoken.is_full || spoken.size() + piece.len() > MOST_TEXT {
+            return;
+        }
+        spoken.thinking.push_str(&piece);
+        drop(spoken);
+        self.wake();
+    }
+
+    fn reset(&self) {
+        let mut spoken = lock(&self.spoken);
+        let resets = spoken.resets + 1;
+        *spoken = Spoken {
+            resets,
+            ..Spoken::default()
+        };
+        drop(spoken);
+        self.wake();
+    }
+}
+
+impl Spoken {
+    fn size(&self) -> usize {
+        self.text.len() + self.thinking.len()
     }
 }
 
@@ -237,6 +274,8 @@ impl Listener {
             partial: Arc::clone(partial),
             begin,
             heard: 0,
+            heard_thinking: 0,
+            resets: 0,
         });
         drop(waiting);
         self.wake.notify_one();
@@ -278,10 +317,26 @@ impl Hearing {
         match std::mem::replace(&mut self.begin, Begin::Told) {
             Begin::Midway => {
                 self.heard = spoken.text.len();
+                self.heard_thinking = spoken.thinking.len();
+                self.resets = spoken.resets;
                 told.push(self.partial.event(Said::Partial(spoken.text.clone())));
             }
             Begin::Again => told.push(self.partial.event(Said::Reset)),
             Begin::Fresh | Begin::Told => {}
+        }
+        if self.resets != spoken.resets {
+            // Who has heard nothing has nothing to forget.
+            if self.heard + self.heard_thinking > 0 {
+                told.push(self.partial.event(Said::Reset));
+            }
+            (self.heard, self.heard_thinking) = (0, 0);
+            self.resets = spoken.resets;
+        }
+        let thought = &spoken.thinking[self.heard_thinking..];
+        if !thought.is_empty() {
+            let thinking = Said::Thinking(self.heard_thinking, thought.to_owned());
+            told.push(self.partial.event(thinking));
+            self.heard_thinking = spoken.thinking.len();
         }
         // Pieces are whole characters, so this is a place between two.
         let news = &spoken.text[self.heard..];
@@ -354,6 +409,25 @@ mod tests {
         assert_eq!(said(&mut stranger), [], "another tenant's");
         assert!(ear.hearing.is_empty() && late.hearing.is_empty());
         assert!(lock(&all.state).coming.is_empty());
+    }
+
+    #[test]
+    fn g11_3_what_was_heard_of_a_broken_answer_is_taken_back() {
+        let all = Arc::new(Partials::default());
+        let mut ear = all.listen("a", &EventFilter::default());
+        let mut deaf = all.listen("a", &EventFilter::default());
+        let answer = coming(&all);
+        answer.sink().thinking("hm");
+        answer.sink().text("half an ans");
+        let half = Said::Delta(0, "half an ans".to_owned());
+        assert_eq!(said(&mut ear), [Said::Thinking(0, "hm".to_owned()), half]);
+        answer.sink().reset();
+        answer.sink().text("whole");
+        let whole = Said::Delta(0, "whole".to_owned());
+        assert_eq!(said(&mut ear), [Said::Reset, whole.clone()]);
+        assert_eq!(said(&mut deaf), [whole], "it had heard nothing");
+        let mut late = all.listen("a", &EventFilter::default());
+        assert_eq!(said(&mut late), [Said::Partial("whole".to_owned())]);
     }
 
     #[test]

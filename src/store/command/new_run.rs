@@ -10,7 +10,7 @@ use crate::contract::catalog::{Pinned, Resolved};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
-use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunOrigin, RunState, Usage};
+use crate::kernel::run::{AnnouncePolicy, Budget, Lane, Pins, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::Session;
 use crate::store::columns::to_json;
 use crate::store::tx::{DbErrorKind, Tx};
@@ -29,6 +29,8 @@ pub struct NewRun {
     pub title: String,
     /// How long it may run, milliseconds; `None` = no limit.
     pub limit_ms: Option<u64>,
+    /// What it may use; `None` = no limit.
+    pub budget: Option<Budget>,
     /// Comes back unchanged.
     pub meta: Option<serde_json::Value>,
     /// The agent, its model and what is pinned of it.
@@ -123,6 +125,7 @@ pub fn new_run(
         error: None,
         result: None,
         limit_ms: new.limit_ms,
+        budget: new.budget,
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

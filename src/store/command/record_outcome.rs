@@ -25,6 +25,8 @@ pub enum Recorded {
         blocks: Vec<Block>,
         /// What it cost.
         usage: Usage,
+        /// What the caller should know of it.
+        warnings: Vec<String>,
     },
     /// A tool's answer.
     ToolResult {
@@ -65,12 +67,23 @@ pub fn record(
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
     let mut used = Usage::default();
+    let mut warnings = Vec::new();
     let message = match outcome {
-        Recorded::Answer { blocks, usage } => {
+        Recorded::Answer {
+            blocks,
+            usage,
+            warnings: about,
+        } => {
             used = usage;
             used.model_calls = u64::from(step.kind == StepKind::Model);
             let text = plain_text(&blocks);
-            step.result_summary = Some(preview(&text, SUMMARY));
+            // Who answered is part of what came out, where it was not the one that was asked.
+            let told = match answered_by(&blocks).filter(|model| *model != run.model) {
+                Some(model) => format!("[{model}] {text}"),
+                None => text.clone(),
+            };
+            step.result_summary = Some(preview(&told, SUMMARY));
+            warnings = about;
             let mut message = NewMessage::answer(MessageId::answer_of(step.id), id, blocks);
             // Only a wake run may be silent: nobody asked it anything.
             message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
@@ -105,6 +118,7 @@ pub fn record(
     let ended = RunEvent::StepEnded {
         model: step.kind.answers(),
         usage: used,
+        warnings,
     };
     let mut run = move_run(context, &run, ended)?;
 
@@ -133,6 +147,14 @@ pub fn record(
         messages,
         steps: changed,
     })))
+}
+
+/// The model that gave this answer, if the answer says so.
+fn answered_by(blocks: &[Block]) -> Option<&str> {
+    blocks.iter().find_map(|block| match block {
+        Block::Native { model, .. } => Some(model.as_str()),
+        _ => None,
+    })
 }
 
 /// The step, if it is open and this is its current try. A late outcome of a try that a

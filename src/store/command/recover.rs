@@ -46,7 +46,15 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
         for _ in 0..lost {
             // That nobody knows is its outcome.
             let (model, usage) = (false, Usage::default());
-            run = move_run(context, &run, RunEvent::StepEnded { model, usage })?;
+            run = move_run(
+                context,
+                &run,
+                RunEvent::StepEnded {
+                    model,
+                    usage,
+                    warnings: Vec::new(),
+                },
+            )?;
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
             open = steps::open(context.tx, id).map_err(db_fault)?;

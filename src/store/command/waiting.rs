@@ -136,6 +136,7 @@ pub fn finish(
     let ended = RunEvent::StepEnded {
         model: step.kind.answers(),
         usage: Usage::default(),
+        warnings: Vec::new(),
     };
     let run = move_run(context, &run, ended)?;
     regroup(context, &run)?;

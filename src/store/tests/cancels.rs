@@ -97,6 +97,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
         outcome: Recorded::Answer {
             blocks: text("calls"),
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::Steps(vec![tool("x", Class::Idempotent)]),
     };
@@ -238,6 +239,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
         outcome: Recorded::Answer {
             blocks: text("calls"),
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::Steps(vec![tool("x", Class::Read)]),
     };
@@ -295,6 +297,7 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
         outcome: Recorded::Answer {
             blocks: text("whole"),
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
             text: Some("whole".to_owned()),

@@ -64,6 +64,7 @@ fn store() -> Store {
             outcome: Recorded::Answer {
                 blocks: super::text("looks"),
                 usage: super::Usage::default(),
+                warnings: Vec::new(),
             },
             then: Then::Steps(vec![tool("call", Class::Read), model()]),
         })

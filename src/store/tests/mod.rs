@@ -205,6 +205,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         label: None,
         title: "look".to_owned(),
         limit_ms: Some(60_000),
+        budget: None,
         meta: None,
         agent: agent(name),
         trace_id: "trace".to_owned(),
@@ -284,6 +285,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
         outcome: Recorded::Answer {
             blocks: text(said),
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
             text: Some(said.to_owned()),

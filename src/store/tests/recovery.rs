@@ -42,6 +42,7 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
         outcome: Recorded::Answer {
             blocks: super::text("found"),
             usage: Default::default(),
+            warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
             text: Some("found".to_owned()),

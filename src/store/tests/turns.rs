@@ -55,6 +55,7 @@ fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, Sessi
         outcome: Recorded::Answer {
             blocks,
             usage: Usage::default(),
+            warnings: Vec::new(),
         },
         then: Then::Steps(intents),
     }));

@@ -16,6 +16,7 @@ mod client;
 mod daemon;
 mod damage;
 mod lives;
+mod model_server;
 mod place;
 mod rows;
 mod script;
@@ -25,6 +26,7 @@ pub(crate) use caller::{Arm, Caller, History, Hunt};
 pub(crate) use client::{Link, Spawned, kind_of};
 pub(crate) use daemon::Daemon;
 pub(crate) use damage::damaged;
+pub(crate) use model_server::{ModelServer, Reply, Request, chat, messages};
 pub(crate) use place::{Faults, Place};
 pub(crate) use script::{Script, calls, fails, panics, says};
 

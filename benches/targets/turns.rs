@@ -1,0 +1,174 @@
+//! P5: a whole turn, `agent.run` and `agent.wait`, with a model that answers at once over real
+//! HTTP. The model is a thread of this program; its floor is one exchange with it and three
+//! inserts of the storing server, which is what a turn writes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+
+use crate::Result;
+use crate::client::Door;
+use crate::machine::Watch;
+use crate::measure::{TASK, spawn_params};
+use crate::sample::Sample;
+use crate::talk::{self, Talk};
+
+/// Sessions that have a turn at the same time, each on a connection of its own.
+const SESSIONS: usize = 32;
+
+/// What the model says, in the form in which it says it.
+const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\
+    \"content\":\"There it is.\"},\"finish_reason\":null}]}\n\n\
+    data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":4}}\n\n\
+    data: [DONE]\n\n";
+
+/// A model that answers at once. Its threads end with their connections.
+pub struct InstantModel {
+    address: SocketAddr,
+}
+
+impl InstantModel {
+    /// Starts it.
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever hangs up has had enough.
+                std::thread::spawn(move || answer_all(&stream));
+            }
+        });
+        Ok(InstantModel { address })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// One exchange on an open connection.
+    fn exchange(&self, stream: &mut TcpStream) -> Result<()> {
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{TASK}"}}]}}"#);
+        write!(
+            stream,
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )?;
+        let mut read = Vec::new();
+        let mut piece = [0; 4096];
+        while !read.ends_with(b"data: [DONE]\n\n") {
+            let count = stream.read(&mut piece)?;
+            if count == 0 {
+                return Err("the model hung up".into());
+            }
+            read.extend_from_slice(&piece[..count]);
+        }
+        Ok(())
+    }
+}
+
+fn answer_all(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    let mut length = 0;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{ANSWER}",
+        ANSWER.len()
+    );
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let header = line.trim_end().to_ascii_lowercase();
+        if let Some(count) = header.strip_prefix("content-length:") {
+            length = count.trim().parse().unwrap_or(0);
+        }
+        if header.is_empty() {
+            reader.read_exact(&mut vec![0; length])?;
+            (&mut &*stream).write_all(answer.as_bytes())?;
+        }
+    }
+}
+
+/// Three inserts and one exchange with the model, one after another.
+pub fn floor(door: Door<'_>, model: &InstantModel, lasts: Duration) -> Result<Sample> {
+    talk::run(async {
+        let mut talk = Talk::open(door).await?;
+        let mut stream = TcpStream::connect(model.address)?;
+        stream.set_nodelay(true)?;
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        while begun.elapsed() < lasts {
+            let asked = Instant::now();
+            for number in 0..3 {
+                talk.call("insert", &spawn_params(number)).await?;
+            }
+            model.exchange(&mut stream)?;
+            times.push(asked.elapsed());
+        }
+        Ok(Sample::of(times, begun.elapsed()))
+    })
+}
+
+/// One turn after another, in one session.
+pub fn one_by_one(door: Door<'_>, lasts: Duration) -> Result<Sample> {
+    talk::run(async {
+        let begun = Instant::now();
+        let times = turns(door, begun, lasts).await?;
+        Ok(Sample::of(times, begun.elapsed()))
+    })
+}
+
+/// What turns cost where many sessions have them.
+pub struct Many {
+    /// From one turn's end to the next one's, all sessions together, milliseconds.
+    pub each: f64,
+    /// Processor time of the daemon for each, milliseconds.
+    pub cpu: Option<f64>,
+}
+
+/// Turns of many sessions at once, one after another in each.
+pub fn at_once(door: Door<'_>, pid: u32, lasts: Duration) -> Result<Many> {
+    talk::run(async {
+        let (watch, begun) = (Watch::start(pid), Instant::now());
+        let all = (0..SESSIONS).map(|_| turns(door, begun, lasts));
+        let count = try_join_all(all).await?.iter().map(Vec::len).sum::<usize>();
+        let (seen, took) = (watch.stop(), begun.elapsed());
+        let share = |time: Duration| time.as_secs_f64() * 1000.0 / count.max(1) as f64;
+        Ok(Many {
+            each: share(took),
+            cpu: seen.map(|seen| share(seen.server)),
+        })
+    })
+}
+
+async fn turns(door: Door<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Duration>> {
+    let mut talk = Talk::open(door).await?;
+    let made = talk.call("sessions.create", r#"{"agent":"build"}"#).await?;
+    let key = made["session"]["key"].as_str().ok_or("no key")?.to_owned();
+    let mut times = Vec::new();
+    while begun.elapsed() < lasts {
+        // The transcript stays short: what a long one costs is another figure.
+        let asked = Instant::now();
+        let params = format!(r#"{{"sessionKey":"{key}","message":"{TASK}"}}"#);
+        let accepted = talk.call("agent.run", &params).await?;
+        let run = accepted["runId"].as_str().ok_or("no runId")?;
+        let params = format!(r#"{{"runId":"{run}","waitTimeout":60}}"#);
+        let waited = talk.call("agent.wait", &params).await?;
+        times.push(asked.elapsed());
+        if waited["runs"][0]["result"] != "There it is." {
+            return Err(format!("a turn ended otherwise: {waited}").into());
+        }
+        if times.len() % 50 == 0 {
+            let reset = format!(r#"{{"sessionKey":"{key}"}}"#);
+            talk.call("sessions.reset", &reset).await?;
+        }
+    }
+    Ok(times)
+}

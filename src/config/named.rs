@@ -1,0 +1,229 @@
+//! Tables that users name themselves, such as `[providers.NAME]`: which there may be, what may
+//! stand in each, and its check. A field's key is `section.NAME.field`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::form::{
+    Amount, Count, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
+    Text, Texts,
+};
+
+/// One block a section: its name, the check of its tables' names, and one line a field as in
+/// the table of the settings. All of them are applied at a reload.
+macro_rules! named {
+    ($(
+        $(#[doc = $about:literal])+
+        $section:literal $tables:ident: $table:ident, $check:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $key:literal => $field:ident: $type:ty = $default:expr, $form:expr;
+            )+
+        }
+    )+) => {
+        $(
+            $(#[doc = $about])+
+            #[derive(Clone, Debug, PartialEq)]
+            pub struct $table {
+                $(
+                    #[doc = concat!("`", $key, "`:")]
+                    $(#[doc = $doc])+
+                    pub $field: $type,
+                )+
+            }
+
+            impl Default for $table {
+                fn default() -> Self {
+                    $table { $($field: $default,)+ }
+                }
+            }
+
+            impl $table {
+                const FIELDS: &'static [&'static str] = &[$($key),+];
+
+                fn value(&self, field: &str) -> Option<Value> {
+                    match field {
+                        $($key => $form.show(&self.$field),)+
+                        _ => None,
+                    }
+                }
+
+                fn set(&mut self, field: &str, value: &Value) -> Result<(), String> {
+                    match field {
+                        $($key => self.$field = $form.read(value)?,)+
+                        _ => return Err("no setting of that name".to_owned()),
+                    }
+                    Ok(())
+                }
+            }
+        )+
+
+        /// All tables that users have named.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Named {
+            $(
+                #[doc = concat!("`[", $section, ".NAME]`, by name.")]
+                pub $tables: BTreeMap<String, $table>,
+            )+
+        }
+
+        impl Named {
+            /// The key of every field of every table.
+            pub(super) fn keys(&self) -> Vec<String> {
+                let mut keys = Vec::new();
+                $(
+                    for name in self.$tables.keys() {
+                        for field in $table::FIELDS {
+                            keys.push(format!("{}.{name}.{field}", $section));
+                        }
+                    }
+                )+
+                keys
+            }
+
+            /// Is there a table with this field?
+            pub(super) fn has(&self, key: &str) -> bool {
+                match parts(key) {
+                    $(
+                        Some(($section, name, field)) => {
+                            self.$tables.contains_key(name) && $table::FIELDS.contains(&field)
+                        }
+                    )+
+                    _ => false,
+                }
+            }
+
+            /// The value in force.
+            pub(super) fn value(&self, key: &str) -> Option<Value> {
+                let (section, name, field) = parts(key)?;
+                match section {
+                    $($section => self.$tables.get(name)?.value(field),)+
+                    _ => None,
+                }
+            }
+
+            /// Takes one setting; the fault says what is expected.
+            pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
+                let unknown = || "no setting of that name".to_owned();
+                let (section, name, field) = parts(key).ok_or_else(unknown)?;
+                match section {
+                    $(
+                        $section => {
+                            $check(name)?;
+                            let mut table = self.$tables.get(name).cloned().unwrap_or_default();
+                            table.set(field, value)?;
+                            self.$tables.insert(name.to_owned(), table);
+                        }
+                    )+
+                    _ => return Err(unknown()),
+                }
+                Ok(())
+            }
+
+            /// A variable's name has no capitals and no hyphens: the table that it means.
+            pub(super) fn meant_by(&self, key: &str) -> Option<String> {
+                let (section, name, field) = parts(key)?;
+                let meant = match section {
+                    $($section => self.$tables.keys().find(|known| as_variable(known) == name),)+
+                    _ => None,
+                };
+                Some(format!("{section}.{}.{field}", meant?))
+            }
+        }
+
+        /// Is it the key of a field of a table, whatever the table's name?
+        pub(super) fn is_key(key: &str) -> bool {
+            match parts(key) {
+                $(Some(($section, _, field)) => $table::FIELDS.contains(&field),)+
+                _ => false,
+            }
+        }
+
+        /// The keys that a field of this table can have, if it is a table of a section.
+        pub(super) fn keys_like(key: &str) -> Vec<String> {
+            match parts(key) {
+                $(
+                    Some(($section, name, _)) => {
+                        let fields = $table::FIELDS.iter();
+                        fields.map(|field| format!("{}.{name}.{field}", $section)).collect()
+                    }
+                )+
+                _ => Vec::new(),
+            }
+        }
+    };
+}
+
+named! {
+    /// A provider of models over HTTP.
+    "providers" providers: ProviderTable, provider_name {
+        /// What it speaks: `openai` or `anthropic`. Tables of these names, and `ollama`, need
+        /// not say.
+        "kind" => kind: Option<ProviderKind> = None, Optional(PROVIDER_KIND);
+        /// Where it is, up to the path of the API; if unset the usual address of the kind.
+        "base_url" => base_url: Option<String> = None, Optional(HttpUrl);
+        /// The variable of the daemon's environment that has its key. Without any of these
+        /// three no key is sent.
+        "api_key_env" => api_key_env: Option<String> = None, Optional(Text);
+        /// The file that has its key, read at each call.
+        "api_key_file" => api_key_file: Option<PathBuf> = None, Optional(Folder);
+        /// The supervisor's credential that is its key (`$CREDENTIALS_DIRECTORY`).
+        "api_key_cred" => api_key_cred: Option<String> = None, Optional(Text);
+        /// How long one try of a call may take; if unset `runner.model_timeout`.
+        "timeout" => timeout: Option<Duration> = None, Optional(Period);
+        /// The longest pause before and within an answer; if unset 1 minute, and 5 for `ollama`.
+        "stall_timeout" => stall_timeout: Option<Duration> = None, Optional(Period);
+        /// So often a call that failed in passing is tried again.
+        "retries" => retries: u32 = 4, Count(0, 20);
+        /// The pause before the first of them; it doubles each time, up to 30 s, and up to as
+        /// much again is added by chance.
+        "retry_wait" => retry_wait: Duration = Duration::from_millis(500), Period;
+        /// Headers that go with each call. Their values are not shown.
+        "headers" => headers: BTreeMap<String, String> = BTreeMap::new(), Headers;
+        /// The models that are offered; if empty any.
+        "models" => models: Vec<String> = Vec::new(), Texts;
+    }
+    /// What a model costs, in any one currency, for a million tokens.
+    "prices" prices: PriceTable, model_name {
+        /// Of what it is sent.
+        "input" => input: f64 = 0.0, Amount;
+        /// Of what it answers.
+        "output" => output: f64 = 0.0, Amount;
+    }
+}
+
+/// Section, name and field. A name may have dots, as models' names do.
+fn parts(key: &str) -> Option<(&str, &str, &str)> {
+    let (section, rest) = key.split_once('.')?;
+    let (name, field) = rest.rsplit_once('.')?;
+    (!name.is_empty()).then_some((section, name, field))
+}
+
+fn as_variable(name: &str) -> String {
+    name.to_ascii_lowercase().replace('-', "_")
+}
+
+fn provider_name(name: &str) -> Result<(), String> {
+    if ["offline", "script"].contains(&name) {
+        return Err(format!(
+            "the provider {name} is built in and has no such setting"
+        ));
+    }
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    match name.len() <= 64 && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(
+            "a provider's name has small letters, digits, - and _, 64 of them at most".to_owned(),
+        ),
+    }
+}
+
+fn model_name(name: &str) -> Result<(), String> {
+    match name.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(()),
+        _ => Err("prices are of models, \"provider/name\"".to_owned()),
+    }
+}

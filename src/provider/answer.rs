@@ -1,0 +1,163 @@
+//! What the adapters make an answer of: pieces for those who listen, tool calls whose ids and
+//! arguments are put in order, and the provider's own JSON, which is kept as it came.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::{ModelAnswer, ModelRequest};
+use crate::kernel::message::Block;
+
+/// What listeners hear of an answer while it comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// More of its text.
+    Text(String),
+    /// More of what the model thinks.
+    Thinking(String),
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// More is to come.
+    More,
+    /// The reason of the end is known; what follows is of little weight.
+    Finished,
+    /// Nothing follows.
+    Over,
+}
+
+/// Reads the answer of one kind of provider.
+pub(super) trait Reader: Send {
+    /// Takes one event of a stream, in order.
+    fn event(
+        &mut self,
+        name: &str,
+        data: &str,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<Progress, Failure>;
+
+    /// Takes the whole answer of a server that does not stream.
+    fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure>;
+
+    /// The answer, once the stream is at its end. One without a reason for its end was cut.
+    fn answer(self: Box<Self>, known: Known) -> Result<ModelAnswer, Failure>;
+}
+
+/// What is known of the conversation when an answer is put in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    ids: BTreeSet<String>,
+    seq: i64,
+}
+
+impl Known {
+    /// The ids of tool calls that the conversation has, and how far it has come.
+    pub(super) fn of(request: &ModelRequest) -> Self {
+        let blocks = request.messages.iter().flat_map(|message| &message.content);
+        let ids = blocks.filter_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        Known {
+            ids: ids.collect(),
+            seq: request.messages.last().map_or(0, |message| message.seq),
+        }
+    }
+
+    /// An id for a tool call that no other has: the provider's own where that will do. The
+    /// same conversation and answer give the same id.
+    pub(super) fn unique(&mut self, id: Option<&str>, index: usize) -> String {
+        let wish = match id {
+            Some(id) if !id.is_empty() => id.replace('\0', "_"),
+            _ => format!("call_{}_{index}", self.seq),
+        };
+        let mut chosen = wish.clone();
+        let mut count = 1;
+        while !self.ids.insert(chosen.clone()) {
+            count += 1;
+            chosen = format!("{wish}_{count}");
+        }
+        chosen
+    }
+}
+
+/// The arguments of a call, out of the text that the model wrote. Text that is no JSON object
+/// comes back as text: such a call is never run.
+pub(super) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        // What many servers send for a tool without arguments.
+        return json!({});
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => Value::Object(fields),
+        // Some write the object as a text that holds it.
+        Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
+            Ok(Value::Object(fields)) => Value::Object(fields),
+            _ => Value::String(text.to_owned()),
+        },
+        Ok(Value::Null) => json!({}),
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// Arguments as a provider takes them back: always an object. What was none is shown to the
+/// model under a name that says so.
+pub(super) fn object(arguments: &Value) -> Value {
+    match arguments {
+        Value::Object(_) => arguments.clone(),
+        Value::Null => json!({}),
+        Value::String(text) => json!({ "INVALID_JSON": text }),
+        other => json!({ "INVALID_JSON": other.to_string() }),
+    }
+}
+
+/// `value` as JSON text that is put into other JSON as it is.
+pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("texts, numbers and lists of them have JSON")
+}
+
+/// JSON text that was kept, to be put into other JSON as it is.
+pub(super) fn kept(json: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(json.to_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_the_same_for_the_same_answer() {
+        let known = Known {
+            ids: ["a".to_owned()].into(),
+            seq: 7,
+        };
+        let name = || {
+            let mut known = known.clone();
+            [Some("a"), Some("b"), Some("b"), None, Some("")]
+                .iter()
+                .enumerate()
+                .map(|(index, id)| known.unique(*id, index))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(name(), ["a_2", "b", "b_2", "call_7_3", "call_7_4"]);
+        assert_eq!(name(), name());
+    }
+
+    #[test]
+    fn g11_4_only_an_object_is_taken_for_arguments() {
+        for text in ["", "  ", "{}", "null", r#""{}""#] {
+            assert_eq!(arguments(text), json!({}), "{text}");
+        }
+        assert_eq!(arguments(r#"{"a": 1}"#), json!({"a": 1}));
+        assert_eq!(arguments(r#""{\"a\": 1}""#), json!({"a": 1}));
+        for text in [r#"{"a": "#, "[1]", "7", r#""a""#, "{} {}", "a=1"] {
+            assert_eq!(arguments(text), Value::String(text.to_owned()));
+            assert!(object(&arguments(text)).is_object());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Tests of what the Messages API is sent.
+
+use super::super::super::testing::{announce, assistant, calls, request, result, user};
+use super::*;
+
+fn call(id: &str, arguments: Value) -> Block {
+    Block::ToolCall {
+        id: id.to_owned(),
+        name: "read".to_owned(),
+        arguments,
+    }
+}
+
+fn text_of(request: &ModelRequest) -> String {
+    body(&Call {
+        request,
+        provider: "claude",
+        api: "anthropic",
+        base_url: "https://api.anthropic.com",
+    })
+}
+
+fn sent(request: &ModelRequest) -> Value {
+    serde_json::from_str(&text_of(request)).unwrap()
+}
+
+#[test]
+fn results_of_one_answer_stand_together_and_first() {
+    let body = sent(&request(vec![
+        user(1, "one"),
+        calls(
+            2,
+            vec![
+                call("a", json!({"path": "x"})),
+                call("b:1", Value::from("{")),
+            ],
+        ),
+        result(3, "a", "text", false),
+        result(4, "b:1", "no JSON", true),
+        announce(5, "it ended"),
+        assistant(6, "done"),
+        user(7, " "),
+        user(8, "more"),
+    ]));
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages
+        .iter()
+        .map(|m| m["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"]);
+    let results = messages[2]["content"].as_array().unwrap();
+    let kinds: Vec<&str> = results
+        .iter()
+        .map(|b| b["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["tool_result", "tool_result", "text"]);
+    assert_eq!(results[0].get("is_error"), None);
+    assert_eq!(results[1]["is_error"], true);
+    // An id that this API would refuse is the same other one on both sides.
+    let made = &messages[1]["content"][1];
+    assert_eq!(made["id"], results[1]["tool_use_id"]);
+    assert!(made["id"].as_str().unwrap().starts_with("call_"));
+    assert_eq!(made["input"], json!({"INVALID_JSON": "{"}));
+    assert_eq!(
+        messages[4]["content"],
+        json!([{"type": "text", "text": "more"}])
+    );
+    assert_eq!(body["max_tokens"], 8192);
+    assert_eq!(body["tools"][0]["name"], "read");
+}
+
+#[test]
+fn a_conversation_that_begins_in_the_middle_begins_with_the_user() {
+    let body = sent(&request(vec![assistant(5, "as I said"), user(6, "go on")]));
+    assert_eq!(body["messages"][0]["role"], "user");
+    assert_eq!(body["messages"][1]["role"], "assistant");
+}
+
+#[test]
+fn thinking_has_its_budget_beside_the_limit_and_no_temperature() {
+    let mut asked = request(vec![user(1, "hi")]);
+    asked.system = "be brief".to_owned();
+    asked.temperature = Some(0.5);
+    asked.max_tokens = Some(1000);
+    let body = sent(&asked);
+    assert_eq!(
+        (&body["temperature"], &body["max_tokens"]),
+        (&json!(0.5), &json!(1000))
+    );
+    assert_eq!(body["system"][0]["text"], "be brief");
+    asked.thinking = Some(Thinking::Minimal);
+    let body = sent(&asked);
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 1024})
+    );
+    assert_eq!(body["max_tokens"], 2024);
+    assert_eq!(body.get("temperature"), None);
+    asked.thinking = Some(Thinking::Off);
+    assert_eq!(sent(&asked).get("thinking"), None);
+}
+
+#[test]
+fn g11_3_what_was_thought_goes_back_as_it_came() {
+    let json = r#"[{"type":"thinking","thinking":"hm é","signature":"AbC=="},{"type": "tool_use","id":"a","name":"read","input":{"n":1.0}}]"#;
+    let mut answer = calls(2, vec![call("a", json!({"n": 1.0}))]);
+    answer.content.push(Block::Native {
+        provider: "claude".to_owned(),
+        api: "anthropic".to_owned(),
+        model: "claude/x".to_owned(),
+        json: json.to_owned(),
+    });
+    let asked = request(vec![user(1, "x"), answer, result(3, "a", "y", false)]);
+    assert!(text_of(&asked).contains(&format!(r#""content":{json}"#)));
+}

@@ -1,0 +1,339 @@
+//! One try of a model call over HTTP: sent once, read piece by piece, each piece within its
+//! time. Called by `remote`, which decides whether there is another try.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderMap, header};
+use reqwest::{Client, Response, redirect};
+use sse_stream::SseStream;
+
+use super::ModelAnswer;
+use super::answer::{Known, Piece, Progress, Reader};
+use super::failure::Failure;
+use crate::clock::Clock;
+use crate::contract::runner::TextSink;
+
+/// The longest answer that is read, bytes on the wire.
+const ANSWER_LIMIT: usize = 64 << 20;
+/// So much of a refusal is read.
+const REFUSAL_LIMIT: usize = 64 << 10;
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long is waited for what may follow the end of an answer: what it has used.
+const AFTERMATH: Duration = Duration::from_secs(5);
+
+/// A client for one provider. It follows no redirects, which would lose the body or send the
+/// key elsewhere, and it uses no proxy for an address of this machine.
+pub(super) fn client(base_url: &str) -> Result<Client, String> {
+    // An error says that one is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .redirect(redirect::Policy::none())
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30));
+    if base_url.starts_with("http:") {
+        // Nothing is to be verified: the certificates of the system need not be read.
+        builder = builder.tls_certs_only([]);
+    }
+    if is_local(base_url) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|fault| causes(&fault))
+}
+
+fn is_local(base_url: &str) -> bool {
+    let Ok(url) = base_url.parse::<http::Uri>() else {
+        return false;
+    };
+    let host = url.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Passes pieces on to those who listen, and remembers that it did.
+pub(super) struct Speaking<'a> {
+    sink: &'a dyn TextSink,
+    spoke: AtomicBool,
+}
+
+impl<'a> Speaking<'a> {
+    pub(super) fn new(sink: &'a dyn TextSink) -> Self {
+        Speaking {
+            sink,
+            spoke: AtomicBool::new(false),
+        }
+    }
+
+    fn say(&self, pieces: &mut Vec<Piece>) {
+        for piece in pieces.drain(..) {
+            self.spoke.store(true, Ordering::Relaxed);
+            match piece {
+                Piece::Text(text) => self.sink.text(&text),
+                Piece::Thinking(text) => self.sink.thinking(&text),
+            }
+        }
+    }
+
+    /// What was said does not count: it begins anew.
+    pub(super) fn take_back(&self) {
+        if self.spoke.swap(false, Ordering::Relaxed) {
+            self.sink.reset();
+        }
+    }
+}
+
+/// What is sent.
+pub(super) struct Letter<'a> {
+    pub client: &'a Client,
+    pub url: &'a str,
+    pub headers: &'a HeaderMap,
+    pub body: &'a str,
+    /// The longest pause before and between the pieces of the answer.
+    pub stall: Duration,
+    /// The longest time of all of it.
+    pub limit: Duration,
+}
+
+/// Sends it once and reads the answer.
+pub(super) async fn attempt(
+    letter: &Letter<'_>,
+    reader: Box<dyn Reader>,
+    known: Known,
+    speaking: &Speaking<'_>,
+    clock: &Clock,
+) -> Result<ModelAnswer, Failure> {
+    let whole = send_and_read(letter, reader, known, speaking, clock);
+    match tokio::time::timeout(letter.limit, whole).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Failure::timeout(format!(
+            "no whole answer within {} (timeout)",
+            humantime::format_duration(letter.limit)
+        ))),
+    }
+}
+
+async fn send_and_read(
+    letter: &Letter<'_>,
+    mut reader: Box<dyn Reader>,
+    known: Known,
+    speaking: &Speaking<'_>,
+    clock: &Clock,
+) -> Result<ModelAnswer, Failure> {
+    let sent = letter
+        .client
+        .post(letter.url)
+        .headers(letter.headers.clone())
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "text/event-stream, application/json")
+        .body(letter.body.to_owned())
+        .send();
+    let response = match tokio::time::timeout(letter.stall, sent).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(fault)) => return Err(unsent(&fault)),
+        Err(_) => {
+            return Err(Failure::timeout(format!(
+                "no answer began within {} (stall_timeout)",
+                humantime::format_duration(letter.stall)
+            )));
+        }
+    };
+    let status = response.status();
+    if !status.is_success() {
+        let headers = response.headers().clone();
+        let body = refusal(response, letter.stall).await;
+        return Err(Failure::of_status(status, &headers, &body, clock.now()));
+    }
+    let mut pieces = Vec::new();
+    if is_json(response.headers()) {
+        let mut bytes = std::pin::pin!(pieces_of(response, letter.stall, ANSWER_LIMIT));
+        let mut body = Vec::new();
+        while let Some(piece) = bytes.next().await {
+            body.extend_from_slice(&piece.map_err(Failure::from)?);
+        }
+        let body = String::from_utf8(body)
+            .map_err(|_| Failure::passing("the answer is no UTF-8".to_owned()))?;
+        reader.whole(&body, &mut pieces)?;
+        speaking.say(&mut pieces);
+        return reader.answer(known);
+    }
+    let bytes = pieces_of(response, letter.stall, ANSWER_LIMIT);
+    // The last event of a stream that ends properly counts also without its empty line.
+    let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
+    let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
+    let mut progress = Progress::More;
+    loop {
+        let next = match progress {
+            Progress::More => events.next().await,
+            Progress::Finished => {
+                let wait = AFTERMATH.min(letter.stall);
+                match tokio::time::timeout(wait, events.next()).await {
+                    Ok(Some(Ok(event))) => Some(Ok(event)),
+                    // The answer is whole, whatever becomes of its connection.
+                    Ok(_) | Err(_) => break,
+                }
+            }
+            Progress::Over => break,
+        };
+        let event = match next {
+            Some(Ok(event)) => event,
+            Some(Err(fault)) => return Err(broken(fault)),
+            None => break,
+        };
+        let name = event.event.as_deref().unwrap_or_default();
+        let data = event.data.as_deref().unwrap_or_default();
+        progress = reader.event(name, data, &mut pieces)?;
+        speaking.say(&mut pieces);
+    }
+    reader.answer(known)
+}
+
+fn bytes_of(text: &'static str) -> hyper::body::Bytes {
+    hyper::body::Bytes::from_static(text.as_bytes())
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.trim_start().starts_with("application/json"))
+}
+
+/// Why no more comes.
+#[derive(Debug)]
+enum Cut {
+    Broken(String),
+    Stalled(Duration),
+    TooLong,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cut::Broken(why) => write!(f, "the answer was cut: {why}"),
+            Cut::Stalled(stall) => write!(
+                f,
+                "the answer stalled: nothing came for {} (stall_timeout)",
+                humantime::format_duration(*stall)
+            ),
+            Cut::TooLong => write!(f, "the answer is longer than {ANSWER_LIMIT} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for Cut {}
+
+impl From<Cut> for Failure {
+    fn from(cut: Cut) -> Self {
+        let message = cut.to_string();
+        match cut {
+            Cut::Broken(_) => Failure::passing(message),
+            Cut::Stalled(_) => Failure::timeout(message),
+            Cut::TooLong => Failure::lasting("provider", message),
+        }
+    }
+}
+
+/// The body as it comes. Whatever comes counts as a sign of life, also a comment.
+fn pieces_of(
+    response: Response,
+    stall: Duration,
+    most: usize,
+) -> impl Stream<Item = Result<hyper::body::Bytes, Cut>> {
+    let begin = Some((Box::pin(response.bytes_stream()), 0));
+    stream::unfold(begin, move |state| async move {
+        let (mut bytes, so_far) = state?;
+        match tokio::time::timeout(stall, bytes.next()).await {
+            Ok(Some(Ok(piece))) => {
+                let so_far = so_far + piece.len();
+                match so_far > most {
+                    true => Some((Err(Cut::TooLong), None)),
+                    false => Some((Ok(piece), Some((bytes, so_far)))),
+                }
+            }
+            Ok(Some(Err(fault))) => Some((Err(Cut::Broken(causes(&fault.without_url()))), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(Cut::Stalled(stall)), None)),
+        }
+    })
+}
+
+/// What a refusal says, as far as it can be read.
+async fn refusal(response: Response, stall: Duration) -> String {
+    let mut bytes = std::pin::pin!(pieces_of(response, stall, REFUSAL_LIMIT));
+    let mut body = Vec::new();
+    while let Some(Ok(piece)) = bytes.next().await {
+        body.extend_from_slice(&piece);
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// Nobody was reached, or the connection was lost before there was an answer.
+fn unsent(fault: &reqwest::Error) -> Failure {
+    let why = causes(fault);
+    match fault.is_builder() || fault.is_redirect() {
+        true => Failure::elsewhere("provider", format!("the request cannot be sent: {why}")),
+        false if fault.is_connect() => Failure::passing(format!("no connection: {why}")),
+        false => Failure::passing(format!("the connection was lost: {why}")),
+    }
+}
+
+fn broken(fault: sse_stream::Error) -> Failure {
+    match fault {
+        sse_stream::Error::Body(cause) => match cause.downcast::<Cut>() {
+            Ok(cut) => Failure::from(*cut),
+            Err(other) => Failure::passing(format!("the answer was cut: {other}")),
+        },
+        other => Failure::passing(format!("the answer is no stream of events: {other}")),
+    }
+}
+
+/// The innermost cause, which says most. The outer ones repeat the address, and an address
+/// may hold a secret.
+fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = fault;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    match innermost.downcast_ref::<reqwest::Error>() {
+        // Nothing is below: its own words, of which the address is no part any more.
+        Some(own) => {
+            let kind = [
+                (own.is_connect(), "connecting failed"),
+                (own.is_body(), "the body was cut"),
+                (own.is_decode(), "the body cannot be read"),
+                (own.is_builder(), "it is no valid request"),
+            ];
+            let known = kind.iter().find(|(is, _)| *is).map(|(_, words)| *words);
+            known.unwrap_or("the request failed").to_owned()
+        }
+        None => innermost.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_go_past_a_proxy() {
+        for url in [
+            "http://127.0.0.1:1/v1",
+            "http://[::1]:1",
+            "http://localhost/v1",
+        ] {
+            assert!(is_local(url), "{url}");
+        }
+        for url in [
+            "https://api.openai.com/v1",
+            "http://10.0.0.1",
+            "http://localhost.example",
+        ] {
+            assert!(!is_local(url), "{url}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Tests of what Chat Completions servers are sent.
+
+use super::super::super::testing::{assistant, calls, request, result, user};
+use super::*;
+
+fn sent(messages: Vec<Message>) -> Value {
+    sent_to("https://example.org/v1", &mut request(messages))
+}
+
+fn sent_to(base_url: &str, request: &mut crate::provider::ModelRequest) -> Value {
+    let call = Call {
+        request,
+        provider: "mine",
+        api: "openai",
+        base_url,
+    };
+    serde_json::from_str(&body(&call)).unwrap()
+}
+
+fn call(id: &str, arguments: Value) -> Block {
+    Block::ToolCall {
+        id: id.to_owned(),
+        name: "read".to_owned(),
+        arguments,
+    }
+}
+
+fn native(provider: &str, api: &str, json: &str) -> Block {
+    Block::Native {
+        provider: provider.to_owned(),
+        api: api.to_owned(),
+        model: "mine/m".to_owned(),
+        json: json.to_owned(),
+    }
+}
+
+#[test]
+fn a_conversation_becomes_messages_in_order() {
+    let broken = Value::from("{\"path\": ");
+    let body = sent(vec![
+        user(1, "one"),
+        user(2, "two"),
+        calls(3, vec![call("a", json!({"path": "x"})), call("b", broken)]),
+        result(4, "a", "text", false),
+        result(5, "b", "no JSON", true),
+        assistant(6, "done"),
+        user(7, "more"),
+    ]);
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages
+        .iter()
+        .map(|m| m["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "tool", "tool", "assistant", "user"]
+    );
+    assert_eq!(messages[0]["content"], "one\n\ntwo");
+    let made = &messages[1]["tool_calls"];
+    assert_eq!(made[0]["function"]["arguments"], r#"{"path":"x"}"#);
+    // Servers parse what they get back: it must be JSON whatever the model wrote.
+    let again = made[1]["function"]["arguments"].as_str().unwrap();
+    let again: Value = serde_json::from_str(again).unwrap();
+    assert_eq!(again["INVALID_JSON"], "{\"path\": ");
+    assert_eq!(messages[3]["content"], "The call failed: no JSON");
+    assert_eq!(messages[3]["tool_call_id"], "b");
+    assert_eq!(body["stream_options"]["include_usage"], true);
+    assert_eq!(body["tools"][0]["function"]["name"], "read");
+    for unset in ["temperature", "max_tokens", "reasoning_effort"] {
+        assert_eq!(body.get(unset), None, "{unset}");
+    }
+}
+
+#[test]
+fn what_is_set_is_sent_under_the_name_that_the_server_knows() {
+    let mut asked = request(vec![user(1, "hi")]);
+    asked.system = "be brief".to_owned();
+    asked.tools.clear();
+    asked.thinking = Some(Thinking::Low);
+    asked.temperature = Some(0.3);
+    asked.max_tokens = Some(100);
+    let body = sent_to("http://127.0.0.1:1/v1", &mut asked);
+    assert_eq!(
+        body["messages"][0],
+        json!({"role": "system", "content": "be brief"})
+    );
+    assert_eq!(body["reasoning_effort"], "low");
+    assert_eq!(
+        (&body["temperature"], &body["max_tokens"]),
+        (&json!(0.3), &json!(100))
+    );
+    assert_eq!(body.get("tools"), None, "some servers refuse an empty list");
+    let body = sent_to("https://api.openai.com/v1", &mut asked);
+    assert_eq!(body["max_completion_tokens"], 100);
+    assert_eq!(body.get("max_tokens"), None);
+    asked.thinking = Some(Thinking::Off);
+    let body = sent_to("http://127.0.0.1:1/v1", &mut asked);
+    assert_eq!(body.get("reasoning_effort"), None);
+}
+
+#[test]
+fn an_answer_goes_back_to_its_own_provider_as_it_came() {
+    // Spaces, order and number are none that this program would write.
+    let json =
+        r#"{"role": "assistant",  "z":1.50, "content":"hi" ,"reasoning_details":[{"a":1e3}]}"#;
+    let said = |block: Block| {
+        let mut message = assistant(2, "hi");
+        message.content.push(block);
+        let request = request(vec![user(1, "x"), message]);
+        let call = Call {
+            request: &request,
+            provider: "mine",
+            api: "openai",
+            base_url: "http://127.0.0.1:1/v1",
+        };
+        body(&call)
+    };
+    assert!(said(native("mine", "openai", json)).contains(json));
+    for foreign in [
+        native("other", "openai", json),
+        native("mine", "anthropic", json),
+    ] {
+        let body = said(foreign);
+        assert!(!body.contains("reasoning_details") && body.contains(r#""content":"hi""#));
+    }
+}

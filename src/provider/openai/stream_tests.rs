@@ -1,0 +1,291 @@
+//! Tests of reading Chat Completions answers, in the shapes that servers are known to send.
+
+use super::*;
+
+fn origin() -> Origin {
+    Origin {
+        provider: "mine".to_owned(),
+        api: "openai",
+        model: "mine/m".to_owned(),
+    }
+}
+
+struct Read {
+    answer: Result<ModelAnswer, Failure>,
+    heard: Vec<Piece>,
+}
+
+fn read(events: &[Value]) -> Read {
+    let texts: Vec<String> = events.iter().map(Value::to_string).collect();
+    read_text(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn read_text(events: &[&str]) -> Read {
+    let mut reader = Answer::new(origin());
+    let mut heard = Vec::new();
+    for event in events {
+        if let Err(failure) = reader.event("", event, &mut heard) {
+            return Read {
+                answer: Err(failure),
+                heard,
+            };
+        }
+    }
+    Read {
+        answer: Box::new(reader).answer(Known::default()),
+        heard,
+    }
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn piece(fields: Value) -> Value {
+    delta(json!({ "tool_calls": [fields] }))
+}
+
+impl Read {
+    fn native(&self) -> Value {
+        let blocks = &self.answer.as_ref().unwrap().blocks;
+        let found = blocks.iter().find_map(|block| match block {
+            Block::Native { json, .. } => Some(json),
+            _ => None,
+        });
+        serde_json::from_str(found.unwrap()).unwrap()
+    }
+
+    fn calls(&self) -> Vec<(String, String, Value)> {
+        let blocks = &self.answer.as_ref().unwrap().blocks;
+        let calls = blocks.iter().filter_map(|block| match block {
+            Block::ToolCall {
+                id,
+                name,
+                arguments,
+            } => Some((id.clone(), name.clone(), arguments.clone())),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    fn text(&self) -> String {
+        crate::kernel::message::plain_text(&self.answer.as_ref().unwrap().blocks)
+    }
+}
+
+fn called(id: &str, name: &str, arguments: Value) -> (String, String, Value) {
+    (id.to_owned(), name.to_owned(), arguments)
+}
+
+#[test]
+fn text_and_usage_come_together() {
+    let read = read(&[
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"content": "Hel"})),
+        delta(json!({"content": "lo", "refusal": null})),
+        finish("stop"),
+        json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}),
+    ]);
+    assert_eq!(read.text(), "Hello");
+    let heard = ["Hel", "lo"].map(|text| Piece::Text(text.to_owned()));
+    assert_eq!(read.heard, heard);
+    let usage = read.answer.as_ref().unwrap().usage;
+    assert_eq!((usage.input_tokens, usage.output_tokens), (7, 2));
+    assert_eq!(
+        read.native(),
+        json!({"role": "assistant", "content": "Hello"})
+    );
+}
+
+#[test]
+fn parallel_calls_come_in_pieces_by_their_index() {
+    let read = read(&[
+        piece(
+            json!({"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": ""}}),
+        ),
+        piece(
+            json!({"index": 1, "id": "b", "type": "function", "function": {"name": "grep", "arguments": "{\"pat"}}),
+        ),
+        piece(json!({"index": 0, "function": {"arguments": "{\"path\":"}})),
+        piece(json!({"index": 1, "function": {"arguments": "tern\":\"x\"}"}})),
+        piece(json!({"index": 0, "function": {"arguments": " \"y\"}"}})),
+        finish("tool_calls"),
+    ]);
+    let expected = [
+        called("a", "read", json!({"path": "y"})),
+        called("b", "grep", json!({"pattern": "x"})),
+    ];
+    assert_eq!(read.calls(), expected);
+    // As the model wrote it, the space with it.
+    let native = read.native();
+    assert_eq!(
+        native["tool_calls"][0]["function"]["arguments"],
+        "{\"path\": \"y\"}"
+    );
+}
+
+#[test]
+fn calls_of_odd_servers_are_told_apart() {
+    let whole = |index: Option<u64>, id: Option<&str>, arguments: Value| {
+        let mut fields = json!({"function": {"name": "read", "arguments": arguments}});
+        if let Some(index) = index {
+            fields["index"] = index.into();
+        }
+        if let Some(id) = id {
+            fields["id"] = id.into();
+        }
+        fields
+    };
+    let (one, two) = (json!({"path": "1"}), json!({"path": "2"}));
+    let text = |value: &Value| Value::from(value.to_string());
+    for (first, second, ids) in [
+        // No index, ids only.
+        (
+            whole(None, Some("a"), text(&one)),
+            whole(None, Some("b"), text(&two)),
+            ["a", "b"],
+        ),
+        // Neither index nor id.
+        (
+            whole(None, None, text(&one)),
+            whole(None, None, text(&two)),
+            ["call_0_0", "call_0_1"],
+        ),
+        // One index for all, and arguments as objects.
+        (
+            whole(Some(0), Some("a"), one.clone()),
+            whole(Some(0), Some("b"), two.clone()),
+            ["a", "b"],
+        ),
+        // One id for all.
+        (
+            whole(Some(0), Some("a"), text(&one)),
+            whole(Some(1), Some("a"), text(&two)),
+            ["a", "a_2"],
+        ),
+        // Empty ids.
+        (
+            whole(Some(0), Some(""), text(&one)),
+            whole(Some(1), Some(""), text(&two)),
+            ["call_0_0", "call_0_1"],
+        ),
+    ] {
+        let expected = vec![
+            called(ids[0], "read", one.clone()),
+            called(ids[1], "read", two.clone()),
+        ];
+        let apart = read(&[piece(first.clone()), piece(second.clone()), finish("stop")]);
+        assert_eq!(apart.calls(), expected);
+        let at_once = delta(json!({ "tool_calls": [first, second] }));
+        let at_once = read(&[at_once, finish("tool_calls")]);
+        assert_eq!(at_once.calls(), expected);
+        let native = at_once.native();
+        assert_eq!(
+            [
+                &native["tool_calls"][0]["id"],
+                &native["tool_calls"][1]["id"]
+            ],
+            ids
+        );
+    }
+}
+
+#[test]
+fn g11_4_arguments_that_do_not_parse_are_kept_as_text() {
+    let cut =
+        json!({"index": 0, "id": "a", "function": {"name": "read", "arguments": "{\"path\": \"x"}});
+    let read = read(&[piece(cut), finish("length")]);
+    let expected = called("a", "read", Value::from("{\"path\": \"x"));
+    assert_eq!(read.calls(), [expected]);
+    let written = read.native()["tool_calls"][0]["function"]["arguments"].clone();
+    let written: Value = serde_json::from_str(written.as_str().unwrap()).unwrap();
+    assert_eq!(written["INVALID_JSON"], "{\"path\": \"x");
+    let warnings = &read.answer.as_ref().unwrap().warnings;
+    assert!(warnings[0].contains("max_tokens"), "{warnings:?}");
+}
+
+#[test]
+fn what_nobody_knows_is_kept_and_goes_back() {
+    let detail = |text: &str| json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": text}]});
+    let read = read(&[
+        delta(json!({"reasoning_content": "let "})),
+        delta(json!({"reasoning_content": "me see"})),
+        delta(detail("a")),
+        delta(detail("b")),
+        delta(
+            json!({"reasoning_details": [{"type": "reasoning.encrypted", "index": 0, "data": "zz"}]}),
+        ),
+        piece(
+            json!({"index": 0, "id": "a", "function": {"name": "list", "arguments": ""},
+                     "extra_content": {"google": {"thought_signature": "sig"}}}),
+        ),
+        finish("tool_calls"),
+    ]);
+    let heard = ["let ", "me see"].map(|text| Piece::Thinking(text.to_owned()));
+    assert_eq!(read.heard, heard);
+    let native = read.native();
+    assert_eq!(native["reasoning_content"], "let me see");
+    let details = &native["reasoning_details"];
+    assert_eq!(details[0]["text"], "ab");
+    assert_eq!(details[1]["data"], "zz");
+    let signature = &native["tool_calls"][0]["extra_content"]["google"]["thought_signature"];
+    assert_eq!(signature, "sig");
+    assert_eq!(read.calls(), [called("a", "list", json!({}))]);
+}
+
+#[test]
+fn g11_1_a_stream_without_a_reason_for_its_end_is_a_failure() {
+    let cut = read(&[delta(json!({"content": "half"}))]);
+    assert!(cut.answer.unwrap_err().message.contains("was cut"));
+    let done = read_text(&[r#"{"choices":[{"delta":{"content":"half"}}]}"#, "[DONE]"]);
+    assert!(done.answer.is_err());
+    let garbage = read_text(&["{\"choices\": [{\"del"]);
+    assert!(garbage.answer.unwrap_err().message.contains("no JSON"));
+}
+
+#[test]
+fn errors_in_the_middle_are_seen_in_every_form() {
+    for error in [
+        json!({"error": {"message": "too many", "code": 429}}),
+        json!({"error": "too many"}),
+        json!({"object": "error", "message": "too many", "code": 503}),
+    ] {
+        let read = read(&[delta(json!({"content": "x"})), error.clone()]);
+        let failure = read.answer.unwrap_err();
+        assert!(failure.message.contains("too many"), "{error}: {failure:?}");
+    }
+    let mut reader = Answer::new(origin());
+    let failure = reader.event("error", r#"{"message": "too many"}"#, &mut Vec::new());
+    assert!(failure.unwrap_err().message.contains("too many"));
+}
+
+#[test]
+fn whole_answers_and_other_oddities_are_read() {
+    let mut reader = Answer::new(origin());
+    let mut heard = Vec::new();
+    let body = json!({
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": [{"type": "text", "text": "all"}],
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "list", "arguments": {}}}]},
+            "finish_reason": "tool_calls"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    });
+    reader.whole(&body.to_string(), &mut heard).unwrap();
+    assert_eq!(heard, [Piece::Text("all".to_owned())]);
+    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    assert_eq!(answer.blocks.len(), 3);
+
+    let refused = read(&[delta(json!({"refusal": "I will not"})), finish("stop")]);
+    assert_eq!(refused.text(), "I will not");
+    let filtered = read(&[finish("content_filter")]);
+    assert_eq!(filtered.answer.unwrap_err().kind, "refused");
+    let empty = read(&[finish("stop")]);
+    assert_eq!(empty.text(), "");
+    // A second choice that nobody asked for.
+    let other = json!({"choices": [{"index": 1, "delta": {"content": "no"}}]});
+    let read = read(&[other, delta(json!({"content": "yes"})), finish("stop")]);
+    assert_eq!(read.text(), "yes");
+}

@@ -1,0 +1,169 @@
+//! Which model answers a step: the run's own, and where that has failed for good the ones that
+//! stand in for it, in order. Called by `perform`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::turn::TurnRunner;
+use crate::agent::AgentDefinition;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{StepOutcome, TextSink};
+use crate::kernel::message::Block;
+use crate::kernel::run::{RunError, Usage};
+use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
+
+impl TurnRunner {
+    /// The models that may answer, the one that is asked first at the head. Once another has
+    /// stood in, the rest of the run stays with it: what failed a moment ago is not waited for
+    /// at every step.
+    fn models(&self, view: &RunView, definition: &AgentDefinition) -> Vec<String> {
+        let own = &view.run.model;
+        let options = self.options.borrow();
+        let others = definition
+            .fallback_models
+            .as_ref()
+            .unwrap_or(&options.fallback_models);
+        let mut models = vec![own.clone()];
+        for model in others {
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+        }
+        let standing_in =
+            last_answered_by(view).and_then(|model| models.iter().position(|known| known == model));
+        models.split_off(standing_in.unwrap_or(0))
+    }
+
+    /// Asks one model after another until one answers, or until a failure says that no other
+    /// would. A switch is said in the answer's warnings.
+    pub(super) async fn ask(
+        &self,
+        view: &RunView,
+        definition: &AgentDefinition,
+        request: ModelRequest,
+        sink: Arc<dyn TextSink>,
+    ) -> StepOutcome {
+        let models = self.models(view, definition);
+        let limited = view.run.budget.and_then(|budget| budget.cost_micros);
+        let mut failed: Vec<(String, ProviderFault)> = Vec::new();
+        for model in &models {
+            let fault = match self.ask_one(model, limited, &request, &sink).await {
+                Ok(mut answer) => {
+                    answer.usage.cost_micros = self.cost(model, &answer.usage);
+                    return answered(answer, model, &failed);
+                }
+                Err(fault) => fault,
+            };
+            let switches = fault.switches;
+            failed.push((model.clone(), fault));
+            if !switches {
+                break;
+            }
+            sink.reset();
+        }
+        StepOutcome::Failed(gave_up(&failed))
+    }
+
+    /// What that use of a model cost, in millionths: prices are for a million tokens.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "numbers of tokens and prices are far below what a float holds exactly"
+    )]
+    fn cost(&self, model: &str, used: &Usage) -> u64 {
+        let options = self.options.borrow();
+        let Some(price) = options.prices.get(model) else {
+            return 0;
+        };
+        let (input, output) = (used.input_tokens as f64, used.output_tokens as f64);
+        (input * price.input + output * price.output).round() as u64
+    }
+
+    async fn ask_one(
+        &self,
+        model: &str,
+        limited: Option<u64>,
+        request: &ModelRequest,
+        sink: &Arc<dyn TextSink>,
+    ) -> Result<ModelAnswer, ProviderFault> {
+        let Some((provider, name)) = self.providers.find(model) else {
+            return Err(ProviderFault::new(format!(
+                "no provider has it; there are {}",
+                self.providers.offered().join(", ")
+            )));
+        };
+        let has_price = self.options.borrow().prices.contains_key(model);
+        if limited.is_some() && !has_price && provider.kind() != BUILT_IN {
+            return Err(ProviderFault {
+                kind: "budget",
+                ..ProviderFault::new(format!(
+                    "its price is not known, so that a budget of money cannot be kept: set it \
+                     under [prices.{model:?}]"
+                ))
+            });
+        }
+        let request = ModelRequest {
+            model: name.to_owned(),
+            ..request.clone()
+        };
+        within(request.limit, provider.as_ref(), request, Arc::clone(sink)).await
+    }
+}
+
+async fn within(
+    limit: Duration,
+    provider: &dyn Provider,
+    request: ModelRequest,
+    sink: Arc<dyn TextSink>,
+) -> Result<ModelAnswer, ProviderFault> {
+    let call = provider.complete(request, sink);
+    if provider.limits_itself() {
+        return call.await;
+    }
+    match tokio::time::timeout(limit, call).await {
+        Ok(answered) => answered,
+        Err(_) => Err(ProviderFault {
+            kind: "provider_timeout",
+            ..ProviderFault::new(format!("it gave no answer within {limit:?}"))
+        }),
+    }
+}
+
+/// The model that gave this run its latest answer, if the answer says so.
+fn last_answered_by(view: &RunView) -> Option<&str> {
+    let own = view.messages.iter().rev();
+    own.filter(|message| message.run == Some(view.run.id))
+        .flat_map(|message| &message.content)
+        .find_map(|block| match block {
+            Block::Native { model, .. } => Some(model.as_str()),
+            _ => None,
+        })
+}
+
+fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]) -> StepOutcome {
+    let mut warnings: Vec<String> = failed
+        .iter()
+        .map(|(other, fault)| format!("model {model} stood in for {other}, which failed: {fault}"))
+        .collect();
+    let cut = answer.warnings.into_iter();
+    warnings.extend(cut.map(|warning| format!("model {model}: {warning}")));
+    StepOutcome::Answer {
+        blocks: answer.blocks,
+        usage: answer.usage,
+        warnings,
+    }
+}
+
+fn gave_up(failed: &[(String, ProviderFault)]) -> RunError {
+    let told: Vec<String> = failed
+        .iter()
+        .map(|(model, fault)| format!("model {model}: {fault}"))
+        .collect();
+    let kind = failed.last().map_or("provider", |(_, fault)| fault.kind);
+    let message = format!(
+        "{}. What the run has done so far is kept in its session",
+        told.join("; then ")
+    );
+    RunError::new(kind, message)
+}

@@ -1,0 +1,43 @@
+//! What a run may use, as a request gives it. Named by `sessions.spawn` and `agent.run`.
+
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_with::skip_serializing_none;
+
+/// The most that a request may give, in the currency of the prices.
+const COST_LIMIT: f64 = 1e9;
+
+/// What a run may use. Looked at before each model call: the call that goes beyond is the last.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Budget {
+    /// Tokens sent and received.
+    #[schemars(range(min = 1))]
+    pub tokens: Option<u64>,
+    /// Money, in the currency in which `[prices]` are.
+    #[schemars(range(min = 0.000_001, max = 1e9))]
+    pub cost: Option<f64>,
+}
+
+/// Reads a budget that limits something.
+pub(super) fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Budget>, D::Error> {
+    let Some(budget) = Option::<Budget>::deserialize(from)? else {
+        return Ok(None);
+    };
+    if budget.tokens == Some(0) {
+        return Err(D::Error::custom("tokens: 1 or more are expected"));
+    }
+    let is_amount = |cost: f64| (0.000_001..=COST_LIMIT).contains(&cost);
+    if budget.cost.is_some_and(|cost| !is_amount(cost)) {
+        return Err(D::Error::custom("cost: a number above 0 is expected"));
+    }
+    match budget {
+        Budget {
+            tokens: None,
+            cost: None,
+        } => Err(D::Error::custom("tokens, cost or both are expected")),
+        budget => Ok(Some(budget)),
+    }
+}

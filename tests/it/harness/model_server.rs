@@ -1,0 +1,425 @@
+//! A model's server of the tests' own: it speaks Chat Completions and Messages over real
+//! sockets, answers as it is told, fails in every way that such servers do, and keeps each
+//! request as it came.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// A server. It ends with the test's process.
+#[derive(Clone)]
+pub(crate) struct ModelServer(Arc<Shared>);
+
+struct Shared {
+    address: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<(String, VecDeque<Reply>)>,
+    requests: Vec<Request>,
+    let_go: BTreeSet<String>,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) path: String,
+    /// Names in small letters.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Request {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    /// Pieces, each written at once.
+    pieces: Vec<Vec<u8>>,
+    ending: Ending,
+    held: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Ending {
+    Whole,
+    /// The connection is cut.
+    Cut,
+    /// Nothing more comes, and nothing ends.
+    Hang,
+}
+
+impl Reply {
+    /// A refusal.
+    pub(crate) fn status(status: u16, message: &str) -> Reply {
+        let body = json!({ "error": { "message": message } }).to_string();
+        Reply {
+            status,
+            headers: vec![("content-type", "application/json".to_owned())],
+            pieces: vec![body.into_bytes()],
+            ending: Ending::Whole,
+            held: None,
+        }
+    }
+
+    /// A whole answer, not streamed.
+    pub(crate) fn whole(body: &Value) -> Reply {
+        let mut reply = Reply::status(200, "");
+        reply.pieces = vec![body.to_string().into_bytes()];
+        reply
+    }
+
+    /// A stream of these events.
+    pub(crate) fn stream(events: impl IntoIterator<Item = String>) -> Reply {
+        Reply {
+            status: 200,
+            headers: vec![("content-type", "text/event-stream".to_owned())],
+            pieces: events.into_iter().map(String::into_bytes).collect(),
+            ending: Ending::Whole,
+            held: None,
+        }
+    }
+
+    /// A stream of these bytes, whatever they are.
+    pub(crate) fn bytes(bytes: &[u8]) -> Reply {
+        let mut reply = Reply::stream([]);
+        reply.pieces = vec![bytes.to_vec()];
+        reply
+    }
+
+    /// Nothing, for ever.
+    pub(crate) fn hang() -> Reply {
+        let mut reply = Reply::stream([]);
+        reply.status = 0;
+        reply
+    }
+
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Reply {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    /// Only the first so many pieces; then the connection is cut.
+    pub(crate) fn cut_after(mut self, pieces: usize) -> Reply {
+        self.pieces.truncate(pieces);
+        self.ending = Ending::Cut;
+        self
+    }
+
+    /// Only the first so many pieces, and a proper end.
+    pub(crate) fn ends_after(mut self, pieces: usize) -> Reply {
+        self.pieces.truncate(pieces);
+        self
+    }
+
+    /// Only the first so many pieces; then nothing more comes.
+    pub(crate) fn stalls_after(mut self, pieces: usize) -> Reply {
+        self.pieces.truncate(pieces);
+        self.ending = Ending::Hang;
+        self
+    }
+
+    /// The last piece waits until the test lets `name` go.
+    pub(crate) fn held_by(mut self, name: &str) -> Reply {
+        self.held = Some(name.to_owned());
+        self
+    }
+
+    /// In pieces of so many bytes, wherever that cuts.
+    pub(crate) fn in_bytes(mut self, count: usize) -> Reply {
+        let all = self.pieces.concat();
+        self.pieces = all.chunks(count).map(<[u8]>::to_vec).collect();
+        self
+    }
+}
+
+impl ModelServer {
+    /// A server that refuses everything until it is told what to answer.
+    pub(crate) fn start() -> ModelServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = ModelServer(Arc::new(Shared {
+            address: listener.local_addr().unwrap().to_string(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }));
+        let serving = server.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, server) = (stream.unwrap(), serving.clone());
+                std::thread::spawn(move || server.serve(stream));
+            }
+        });
+        server
+    }
+
+    /// Its address, with a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.0.address)
+    }
+
+    /// These replies, in order, to requests in whose body `text` stands.
+    pub(crate) fn on(&self, text: &str, replies: impl IntoIterator<Item = Reply>) -> &Self {
+        let mut state = self.0.state.lock().unwrap();
+        let replies: VecDeque<Reply> = replies.into_iter().collect();
+        state.rules.push((text.to_owned(), replies));
+        self
+    }
+
+    /// The requests so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.0.state.lock().unwrap().requests.clone()
+    }
+
+    /// Waits until there were so many requests.
+    pub(crate) fn until_asked(&self, count: usize) {
+        let state = self.0.state.lock().unwrap();
+        let (state, waited) = self
+            .0
+            .changed
+            .wait_timeout_while(state, super::PATIENCE, |state| state.requests.len() < count)
+            .unwrap();
+        let found = state.requests.len();
+        assert!(!waited.timed_out(), "{found} requests, {count} expected");
+    }
+
+    /// Lets replies go that are held by this name.
+    pub(crate) fn let_go(&self, name: &str) {
+        self.0.state.lock().unwrap().let_go.insert(name.to_owned());
+        self.0.changed.notify_all();
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        // Whoever hangs up in the middle has been killed: that is no fault of the test.
+        let Some(request) = read(&stream) else {
+            return;
+        };
+        let reply = {
+            let mut state = self.0.state.lock().unwrap();
+            let fits = |(text, replies): &&mut (String, VecDeque<Reply>)| {
+                request.body.contains(text.as_str()) && !replies.is_empty()
+            };
+            let reply = state.rules.iter_mut().find(fits);
+            let reply = reply.and_then(|(_, replies)| replies.pop_front());
+            state.requests.push(request);
+            reply
+        };
+        self.0.changed.notify_all();
+        let reply = reply.unwrap_or_else(|| Reply::status(400, "the test has no such answer"));
+        let _ = self.write(&mut stream, &reply);
+    }
+
+    fn write(&self, stream: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
+        if reply.status == 0 {
+            return hang(stream);
+        }
+        let mut head = format!("HTTP/1.1 {} x\r\nconnection: close\r\n", reply.status);
+        for (name, value) in &reply.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("transfer-encoding: chunked\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        for (number, piece) in reply.pieces.iter().enumerate() {
+            if let (Some(name), true) = (&reply.held, number + 1 == reply.pieces.len()) {
+                self.hold(name);
+            }
+            if piece.is_empty() {
+                continue;
+            }
+            let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+            chunk.extend_from_slice(piece);
+            chunk.extend_from_slice(b"\r\n");
+            stream.write_all(&chunk)?;
+            stream.flush()?;
+        }
+        match reply.ending {
+            Ending::Whole => stream.write_all(b"0\r\n\r\n"),
+            Ending::Cut => Ok(()),
+            Ending::Hang => hang(stream),
+        }
+    }
+
+    fn hold(&self, name: &str) {
+        let state = self.0.state.lock().unwrap();
+        let held = |state: &mut State| !state.let_go.contains(name);
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(state, super::PATIENCE, held);
+        drop(waited.unwrap());
+    }
+}
+
+/// Until the other side hangs up.
+fn hang(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(super::PATIENCE))?;
+    while stream.read(&mut [0; 512])? > 0 {}
+    Ok(())
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .ok()?;
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first).ok()?;
+    let path = first.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(0, |(_, length)| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request {
+        path,
+        headers,
+        body: String::from_utf8(body).ok()?,
+    })
+}
+
+/// Answers of the Chat Completions API.
+pub(crate) mod chat {
+    use super::{Reply, Value, json};
+
+    fn event(data: &Value) -> String {
+        format!("data: {data}\n\n")
+    }
+
+    fn delta(delta: &Value) -> String {
+        event(&json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
+    }
+
+    fn end(reason: &str) -> Vec<String> {
+        vec![
+            event(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] })),
+            event(
+                &json!({ "choices": [], "usage": { "prompt_tokens": 11, "completion_tokens": 3 } }),
+            ),
+            "data: [DONE]\n\n".to_owned(),
+        ]
+    }
+
+    /// A text in these pieces.
+    pub(crate) fn says(pieces: &[&str]) -> Reply {
+        let texts = pieces
+            .iter()
+            .map(|piece| delta(&json!({ "content": piece })));
+        Reply::stream(texts.chain(end("stop")))
+    }
+
+    /// Calls of tools: id, name and arguments as text.
+    pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
+        let pieces = calls
+            .iter()
+            .enumerate()
+            .map(|(index, (id, name, arguments))| {
+                delta(&json!({ "tool_calls": [{
+                "index": index, "id": id, "type": "function",
+                "function": { "name": name, "arguments": arguments },
+            }] }))
+            });
+        Reply::stream(pieces.chain(end("tool_calls")))
+    }
+
+    /// These events as they are.
+    pub(crate) fn events(data: &[&str]) -> Reply {
+        Reply::stream(data.iter().map(|data| format!("data: {data}\n\n")))
+    }
+}
+
+/// Answers of the Messages API.
+pub(crate) mod messages {
+    use super::{Reply, Value, json};
+
+    fn event(data: &Value) -> String {
+        let name = data["type"].as_str().unwrap();
+        format!("event: {name}\ndata: {data}\n\n")
+    }
+
+    /// An answer of these blocks, each said in a few pieces.
+    pub(crate) fn answers(blocks: &[Value], stop: &str) -> Reply {
+        let mut events = vec![json!({ "type": "message_start", "message": {
+            "role": "assistant", "content": [], "usage": { "input_tokens": 21, "output_tokens": 1 } } })];
+        for (index, block) in blocks.iter().enumerate() {
+            let (start, deltas) = pieces(block);
+            events.push(
+                json!({ "type": "content_block_start", "index": index, "content_block": start }),
+            );
+            let deltas = deltas.into_iter();
+            events.extend(deltas.map(
+                |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            ));
+            events.push(json!({ "type": "content_block_stop", "index": index }));
+            events.push(json!({ "type": "ping" }));
+        }
+        events.push(
+            json!({ "type": "message_delta", "delta": { "stop_reason": stop },
+            "usage": { "output_tokens": 8 } }),
+        );
+        events.push(json!({ "type": "message_stop" }));
+        Reply::stream(events.iter().map(event))
+    }
+
+    fn pieces(block: &Value) -> (Value, Vec<Value>) {
+        let mut start = block.clone();
+        let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+        let halves = |text: &str| {
+            let half = text.chars().count() / 2;
+            let first: String = text.chars().take(half).collect();
+            let second: String = text.chars().skip(half).collect();
+            [first, second]
+        };
+        let deltas = match block["type"].as_str().unwrap() {
+            "text" => {
+                start["text"] = "".into();
+                halves(&text("text"))
+                    .map(|half| json!({ "type": "text_delta", "text": half }))
+                    .to_vec()
+            }
+            "thinking" => {
+                start["thinking"] = "".into();
+                start["signature"] = "".into();
+                let mut deltas = halves(&text("thinking"))
+                    .map(|half| json!({ "type": "thinking_delta", "thinking": half }))
+                    .to_vec();
+                deltas.push(json!({ "type": "signature_delta", "signature": text("signature") }));
+                deltas
+            }
+            "tool_use" => {
+                start["input"] = json!({});
+                halves(&block["input"].to_string())
+                    .map(|half| json!({ "type": "input_json_delta", "partial_json": half }))
+                    .to_vec()
+            }
+            _ => Vec::new(),
+        };
+        (start, deltas)
+    }
+}

@@ -1,0 +1,34 @@
+//! Providers over HTTP, through the real binary and real sockets: whole turns with tools, what
+//! servers do wrong, and what goes back to them after a kill.
+
+mod chat;
+mod faults;
+mod messages;
+mod outside;
+mod switch;
+mod tables;
+
+use serde_json::Value;
+
+use crate::harness::{ModelServer, Place, Script};
+
+/// A place whose models are asked at `server`: `chat/…` over Chat Completions, `claude/…` over
+/// Messages. Pauses between tries are short.
+fn place(server: &ModelServer, model: &str) -> Place {
+    let mut place = Place::new(Script::new());
+    for (name, kind, path) in [("chat", "openai", "/v1"), ("claude", "anthropic", "")] {
+        for (field, value) in [
+            ("kind", kind.to_owned()),
+            ("base_url", server.url(path)),
+            ("retry_wait", "1ms".to_owned()),
+        ] {
+            place.set(&format!("providers.{name}.{field}"), &format!("{value:?}"));
+        }
+    }
+    place.with("defaults.model", &format!("{model:?}"))
+}
+
+/// The messages of a request.
+fn said(request: &Value) -> &Vec<Value> {
+    request["messages"].as_array().unwrap()
+}
