@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Give work",
         &[
-            "run", "spawn", "chat", "send", "answer", "steer", "cancel", "retry",
+            "run", "spawn", "chat", "send", "answer", "review", "steer", "cancel", "retry",
         ],
     ),
     (

@@ -29,6 +29,7 @@ mod ps;
 mod reload;
 mod restore;
 mod retry;
+mod review;
 mod rpc;
 mod run;
 mod screen;

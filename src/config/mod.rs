@@ -10,5 +10,5 @@ mod source;
 pub use form::{FileWatch, ProviderKind, Secret};
 pub use load::{ConfigError, Loaded};
 pub use named::{Named, PriceTable, ProviderTable};
-pub use settings::{Config, is_live, shown};
+pub use settings::{Config, MOST_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};

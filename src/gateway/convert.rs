@@ -31,6 +31,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         announce,
         held_up,
         questions,
+        reviews,
         held,
         elapsed_ms,
         deadline_at,
@@ -79,6 +80,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         needs_review: pause == Some(PauseReason::Review),
         held_up,
         questions: questions.into_iter().map(open_question).collect(),
+        reviews: reviews.into_iter().map(open_review).collect(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
@@ -95,6 +97,18 @@ fn open_question(question: Question) -> shapes::OpenQuestion {
         choices: question.choices,
         asked_at: question.asked_at,
         expires_at: question.expires_at,
+    }
+}
+
+fn open_review(step: Step) -> shapes::OpenReview {
+    shapes::OpenReview {
+        step_id: step.id,
+        seq: step.seq,
+        tool: step.tool.unwrap_or_else(|| step.kind.as_str().to_owned()),
+        arguments: step.input,
+        summary: step.params_summary,
+        started_at: step.started_at,
+        attempts: step.attempts,
     }
 }
 
@@ -295,7 +309,7 @@ pub(super) fn step(step: Step) -> shapes::Step {
         started_at: step.started_at,
         ended_at: step.ended_at,
         waits_for: step.waits.map(|wait| wait.kind.as_str().into()),
-        waits_until: step.waits.map(|wait| wait.until),
+        waits_until: step.waits.and_then(|wait| wait.until),
         attempts: step.attempts,
         error: step.error,
     }

@@ -158,6 +158,7 @@ fn principal() -> Principal {
     Principal {
         org: "default".to_owned(),
         user: "admin".to_owned(),
+        run: None,
     }
 }
 

@@ -74,6 +74,8 @@ text_enum! {
         AnyChild = "any_child",
         /// A person's answer.
         Answer = "answer",
+        /// A person's word on whether its effect has happened.
+        Review = "review",
     }
 }
 
@@ -84,6 +86,7 @@ impl WaitKind {
             WaitKind::Reply => PauseReason::Reply,
             WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
             WaitKind::Answer => PauseReason::Input,
+            WaitKind::Review => PauseReason::Review,
         }
     }
 }
@@ -93,8 +96,8 @@ impl WaitKind {
 pub struct Wait {
     /// What it waits for.
     pub kind: WaitKind,
-    /// When the window is over.
-    pub until: Timestamp,
+    /// When the window is over; `None`: never, somebody must say something.
+    pub until: Option<Timestamp>,
 }
 
 /// One journaled action of a run.

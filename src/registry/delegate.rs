@@ -56,6 +56,7 @@ impl Registry {
             who: Principal {
                 org: run.org.clone(),
                 user: run.user.clone(),
+                run: Some(run.id),
             },
             run,
             session,

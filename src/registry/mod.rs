@@ -20,6 +20,7 @@ mod options;
 mod questions;
 mod request;
 mod restore;
+mod review;
 mod send;
 mod service;
 mod spawn;
@@ -27,6 +28,7 @@ mod sweeps;
 mod timers;
 mod view;
 mod wait;
+mod within;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +45,7 @@ pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
 pub use sweeps::Retention;
+pub use within::Object;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;

@@ -61,6 +61,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0010_review_and_meta",
+        sql: include_str!("migrations/sqlite/0010_review_and_meta.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0011_budgets",
         sql: include_str!("migrations/sqlite/0011_budgets.sql"),
         destructive: false,

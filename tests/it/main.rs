@@ -46,6 +46,7 @@ mod providers;
 mod questions;
 mod random_kills;
 mod restart;
+mod reviews;
 mod scenarios;
 mod schemas;
 mod sends;

@@ -15,6 +15,7 @@ const SKIPPED = [
   "sessions.spawn",
   "agents.update",
   "questions.answer",
+  "runs.resolve",
   "runs.steer",
   "runs.retry_announce",
   "runs.dismiss_announce",
