@@ -111,6 +111,10 @@ struct AnyBlock {
     arguments: Option<Value>,
     tool_call_id: Option<String>,
     is_error: Option<bool>,
+    provider: Option<String>,
+    api: Option<String>,
+    model: Option<String>,
+    json: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +123,7 @@ enum BlockType {
     Text,
     ToolCall,
     ToolResult,
+    Native,
 }
 
 impl TryFrom<AnyBlock> for Block {
@@ -140,6 +145,14 @@ impl TryFrom<AnyBlock> for Block {
                 is_error: any
                     .is_error
                     .ok_or("a tool result that says not if it failed")?,
+            },
+            BlockType::Native => Block::Native {
+                provider: any
+                    .provider
+                    .ok_or("an answer as it came without its provider")?,
+                api: any.api.ok_or("an answer as it came without its API")?,
+                model: any.model.ok_or("an answer as it came without its model")?,
+                json: any.json.ok_or("an answer as it came without what came")?,
             },
         })
     }
@@ -328,4 +341,36 @@ pub fn plain_text(content: &[Block]) -> String {
         })
         .collect();
     texts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_piece_is_read_as_it_was_written() {
+        let blocks = vec![
+            Block::Text {
+                text: "a".to_owned(),
+            },
+            Block::ToolCall {
+                id: "1".to_owned(),
+                name: "read".to_owned(),
+                arguments: serde_json::json!({ "path": "x" }),
+            },
+            Block::ToolResult {
+                tool_call_id: "1".to_owned(),
+                text: "b".to_owned(),
+                is_error: true,
+            },
+            Block::Native {
+                provider: "p".to_owned(),
+                api: "openai".to_owned(),
+                model: "p/m".to_owned(),
+                json: r#"{"n": 1.0}"#.to_owned(),
+            },
+        ];
+        let text = serde_json::to_string(&blocks).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Block>>(&text).unwrap(), blocks);
+    }
 }
