@@ -5,6 +5,7 @@ use super::folder::{Dialect, Found, parse, read};
 use super::raw::{Broken, Format};
 use super::set::{Layers, Source};
 use crate::contract::catalog::AgentMode;
+use crate::kernel::gate::WriteScope;
 use crate::kernel::thinking::Thinking;
 use std::fs;
 use std::path::Path;
@@ -295,23 +296,50 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
 fn what_nothing_obeys_yet_is_said() {
     let draft = markdown(
         "---\ndescription: d\ntemperature: 0.2\nskills: []\nstrategy: plan\n\
-         fallback_models: [a/b]\ngate:\n  read: ask\n  glob: deny\n  grep: allow\n---\nx",
+         fallback_models: [a/b]\n---\nx",
     )
     .unwrap();
     assert_eq!(
         draft.not_in_force,
+        ["temperature", "skills", "strategy: plan", "fallback_models"]
+    );
+    assert_eq!(draft.needs_trust, [""; 0]);
+}
+
+#[test]
+fn a_gate_is_rules_in_their_order() {
+    let draft = markdown(
+        "---\ndescription: d\nwrite_scope: own\ngate:\n  read: ask\n  shell:\n    \
+         - decision: ask\n    - {match: \"git *\", decision: allow}\n---\nx",
+    )
+    .unwrap();
+    let rules: Vec<String> = draft
+        .definition
+        .gate
+        .iter()
+        .map(|rule| format!("{} {:?} {}", rule.tool, rule.pattern, rule.decision))
+        .collect();
+    assert_eq!(
+        rules,
         [
-            "temperature",
-            "skills",
-            "strategy: plan",
-            "fallback_models",
-            "gate (until then left out: read)"
+            "read None ask",
+            "shell None ask",
+            "shell Some(\"git *\") allow"
         ]
     );
-    // What nobody can be asked for is not had.
-    let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
-    assert_eq!(draft.tools.pick(&tools).0, ["list", "grep"]);
-    assert_eq!(draft.needs_trust, [""; 0]);
+    assert_eq!(draft.definition.write_scope, Some(WriteScope::Own));
+    // What a person would be asked for is not settled by a file that came with a project.
+    assert_eq!(draft.needs_trust, ["gate: allow"]);
+    for (field, says) in [
+        ("gate: {shell: [git]}", "a rule has decision"),
+        ("gate: {shell: [{match: x}]}", "a rule has decision"),
+        ("gate: {shell: [{match: x, decision: no}]}", "is not one of"),
+        ("gate: {shell: [{when: x, decision: ask}]}", "not \"when\""),
+        ("write_scope: all", "workspace, own, none"),
+    ] {
+        let broken = markdown(&format!("---\ndescription: d\n{field}\n---\nx")).unwrap_err();
+        assert!(broken.reason.contains(says), "{field}: {}", broken.reason);
+    }
 }
 
 #[test]

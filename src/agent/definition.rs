@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
+use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::thinking::Thinking;
 
@@ -54,6 +55,12 @@ pub struct AgentDefinition {
     /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
+    /// What becomes of calls of its tools; see [`Rights::judge`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<Rule>,
+    /// Where its file tools may write; anywhere in the workspace if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_scope: Option<WriteScope>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -80,7 +87,15 @@ impl AgentDefinition {
             allow_agents: None,
             linked_agents: Vec::new(),
             max_spawn_depth: None,
+            gate: Vec::new(),
+            write_scope: None,
         }
+    }
+
+    /// What its runs may do, below `bundle`.
+    pub fn rights(&self, bundle: Bundle) -> Rights {
+        let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
+        Rights::new(&self.name, &self.gate, scope, bundle)
     }
 
     /// Whom it may delegate to.

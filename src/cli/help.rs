@@ -15,7 +15,15 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Give work",
         &[
-            "run", "spawn", "chat", "send", "answer", "steer", "cancel", "retry",
+            "run",
+            "spawn",
+            "chat",
+            "send",
+            "answer",
+            "approvals",
+            "steer",
+            "cancel",
+            "retry",
         ],
     ),
     (

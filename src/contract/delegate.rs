@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
+use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
 
 /// The step of a run on whose behalf a tool acts.
@@ -55,6 +56,8 @@ pub struct SpawnAsk {
     pub label: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
+    /// What its runs may do at most.
+    pub bundle: Bundle,
 }
 
 /// A message by a run.

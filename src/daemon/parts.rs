@@ -118,6 +118,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         },
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
+        approval_ms: millis(config.approval_timeout),
         drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,

@@ -242,6 +242,30 @@ pub(super) const METHODS: &[About] = &[
         r#"{"sessionKey": "agent:build:desk", "tree": true}"#,
     ),
     row(
+        "approvals.list",
+        Reads,
+        "Lists calls of tools that need a person's leave.",
+        r#"{"sessionKey": "agent:build:desk", "state": "open"}"#,
+    ),
+    row(
+        "approvals.resolve",
+        Changes,
+        "Allows or denies a call of a tool.",
+        r#"{"id": "01936f0e-0000-7000-8000-000000000003", "decision": "allow"}"#,
+    ),
+    row(
+        "approvals.remembered",
+        Reads,
+        "Lists the decisions that count for later calls.",
+        "{}",
+    ),
+    row(
+        "approvals.forget",
+        Changes,
+        "Forgets a remembered decision.",
+        r#"{"id": "01936f0e-0000-7000-8000-000000000003"}"#,
+    ),
+    row(
         "runs.cancel",
         Changes,
         "Ends a run and everything below it.",

@@ -14,8 +14,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::discover::{self, Described};
 use super::rpc::{Connection, error_object, logged};
 use super::{
-    Context, Shared, about, agents, care, events, lifecycle, ops, questions, runs, sessions,
-    status, trust,
+    Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
+    sessions, status, trust,
 };
 use crate::kernel::fault::Fault;
 use crate::registry::{Idempotency, Principal};
@@ -29,6 +29,7 @@ pub(super) fn table(shared: Shared) -> Result<Methods, Box<dyn Error + Send + Sy
         described: Vec::new(),
     };
     agents::register(&mut table)?;
+    approvals::register(&mut table)?;
     care::register(&mut table)?;
     events::register(&mut table)?;
     questions::register(&mut table)?;

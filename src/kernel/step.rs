@@ -64,6 +64,8 @@ text_enum! {
         AnyChild = "any_child",
         /// A person's answer.
         Answer = "answer",
+        /// A person's leave to be carried out at all.
+        Approval = "approval",
     }
 }
 
@@ -74,6 +76,7 @@ impl WaitKind {
             WaitKind::Reply => PauseReason::Reply,
             WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
             WaitKind::Answer => PauseReason::Input,
+            WaitKind::Approval => PauseReason::Approval,
         }
     }
 }

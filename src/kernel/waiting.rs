@@ -24,7 +24,7 @@ pub enum Stand {
     Over,
 }
 
-/// What the open steps of a run let it do. A person's answer goes before a reply, a reply
+/// What the open steps of a run let it do. What waits for a person goes before a reply, a reply
 /// before a child: the reason that people should see first.
 pub fn stand(open: &[Step]) -> Stand {
     let mut reason = None;
@@ -39,9 +39,10 @@ pub fn stand(open: &[Step]) -> Stand {
 
 fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
     let rank = |reason| match reason {
-        PauseReason::Input => 0,
-        PauseReason::Reply => 1,
-        _ => 2,
+        PauseReason::Approval => 0,
+        PauseReason::Input => 1,
+        PauseReason::Reply => 2,
+        _ => 3,
     };
     match known {
         Some(known) if rank(known) <= rank(other) => known,
@@ -56,7 +57,7 @@ pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
         WaitKind::AnyChild => awaited.iter().any(ended),
         // Only a person brings it.
-        WaitKind::Answer => false,
+        WaitKind::Answer | WaitKind::Approval => false,
     }
 }
 
@@ -155,6 +156,13 @@ pub fn unanswered() -> String {
                  in your result what you could not ask",
     })
     .to_string()
+}
+
+/// What a call is told that nobody has allowed, where nothing more is known of it.
+pub fn not_allowed() -> String {
+    "denied: nobody allowed this call in time (setting approvals.timeout). It was not made, \
+     nothing was done"
+        .to_owned()
 }
 
 /// What is said of a message to a session in which nothing runs.

@@ -11,6 +11,7 @@ use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
 use crate::kernel::fault::Fault;
+use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId};
 use crate::kernel::message::{Block, Message};
 use crate::kernel::policy::{Right, Target, Visibility, Who};
@@ -105,6 +106,7 @@ impl Registry {
                     mode: SessionMode::Run,
                     cleanup: Cleanup::Keep,
                     begins: Begins::Isolated,
+                    bundle: bound(&ask.bundle)?,
                 })))
                 .await?
             }
@@ -326,6 +328,16 @@ impl Registry {
         };
         self.inner.options().policy.may(right, who, target)
     }
+}
+
+/// The bundle as it is stored; one that binds nothing needs no row.
+fn bound(bundle: &Bundle) -> Result<Option<String>, Fault> {
+    if *bundle == Bundle::default() {
+        return Ok(None);
+    }
+    serde_json::to_string(bundle)
+        .map(Some)
+        .map_err(Fault::internal)
 }
 
 fn step_ref(site: Site) -> StepRef {

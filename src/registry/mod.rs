@@ -3,6 +3,7 @@
 
 mod agents;
 mod announce;
+mod approvals;
 mod audit;
 mod cancel;
 mod care;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::kernel::approval::{Approval, ApprovalState};
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
 use crate::kernel::question::{Asker, Question, QuestionState};
@@ -159,6 +160,28 @@ pub struct QuestionView {
     pub root: Option<SessionKey>,
 }
 
+/// `approvals.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ApprovalFilter {
+    /// Only those of this session.
+    pub session: Option<SessionKey>,
+    /// With that: those of the whole tree in which it lies.
+    pub tree: bool,
+    /// Only those in this state.
+    pub state: Option<ApprovalState>,
+}
+
+/// An approval with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalView {
+    /// Its row.
+    pub approval: Approval,
+    /// Who wants to make the call.
+    pub origin: Asker,
+    /// The top of the tree, where people look.
+    pub root: Option<SessionKey>,
+}
+
 /// What `sessions.create` does where the key is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
@@ -307,6 +330,8 @@ pub struct RunDetail {
     pub held_up: Option<String>,
     /// What it asks people, and nobody has answered yet.
     pub questions: Vec<Question>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    pub approvals: Vec<Approval>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.
@@ -410,6 +435,10 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+    /// Calls of tools that wait for a person's leave.
+    pub approvals: u64,
+    /// Questions that wait for a person's answer.
+    pub questions: u64,
 }
 
 /// What a cancel has done.

@@ -66,6 +66,7 @@ impl Registry {
             } else {
                 Begins::Isolated
             },
+            bundle: None,
         }));
         self.accepted(command).await
     }

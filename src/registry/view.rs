@@ -10,7 +10,9 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sends, sessions, steps};
+use crate::store::{
+    Command, Reply, asked, expired, messages, outbox, read, runs, sends, sessions, steps,
+};
 
 /// In the data of a fault: the run was there, and retention has removed it.
 pub(super) const EXPIRED: &str = "expired";
@@ -248,6 +250,8 @@ impl Registry {
                     paused,
                     settling,
                     pending_announces: u64::try_from(pending).unwrap_or(0),
+                    approvals: asked::count_open(tx, "approvals")?,
+                    questions: asked::count_open(tx, "questions")?,
                 })
             })
             .await
@@ -264,6 +268,7 @@ impl Registry {
             announce: announce_state(&run, shown.announce.as_ref()),
             held_up: closed.filter(|_| waits),
             questions: shown.questions,
+            approvals: shown.approvals,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use super::prompt::{conversation, system};
 use super::turn::{TurnRunner, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
+use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{StepOutcome, TextSink};
+use crate::contract::runner::{Admission, StepOutcome, TextSink};
+use crate::kernel::gate::{Bundle, Rights};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
 use crate::provider::{ModelRequest, ToolSchema};
-use crate::tool::Called;
+use crate::tool::{Call, Called};
 
 impl TurnRunner {
     pub(super) async fn perform_model(
@@ -73,7 +75,9 @@ impl TurnRunner {
         definition: &AgentDefinition,
         view: &RunView,
     ) -> Result<Vec<ToolSchema>, RunError> {
+        let rights = rights(definition, view)?;
         let mut tools = pinned_tools(view)?;
+        tools.retain(|tool| !rights.closes(&tool.name));
         if self.levels_left(definition, view) == 0 {
             tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
         }
@@ -94,9 +98,34 @@ impl TurnRunner {
         }
     }
 
+    /// Whether the call may be made, by the rules that the run has pinned.
+    pub(super) fn admit_tool(
+        &self,
+        view: &RunView,
+        step: &Step,
+    ) -> Result<BoxFuture<'static, Admission>, RunError> {
+        let rights = rights(&pinned_agent(view)?, view)?;
+        let name = step.tool.as_deref().unwrap_or_default();
+        let is_there = pinned_tools(view)?.iter().any(|tool| tool.name == name);
+        if !is_there && !rights.closes(name) {
+            // Nobody is asked about a tool that there is not; the call says so.
+            return Ok(Box::pin(std::future::ready(Admission::Goes)));
+        }
+        Ok(self.tools.admit(Call {
+            name,
+            root: self.workspace(view),
+            rights: &rights,
+            arguments: &step.input,
+        }))
+    }
+
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
-        let tools = match pinned_tools(view) {
-            Ok(tools) => tools,
+        let pinned = pinned_tools(view).and_then(|tools| {
+            let rights = rights(&pinned_agent(view)?, view)?;
+            Ok((tools, rights))
+        });
+        let (tools, rights) = match pinned {
+            Ok(pinned) => pinned,
             Err(error) => return StepOutcome::Failed(error),
         };
         let name = step.tool.as_deref().unwrap_or_default();
@@ -118,9 +147,13 @@ impl TurnRunner {
             step: step.seq,
             attempt: step.attempts,
         };
-        let call = self
-            .tools
-            .call(name, self.workspace(view), site, step.input.clone());
+        let call = Call {
+            name,
+            root: self.workspace(view),
+            rights: &rights,
+            arguments: &step.input,
+        };
+        let call = self.tools.call(call, site);
         match tokio::time::timeout(limit, call).await {
             Ok(Called::Done(output)) => StepOutcome::ToolResult {
                 text: output.text,
@@ -133,6 +166,18 @@ impl TurnRunner {
             },
         }
     }
+}
+
+/// What the run may do: by its agent's definition, below what its session was given.
+fn rights(definition: &AgentDefinition, view: &RunView) -> Result<Rights, RunError> {
+    let bundle = match &view.bundle {
+        None => Bundle::default(),
+        Some(body) => serde_json::from_str(body).map_err(|error| {
+            let message = format!("what this run may do at most cannot be read: {error}");
+            RunError::new("pins", message)
+        })?,
+    };
+    Ok(definition.rights(bundle))
 }
 
 fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {

@@ -12,7 +12,7 @@ use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::run::RunError;
@@ -161,6 +161,13 @@ impl Runner for TurnRunner {
             return self.ask_model(view);
         }
         Next::EndTurn(None)
+    }
+
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
+        match self.admit_tool(&view, &step) {
+            Ok(admitted) => admitted,
+            Err(error) => Box::pin(std::future::ready(Admission::Refused(error.message))),
+        }
     }
 
     fn perform(

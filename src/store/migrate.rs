@@ -60,6 +60,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0009_clearings.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0010_approvals",
+        sql: include_str!("migrations/sqlite/0010_approvals.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

@@ -7,8 +7,11 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod approvals;
+pub mod asked;
 pub mod audit;
 pub mod blobs;
+pub mod bundles;
 pub mod clearings;
 pub mod command;
 pub mod events;
@@ -21,6 +24,7 @@ pub mod purges;
 pub mod quarantine;
 pub mod questions;
 pub mod read;
+pub mod remembered;
 pub mod runs;
 pub mod sends;
 pub mod sessions;

@@ -7,9 +7,11 @@ use super::command::Window;
 use super::filter::Filter;
 use super::tx::{DbError, DbErrorKind, Tx, all, first};
 use super::{
-    blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
+    approvals, blobs, bundles, consistency, messages, outbox, questions, runs, salvage, sends,
+    sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
+use crate::kernel::approval::Approval;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::question::Question;
 use crate::kernel::run::{Run, RunOrigin, RunState};
@@ -29,11 +31,16 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = pinned(tx, &run.pins.agent)?;
     let tools = pinned(tx, &run.pins.tools)?;
+    let bundle = match run.depth {
+        0 => None,
+        _ => bundles::get(tx, run.session)?,
+    };
     let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),
         tools: tools.into(),
+        bundle: bundle.map(Into::into),
         messages: messages.into_iter().map(Arc::new).collect(),
         steps: steps.into_iter().map(Arc::new).collect(),
         run,
@@ -61,6 +68,8 @@ pub struct Shown {
     pub announce: Option<outbox::Entry>,
     /// What it asks people, and nobody has answered yet.
     pub questions: Vec<Question>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    pub approvals: Vec<Approval>,
 }
 
 /// One run with what lists show beside it.
@@ -83,10 +92,13 @@ fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
     } else {
         None
     };
-    let questions = if run.steps > 0 && !run.state.is_terminal() {
-        questions::open_of_run(tx, run.id)?
+    let (questions, approvals) = if run.steps > 0 && !run.state.is_terminal() {
+        (
+            questions::open_of_run(tx, run.id)?,
+            approvals::open_of_run(tx, run.id)?,
+        )
     } else {
-        Vec::new()
+        (Vec::new(), Vec::new())
     };
     Ok(Shown {
         run,
@@ -94,6 +106,7 @@ fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
         step,
         announce,
         questions,
+        approvals,
     })
 }
 

@@ -110,6 +110,15 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
     .map(|_| ())
 }
 
+/// The open step waits no more; it is to be carried out.
+pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steps SET waits = NULL, wait_until = NULL WHERE run_id = ?1 AND seq = ?2",
+        &[(&run.0).into(), seq.into()],
+    )
+    .map(|_| ())
+}
+
 /// Is the run in the middle of a turn? A turn ends with an answer of the model, never with a
 /// tool; what waits for a slot after one goes on with the same turn.
 pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {

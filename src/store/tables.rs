@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, audit, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions,
-    steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, questions,
+    remembered, runs, sends, sessions, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -229,6 +229,33 @@ pub const TABLES: &[Table] = &[
         // The step that asked it is told "no answer" when its window is over.
         mends: &[],
         beyond: Beyond::Moved,
+    },
+    Table {
+        name: "approvals",
+        primary: &["id"],
+        columns: &[approvals::COLUMNS],
+        decode: |row| approvals::decode(row).map(drop),
+        // The step that asked for it is told "not allowed" when its window is over.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "remembered",
+        primary: &["id"],
+        columns: &[remembered::COLUMNS],
+        decode: |row| remembered::decode(row).map(drop),
+        // A person is asked again.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "bundles",
+        primary: &["session_id"],
+        columns: &[bundles::COLUMNS],
+        decode: |row| bundles::decode(row).map(drop),
+        mends: &[],
+        // Without it the session's runs would be bound by nothing.
+        beyond: Beyond::Kept,
     },
     Table {
         name: "sends",

@@ -13,6 +13,7 @@ use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
 use crate::kernel::fault::Fault;
+use crate::kernel::gate::Rights;
 use crate::kernel::step::Effect;
 
 /// How long a wait or a send waits where the model does not say, seconds.
@@ -23,6 +24,12 @@ const LONGEST_WINDOW: usize = 3600;
 const QUESTION: usize = 600;
 /// The longest that a question stands, seconds.
 const LONGEST_QUESTION: usize = 24 * 3600;
+
+/// The step on whose behalf the registry is asked, and what its run may do.
+pub(super) struct By<'a> {
+    pub site: Site,
+    pub rights: &'a Rights,
+}
 
 type Answer = BoxFuture<'static, Result<Told, Fault>>;
 
@@ -35,7 +42,7 @@ pub(super) struct Dealing {
     /// What a repeat of a call would do: nothing more, the step's id being its key.
     pub effect: Effect,
     parameters: &'static [Parameter],
-    ask: fn(&dyn Delegate, Site, &Arguments) -> Answer,
+    ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
 }
 
 /// What came of a call.
@@ -57,7 +64,7 @@ impl Dealing {
     pub(super) fn call(
         &self,
         registry: Option<&Arc<dyn Delegate>>,
-        site: Site,
+        by: By<'_>,
         arguments: Value,
     ) -> BoxFuture<'static, Called> {
         let failed = |text: String| -> BoxFuture<'static, Called> {
@@ -70,7 +77,7 @@ impl Dealing {
             Ok(arguments) => arguments,
             Err(text) => return failed(text),
         };
-        let asked = (self.ask)(registry.as_ref(), site, &arguments);
+        let asked = (self.ask)(registry.as_ref(), by, &arguments);
         Box::pin(async move {
             match asked.await {
                 Ok(Told::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
@@ -162,7 +169,7 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "End it when it has run so many seconds.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             let filled = |name| {
                 arguments
                     .text(name)
@@ -171,12 +178,13 @@ pub(super) const ALL: &[Dealing] = &[
                     .map(str::to_owned)
             };
             registry.spawn(
-                site,
+                by.site,
                 SpawnAsk {
                     task: owned(arguments.text("task")).unwrap_or_default(),
                     agent: filled("agent"),
                     label: filled("label"),
                     run_timeout_ms: arguments.count("runTimeout").map(ms),
+                    bundle: by.rights.bundle(),
                 },
             )
         },
@@ -210,9 +218,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How long to wait. Default 30.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.wait(
-                site,
+                by.site,
                 WaitAsk {
                     runs: arguments
                         .texts("runIds")
@@ -250,9 +258,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How long to wait for the reply; 0 = not at all. Default 30.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.send(
-                site,
+                by.site,
                 SendAsk {
                     to: named(arguments),
                     message: owned(arguments.text("message")).unwrap_or_default(),
@@ -267,7 +275,7 @@ pub(super) const ALL: &[Dealing] = &[
                       others as far as you may see them.",
         effect: Effect::Read,
         parameters: &[],
-        ask: |registry, site, _| registry.sessions(site),
+        ask: |registry, by, _| registry.sessions(by.site),
     },
     Dealing {
         name: "sessions_history",
@@ -283,10 +291,10 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How many messages. Default 10.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             let limit = arguments.count("limit").unwrap_or(10);
             registry.history(
-                site,
+                by.site,
                 named(arguments),
                 u32::try_from(limit).unwrap_or(u32::MAX),
             )
@@ -298,14 +306,14 @@ pub(super) const ALL: &[Dealing] = &[
                       not ended. Default: your own.",
         effect: Effect::Read,
         parameters: &[SESSION_KEY, SESSION_LABEL],
-        ask: |registry, site, arguments| registry.status(site, named(arguments)),
+        ask: |registry, by, arguments| registry.status(by.site, named(arguments)),
     },
     Dealing {
         name: "agents_list",
         description: "Lists the agents that you may spawn, and what each is for.",
         effect: Effect::Read,
         parameters: &[],
-        ask: |registry, site, _| registry.agents(site),
+        ask: |registry, by, _| registry.agents(by.site),
     },
     Dealing {
         name: "ask",
@@ -335,9 +343,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How many seconds it stands. Default 600.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.ask(
-                site,
+                by.site,
                 QuestionAsk {
                     text: owned(arguments.text("question")).unwrap_or_default(),
                     choices: arguments
@@ -356,6 +364,7 @@ pub(super) const ALL: &[Dealing] = &[
 mod tests {
     use super::*;
     use crate::kernel::fault::Kind;
+    use crate::kernel::gate::{Bundle, WriteScope};
     use crate::kernel::ids::{RunId, StepId};
     use serde_json::json;
     use uuid::Uuid;
@@ -396,7 +405,12 @@ mod tests {
             step: 1,
             attempt: 1,
         };
-        let called = ALL[0].call(None, site, json!({ "task": "x" })).await;
+        let rights = Rights::new("a", &[], WriteScope::Workspace, Bundle::default());
+        let by = By {
+            site,
+            rights: &rights,
+        };
+        let called = ALL[0].call(None, by, json!({ "task": "x" })).await;
         assert!(matches!(called, Called::Done(output) if output.is_error));
     }
 }

@@ -5,6 +5,7 @@ mod arguments;
 mod blocking;
 mod catalogue;
 mod dealing;
+mod gate;
 mod glob;
 mod grep;
 mod list;
@@ -13,14 +14,16 @@ mod read;
 mod walk;
 mod workspace;
 
-pub use catalogue::{Catalogue, Options};
+pub use catalogue::{Call, Catalogue, Options};
 pub use dealing::Called;
+pub use gate::Aim;
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use workspace::Workspace;
 
 use serde_json::Value;
 
 use crate::contract::BoxFuture;
+use crate::kernel::gate::Decision;
 use crate::kernel::step::Effect;
 
 /// Something that an agent can do.
@@ -36,6 +39,16 @@ pub trait Tool: Send + Sync + 'static {
 
     /// What a repeat of a call would do to the world.
     fn effect(&self) -> Effect;
+
+    /// What becomes of a call where no rule of the agent's gate speaks of it.
+    fn habit(&self) -> Decision {
+        Decision::Allow
+    }
+
+    /// Which of its arguments a rule of a gate looks at.
+    fn aim(&self) -> Aim {
+        Aim::Whole
+    }
 
     /// Calls it in `workspace`. Arguments that do not fit the schema give a result that says
     /// so, and nothing is done. Dropping the future stops the work.

@@ -79,6 +79,12 @@ impl Workspace {
         })
     }
 
+    /// `path` as it is written and as its links lead, both absolute, whether it is there or not.
+    pub(super) fn spellings(&self, path: &str) -> (PathBuf, PathBuf) {
+        let joined = self.root.join(path);
+        (lexical(&joined), settled(&joined))
+    }
+
     fn outside(&self, path: &str) -> String {
         format!(
             "access denied: {path} lies outside the allowed folder {}",

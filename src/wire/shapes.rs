@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 use crate::kernel::ids::{
-    AgentId, AnnounceId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+    AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
 use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
@@ -95,6 +95,9 @@ pub struct Run {
     /// What it asks people, and nobody has answered yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<OpenApproval>,
     /// One trace through parent, child and restarts.
     pub trace_id: String,
     /// How far the telling of its end has come.
@@ -114,6 +117,24 @@ pub struct OpenQuestion {
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When it runs out as "no answer".
+    pub expires_at: Timestamp,
+}
+
+/// A call that a run needs a person's leave for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenApproval {
+    /// Its id.
+    pub id: ApprovalId,
+    /// Which tool.
+    pub tool: String,
+    /// With what, whole.
+    pub arguments: Value,
+    /// Which rule asks.
+    pub why: String,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// When it runs out as a no.
     pub expires_at: Timestamp,
 }
 

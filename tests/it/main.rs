@@ -9,6 +9,7 @@ mod accidents;
 mod agents;
 mod announces;
 mod api;
+mod approvals;
 mod architecture;
 mod backups;
 mod cancels;

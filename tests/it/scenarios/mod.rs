@@ -3,6 +3,7 @@
 //! area.
 
 mod agents;
+mod approvals;
 mod audit;
 mod damage;
 mod delegate;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
     let areas = [
         runs::SCENARIOS,
         agents::SCENARIOS,
+        approvals::SCENARIOS,
         audit::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,

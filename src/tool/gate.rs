@@ -1,0 +1,150 @@
+//! What a call of a tool is about, as the rules of a gate look at it ([`crate::kernel::gate`]).
+//! The catalogue asks for every call before anything of it is done.
+
+use serde_json::Value;
+
+use super::Workspace;
+use crate::kernel::gate::Subject;
+
+/// Which of its arguments says what a tool's call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// This one, a path in the workspace; the workspace itself if it is not given.
+    Path(&'static str),
+    /// This one, a command for a shell.
+    Command(&'static str),
+    /// None more than the others: rules look at all of them, as JSON.
+    Whole,
+}
+
+/// Of which kind a call's aim is tells only the tool; the rest is in the arguments. May touch
+/// the disk, where the links in a path lead being part of what it names.
+pub(super) fn subject(
+    aim: Aim,
+    workspace: &Result<Workspace, String>,
+    arguments: &Value,
+) -> Subject {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+    match aim {
+        Aim::Path(name) => path(workspace, text(name).unwrap_or(".")),
+        Aim::Command(name) => command(text(name).unwrap_or_default()),
+        Aim::Whole => Subject {
+            things: vec![vec![arguments.to_string()]],
+            ..Subject::default()
+        },
+    }
+}
+
+/// The file that is named and the one that its links lead to: both are touched.
+fn path(workspace: &Result<Workspace, String>, named: &str) -> Subject {
+    match workspace {
+        Ok(workspace) => {
+            let (written, led_to) = workspace.spellings(named);
+            let mut things = vec![vec![workspace.shown(&written)]];
+            if led_to != written {
+                things.push(vec![workspace.shown(&led_to)]);
+            }
+            Subject {
+                things,
+                covers: led_to.to_string_lossy().into_owned(),
+                ..Subject::default()
+            }
+        }
+        Err(_) => Subject {
+            things: vec![vec![named.to_owned()]],
+            is_opaque: true,
+            covers: named.to_owned(),
+            ..Subject::default()
+        },
+    }
+}
+
+/// Each of the commands that are joined in one. What could hide another one in it, or write to
+/// a file, makes it opaque; what only looks so, in quotes, does too: then a person is asked
+/// once more than needed.
+fn command(text: &str) -> Subject {
+    let pieces = text.split([';', '|', '&', '\n', '\r']);
+    let pieces = pieces.map(str::trim).filter(|piece| !piece.is_empty());
+    Subject {
+        things: pieces.map(|piece| vec![piece.to_owned()]).collect(),
+        text: Some(text.to_owned()),
+        is_opaque: text.contains(['`', '(', ')', '<', '>', '{', '}', '\0']),
+        covers: text.trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::gate::{Bundle, Decision, Rights, Rule, WriteScope};
+    use serde_json::json;
+
+    fn judge(rules: &[(&str, &str)], command: &str) -> Decision {
+        let rules: Vec<Rule> = rules
+            .iter()
+            .map(|(pattern, decision)| Rule {
+                tool: "shell".to_owned(),
+                pattern: Some((*pattern).to_owned()),
+                decision: Decision::parse(decision).unwrap(),
+            })
+            .collect();
+        let rights = Rights::new("a", &rules, WriteScope::Workspace, Bundle::default());
+        let nowhere = Err(String::new());
+        let subject = subject(
+            Aim::Command("command"),
+            &nowhere,
+            &json!({ "command": command }),
+        );
+        rights.judge("shell", Decision::Ask, &subject).decision
+    }
+
+    #[test]
+    fn g8_10_a_command_is_no_way_around_a_rule() {
+        let git = [("git *", "allow")];
+        for allowed in [
+            "git status",
+            "git add a && git commit -m x",
+            " git log | git x",
+        ] {
+            assert_eq!(judge(&git, allowed), Decision::Allow, "{allowed}");
+        }
+        for asked in [
+            "git status; rm -rf x",
+            "git status && rm x",
+            "git status | sh",
+            "git status & rm x",
+            "git status\nrm x",
+            "git $(rm x)",
+            "git `rm x`",
+            "git log > file",
+            "git diff <(rm x)",
+            "{ git x",
+            "xgit status",
+            "",
+        ] {
+            assert_eq!(judge(&git, asked), Decision::Ask, "{asked}");
+        }
+        let ends_well = [("*safe", "allow")];
+        assert_eq!(judge(&ends_well, "rm x; echo safe"), Decision::Ask);
+        let denied = [("*", "allow"), ("*rm *", "deny"), ("curl*|*sh*", "deny")];
+        for command in ["ls; rm x", "echo $(rm x)", "curl u | sh"] {
+            assert_eq!(judge(&denied, command), Decision::Deny, "{command}");
+        }
+        assert_eq!(judge(&denied, "ls -l"), Decision::Allow);
+    }
+
+    #[test]
+    fn a_path_is_what_it_says_and_where_its_links_lead() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("secrets")).unwrap();
+        std::fs::write(root.join("secrets/key"), "").unwrap();
+        std::os::unix::fs::symlink(root.join("secrets"), root.join("open")).unwrap();
+        let workspace = Workspace::open(&root, &[]);
+        let about = |path: &str| subject(Aim::Path("path"), &workspace, &json!({ "path": path }));
+        assert_eq!(about("secrets/../secrets/key").things, [["secrets/key"]]);
+        assert_eq!(about("open/key").things, [["open/key"], ["secrets/key"]]);
+        assert_eq!(about("open/new").things, [["open/new"], ["secrets/new"]]);
+        assert_eq!(about("open/key").covers, about("secrets/key").covers);
+    }
+}
