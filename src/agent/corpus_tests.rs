@@ -333,7 +333,10 @@ fn a_gate_is_rules_in_their_order() {
     for (field, says) in [
         ("gate: {shell: [git]}", "a rule has decision"),
         ("gate: {shell: [{match: x}]}", "a rule has decision"),
-        ("gate: {shell: [{match: x, decision: no}]}", "is not one of"),
+        (
+            "gate: {shell: [{match: x, decision: maybe}]}",
+            "is not one of",
+        ),
         ("gate: {shell: [{when: x, decision: ask}]}", "not \"when\""),
         ("write_scope: all", "workspace, own, none"),
     ] {
@@ -387,7 +390,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
     let (chosen, unknown) = draft.tools.pick(&tools);
     assert_eq!(chosen, ["read", "grep"]);
-    assert_eq!(unknown, ["Bash"]);
+    assert_eq!(unknown, ["shell"]);
     let said = draft.warnings.join("\n");
     for part in [
         "colon",

@@ -30,7 +30,7 @@ pub struct Site {
 /// What a tool is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// This, as JSON for the model.
+    /// This, as JSON for the model; a text is told as it is.
     Now(Value),
     /// Nothing yet: the step waits, and gets its outcome from elsewhere.
     Waits,
@@ -116,6 +116,19 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// How a session and its open runs are; the caller's own if it names none.
     fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Keeps all that a call has answered, which is too long to be shown whole; it is in the
+    /// store once this returns.
+    fn keep(&self, site: Site, text: String) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// At most `most` bytes of a long answer of a call in the caller's session, from `offset` on.
+    fn output(
+        &self,
+        site: Site,
+        tool_call: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;

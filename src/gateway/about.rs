@@ -158,6 +158,12 @@ pub(super) const METHODS: &[About] = &[
         r#"{"sessionKey": "agent:build:desk"}"#,
     ),
     row(
+        "runs.output",
+        Reads,
+        "Gives a part of what a tool has answered, also where the transcript shows a cut.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "toolCallId": "call-1", "offset": 0}"#,
+    ),
+    row(
         "runs.steps",
         Reads,
         "Lists the journal of a run, oldest first.",
@@ -245,7 +251,7 @@ pub(super) const METHODS: &[About] = &[
         "approvals.list",
         Reads,
         "Lists calls of tools that need a person's leave.",
-        r#"{"sessionKey": "agent:build:desk", "state": "open"}"#,
+        r#"{"sessionKey": "agent:build:desk", "tree": true}"#,
     ),
     row(
         "approvals.resolve",

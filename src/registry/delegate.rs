@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::outputs::OutputPart;
 use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
@@ -19,7 +20,9 @@ use crate::kernel::run::Run;
 use crate::kernel::session::{Cleanup, Session, SessionMode};
 use crate::kernel::text;
 use crate::kernel::waiting;
-use crate::store::command::{Ask, Begins, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship};
+use crate::store::command::{
+    Ask, Begins, KeepOutput, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship,
+};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, messages, runs, sessions};
 
@@ -340,6 +343,24 @@ fn bound(bundle: &Bundle) -> Result<Option<String>, Fault> {
         .map_err(Fault::internal)
 }
 
+/// A part of a result as its model reads it, with the way to the next one.
+fn in_words(part: OutputPart, tool_call: &str) -> String {
+    let OutputPart {
+        offset,
+        text,
+        next,
+        bytes,
+        kept,
+    } = part;
+    let end = offset + text.len() as u64;
+    let rest = match next {
+        Some(next) => format!("go on with output {{toolCallId: {tool_call:?}, offset: {next}}}"),
+        None if kept < bytes => format!("of the rest, {} bytes, nothing was kept", bytes - kept),
+        None => "this is the end".to_owned(),
+    };
+    format!("{text}\n… bytes {offset} to {end} of {bytes}; {rest}")
+}
+
 fn step_ref(site: Site) -> StepRef {
     StepRef {
         run: site.run,
@@ -436,6 +457,31 @@ impl Delegate for Registry {
     fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.status_of(site, of) })
+    }
+
+    fn keep(&self, site: Site, text: String) -> BoxFuture<'static, Result<(), Fault>> {
+        let registry = self.clone();
+        Box::pin(async move {
+            let by = step_ref(site);
+            let command = Command::KeepOutput(Box::new(KeepOutput { by, text }));
+            registry.inner.store.submit_patiently(command).await?;
+            Ok(())
+        })
+    }
+
+    fn output(
+        &self,
+        site: Site,
+        tool_call: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move {
+            let session = registry.caller(site)?.session.id;
+            let part = registry.output_in(session, &tool_call, offset, most)?;
+            Ok(Told::Now(in_words(part, &tool_call).into()))
+        })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {

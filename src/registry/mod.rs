@@ -18,6 +18,7 @@ mod gauges;
 mod lanes;
 mod lifecycle;
 mod options;
+mod outputs;
 mod questions;
 mod request;
 mod restore;
@@ -40,6 +41,7 @@ pub use events::{
     TextEvent,
 };
 pub use options::{LaneCaps, Options};
+pub use outputs::OutputPart;
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;

@@ -112,6 +112,7 @@ impl TurnRunner {
             return Ok(Box::pin(std::future::ready(Admission::Goes)));
         }
         Ok(self.tools.admit(Call {
+            id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
             rights: &rights,
@@ -148,6 +149,7 @@ impl TurnRunner {
             attempt: step.attempts,
         };
         let call = Call {
+            id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
             rights: &rights,

@@ -33,6 +33,7 @@ mod create_session;
 mod deliver;
 mod exchange;
 mod gateway;
+mod keep_output;
 mod moves;
 mod new_run;
 mod quarantine;
@@ -58,6 +59,7 @@ pub use conclude::{Conclusion, TurnEnd};
 pub use context::{Context, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
 pub use gateway::GatewayNote;
+pub use keep_output::KeepOutput;
 pub(crate) use new_run::first_answer;
 pub use new_run::{Accepted, Key, NewRun};
 pub use record_outcome::{Recorded, Then};
@@ -151,6 +153,8 @@ commands! {
     /// The question is answered, and its step has the answer as its outcome.
     Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
              /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
+    /// The result, too long for the transcript, can be fetched.
+    KeepOutput((Box<KeepOutput>)) = "keep_output",
     /// The approval stands and its step waits for it, or it is decided already.
     RequestApproval((Box<RequestApproval>)) = "request_approval",
     /// The approval is decided: its step is to be carried out, or has the refusal as its outcome.
@@ -333,6 +337,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             answer,
             by,
         } => ask::answer(context, &org, id, &answer, &by),
+        Command::KeepOutput(keep) => keep_output::keep(context, *keep),
         Command::RequestApproval(asked) => approve::request(context, *asked),
         Command::ResolveApproval(said) => approve::resolve(context, *said),
         Command::ForgetApproval { org, id } => approve::forget(context, &org, id),

@@ -61,8 +61,8 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
-        name: "0010_approvals",
-        sql: include_str!("migrations/sqlite/0010_approvals.sql"),
+        name: "0010_tools",
+        sql: include_str!("migrations/sqlite/0010_tools.sql"),
         destructive: false,
     },
 ];

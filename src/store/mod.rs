@@ -20,6 +20,7 @@ pub mod findings;
 pub mod gauges;
 pub mod messages;
 pub mod outbox;
+pub mod outputs;
 pub mod purges;
 pub mod quarantine;
 pub mod questions;

@@ -163,6 +163,18 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
     )
 }
 
+/// Where the outcome of the run's latest call of that name stands in the transcript.
+pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<i64>, DbError> {
+    let found = first(
+        tx,
+        "SELECT message_seq FROM steps WHERE run_id = ?1 AND tool_call = ?2 \
+         ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into(), tool_call.into()],
+        |row| row.opt_int(0),
+    )?;
+    Ok(found.flatten())
+}
+
 /// The run's steps without an outcome, in call order.
 pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     all(

@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, questions,
-    remembered, runs, sends, sessions, steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
+    questions, remembered, runs, sends, sessions, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -256,6 +256,23 @@ pub const TABLES: &[Table] = &[
         mends: &[],
         // Without it the session's runs would be bound by nothing.
         beyond: Beyond::Kept,
+    },
+    Table {
+        name: "outputs",
+        primary: &["run_id", "step"],
+        columns: &[outputs::COLUMNS],
+        decode: |row| outputs::decode(row).map(drop),
+        // What was shown of it stands in the transcript.
+        mends: &[("kept_at", "kept_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "output_parts",
+        primary: &["run_id", "step", "place"],
+        columns: &[outputs::PART_COLUMNS],
+        decode: |row| outputs::decode_part(row).map(drop),
+        mends: &[("body", "body = '[damaged]'")],
+        beyond: Beyond::Moved,
     },
     Table {
         name: "sends",

@@ -2,19 +2,23 @@
 //! and every call to the same limits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::blocking::off_thread;
 use super::dealing::{self, By, Called, Dealing};
+use super::edit::Edit;
 use super::gate::{self, Aim};
 use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
+use super::output::Rest;
 use super::read::Read;
+use super::write::Write;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
-use crate::contract::delegate::{DelegateSlot, Site};
+use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::runner::Admission;
 use crate::kernel::approval::Consent;
 use crate::kernel::gate::{Decision, Rights, Subject, Verdict, Writes};
@@ -36,6 +40,8 @@ pub struct Options {
 /// A call of a tool.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
+    /// The model's name for it.
+    pub id: &'a str,
     /// Which.
     pub name: &'a str,
     /// The folder that it sees.
@@ -62,6 +68,8 @@ impl Catalogue {
                 Box::new(List),
                 Box::new(Glob),
                 Box::new(Grep),
+                Box::new(Write),
+                Box::new(Edit),
             ],
             denied: options.denied,
             delegate: options.delegate,
@@ -156,7 +164,7 @@ impl Catalogue {
                 decided => return Box::pin(std::future::ready(decided)),
             }
         }
-        if !matches!(aim, Aim::Path(_)) {
+        if !matches!(aim, Aim::Paths(_)) {
             let nowhere = Err(String::new());
             let decided = judge(gate::subject(aim, &nowhere, &arguments));
             return Box::pin(std::future::ready(decided));
@@ -171,39 +179,64 @@ impl Catalogue {
     /// and arguments that do not fit are failed results, in words for the model.
     pub fn call(&self, call: Call<'_>, site: Site) -> BoxFuture<'static, Called> {
         let Call {
+            id,
             name,
             root,
             rights,
             arguments,
         } = call;
         let arguments = arguments.clone();
-        if let Some(dealing) = Self::dealing(name) {
+        let called: BoxFuture<'static, Called> = if let Some(dealing) = Self::dealing(name) {
             let by = By { site, rights };
-            let call = dealing.call(self.delegate.get(), by, arguments);
-            return Box::pin(async move {
-                match call.await {
-                    Called::Done(output) => Called::Done(output.bounded()),
-                    Called::Waits => Called::Waits,
+            dealing.call(self.delegate.get(), by, arguments)
+        } else if let Some(tool) = self.get(name) {
+            match Workspace::open(root, &self.denied) {
+                Ok(workspace) => {
+                    let workspace = workspace.writing(rights.writes().clone());
+                    let call = tool.call(workspace, arguments);
+                    Box::pin(async move { Called::Done(call.await) })
                 }
-            });
-        }
-        let done = |output: ToolOutput| -> BoxFuture<'static, Called> {
-            Box::pin(std::future::ready(Called::Done(output.bounded())))
-        };
-        let Some(tool) = self.get(name) else {
+                Err(text) => done(ToolOutput::error(text)),
+            }
+        } else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-            return done(ToolOutput::error(format!(
+            done(ToolOutput::error(format!(
                 "no tool {name:?}; the tools are {}",
                 names.join(", ")
-            )));
+            )))
         };
-        match Workspace::open(root, &self.denied) {
-            Ok(workspace) => {
-                let call = tool.call(workspace, arguments);
-                Box::pin(async move { Called::Done(call.await.bounded()) })
+        let (id, registry) = (id.to_owned(), self.delegate.get().cloned());
+        Box::pin(async move {
+            match called.await {
+                Called::Done(output) => Called::Done(bounded(output, site, &id, registry).await),
+                Called::Waits => Called::Waits,
             }
-            Err(text) => done(ToolOutput::error(text)),
-        }
+        })
+    }
+}
+
+fn done(output: ToolOutput) -> BoxFuture<'static, Called> {
+    Box::pin(std::future::ready(Called::Done(output)))
+}
+
+/// The answer within the one limit that holds for all tools; of a longer one the whole is kept
+/// first, so that what is shown of it says how to get the rest.
+async fn bounded(
+    output: ToolOutput,
+    site: Site,
+    id: &str,
+    registry: Option<Arc<dyn Delegate>>,
+) -> ToolOutput {
+    let output = output.storable();
+    if !output.is_long() {
+        return output;
+    }
+    let Some(registry) = registry else {
+        return output.cut(&Rest::Lost("the daemon starts"));
+    };
+    match registry.keep(site, output.text.clone()).await {
+        Ok(()) => output.cut(&Rest::Kept(id)),
+        Err(fault) => output.cut(&Rest::Lost(&fault.message)),
     }
 }
 

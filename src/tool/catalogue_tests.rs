@@ -253,6 +253,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         attempt: 1,
     };
     let call = Call {
+        id: "call-1",
         name: tool,
         root,
         rights: &rights(&[]),
@@ -288,6 +289,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
     let catalogue = Catalogue::new(Options::default());
     let admit = async |path: &str| {
         let call = Call {
+            id: "call-1",
             name: "read",
             root: &root,
             rights: &rights,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::{OUTPUT_LIMIT, ToolOutput};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
@@ -20,6 +20,8 @@ use crate::kernel::step::Effect;
 const WINDOW: usize = 30;
 /// The longest window of a wait or a send, seconds.
 const LONGEST_WINDOW: usize = 3600;
+/// Room kept for what is said of a part of a long result, bytes.
+const PART_NOTE: usize = 1024;
 /// How long a question stands where the model does not say, seconds.
 const QUESTION: usize = 600;
 /// The longest that a question stands, seconds.
@@ -80,6 +82,7 @@ impl Dealing {
         let asked = (self.ask)(registry.as_ref(), by, &arguments);
         Box::pin(async move {
             match asked.await {
+                Ok(Told::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
                 Ok(Told::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
                 Ok(Told::Waits) => Called::Waits,
                 Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
@@ -314,6 +317,33 @@ pub(super) const ALL: &[Dealing] = &[
         effect: Effect::Read,
         parameters: &[],
         ask: |registry, by, _| registry.agents(by.site),
+    },
+    Dealing {
+        name: "output",
+        description: "Gives more of a result that was cut, from a place on that the cut names.",
+        effect: Effect::Read,
+        parameters: &[
+            Parameter {
+                name: "toolCallId",
+                shape: Shape::Text,
+                required: true,
+                description: "Which call's, as the cut names it.",
+            },
+            Parameter {
+                name: "offset",
+                shape: Shape::Count {
+                    min: 0,
+                    max: 1 << 30,
+                },
+                required: false,
+                description: "The first byte to give. Default 0.",
+            },
+        ],
+        ask: |registry, by, arguments| {
+            let call = owned(arguments.text("toolCallId")).unwrap_or_default();
+            let offset = arguments.count("offset").unwrap_or(0) as u64;
+            registry.output(by.site, call, offset, OUTPUT_LIMIT - PART_NOTE)
+        },
     },
     Dealing {
         name: "ask",

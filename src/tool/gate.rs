@@ -9,8 +9,8 @@ use crate::kernel::gate::Subject;
 /// Which of its arguments says what a tool's call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// This one, a path in the workspace; the workspace itself if it is not given.
-    Path(&'static str),
+    /// These, a path in the workspace or a list of some; the workspace itself if none is given.
+    Paths(&'static [&'static str]),
     /// This one, a command for a shell.
     Command(&'static str),
     /// None more than the others: rules look at all of them, as JSON.
@@ -26,7 +26,7 @@ pub(super) fn subject(
 ) -> Subject {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match aim {
-        Aim::Path(name) => path(workspace, text(name).unwrap_or(".")),
+        Aim::Paths(names) => paths(workspace, &named(names, arguments)),
         Aim::Command(name) => command(text(name).unwrap_or_default()),
         Aim::Whole => Subject {
             things: vec![vec![arguments.to_string()]],
@@ -35,28 +35,45 @@ pub(super) fn subject(
     }
 }
 
-/// The file that is named and the one that its links lead to: both are touched.
-fn path(workspace: &Result<Workspace, String>, named: &str) -> Subject {
-    match workspace {
-        Ok(workspace) => {
-            let (written, led_to) = workspace.spellings(named);
-            let mut things = vec![vec![workspace.shown(&written)]];
-            if led_to != written {
-                things.push(vec![workspace.shown(&led_to)]);
-            }
-            Subject {
-                things,
-                covers: led_to.to_string_lossy().into_owned(),
-                ..Subject::default()
-            }
-        }
-        Err(_) => Subject {
-            things: vec![vec![named.to_owned()]],
-            is_opaque: true,
-            covers: named.to_owned(),
-            ..Subject::default()
-        },
+/// The paths that these arguments hold.
+fn named<'a>(names: &[&str], arguments: &'a Value) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for value in names.iter().filter_map(|name| arguments.get(name)) {
+        found.extend(value.as_str());
+        found.extend(
+            value
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str),
+        );
     }
+    if found.is_empty() {
+        found.push(".");
+    }
+    found
+}
+
+/// The files that are named and those that their links lead to: all are touched.
+fn paths(workspace: &Result<Workspace, String>, named: &[&str]) -> Subject {
+    let mut subject = Subject::default();
+    let mut covers = Vec::new();
+    for path in named {
+        let Ok(workspace) = workspace else {
+            subject.things.push(vec![(*path).to_owned()]);
+            subject.is_opaque = true;
+            covers.push((*path).to_owned());
+            continue;
+        };
+        let (written, led_to) = workspace.spellings(path);
+        subject.things.push(vec![workspace.shown(&written)]);
+        if led_to != written {
+            subject.things.push(vec![workspace.shown(&led_to)]);
+        }
+        covers.push(led_to.to_string_lossy().into_owned());
+    }
+    subject.covers = covers.join("\n");
+    subject
 }
 
 /// Each of the commands that are joined in one. What could hide another one in it, or write to
@@ -141,10 +158,19 @@ mod tests {
         std::fs::write(root.join("secrets/key"), "").unwrap();
         std::os::unix::fs::symlink(root.join("secrets"), root.join("open")).unwrap();
         let workspace = Workspace::open(&root, &[]);
-        let about = |path: &str| subject(Aim::Path("path"), &workspace, &json!({ "path": path }));
+        let about = |path: &str| {
+            subject(
+                Aim::Paths(&["path", "paths"]),
+                &workspace,
+                &json!({ "path": path }),
+            )
+        };
         assert_eq!(about("secrets/../secrets/key").things, [["secrets/key"]]);
         assert_eq!(about("open/key").things, [["open/key"], ["secrets/key"]]);
         assert_eq!(about("open/new").things, [["open/new"], ["secrets/new"]]);
         assert_eq!(about("open/key").covers, about("secrets/key").covers);
+        let both = json!({ "paths": ["a", "open"] });
+        let both = subject(Aim::Paths(&["path", "paths"]), &workspace, &both);
+        assert_eq!(both.things, [["a"], ["open"], ["secrets"]]);
     }
 }

@@ -63,7 +63,7 @@ impl Tool for Glob {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Path("path")
+        Aim::Paths(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -104,7 +104,7 @@ impl Tool for Grep {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Path("path")
+        Aim::Paths(&["path", "paths"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -55,7 +55,7 @@ impl Tool for List {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Path("path")
+        Aim::Paths(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

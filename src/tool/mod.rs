@@ -5,20 +5,26 @@ mod arguments;
 mod blocking;
 mod catalogue;
 mod dealing;
+mod edit;
 mod gate;
 mod glob;
 mod grep;
 mod list;
 mod output;
+mod put;
 mod read;
 mod walk;
 mod workspace;
+mod write;
 
 pub use catalogue::{Call, Catalogue, Options};
 pub use dealing::Called;
 pub use gate::Aim;
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use workspace::Workspace;
+
+#[cfg(test)]
+mod writing_tests;
 
 use serde_json::Value;
 

@@ -64,7 +64,7 @@ impl Tool for Read {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Path("path")
+        Aim::Paths(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

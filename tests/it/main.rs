@@ -38,6 +38,7 @@ mod messages;
 mod migrations;
 mod openrpc;
 mod ops;
+mod outputs;
 mod paging;
 mod panics;
 mod policies;

@@ -16,8 +16,8 @@ use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
 use crate::store::clearings::{self, Clearing};
 use crate::store::{
-    approvals, bundles, db_fault, messages, outbox, purges, questions, remembered, runs, sessions,
-    steers, steps,
+    approvals, bundles, db_fault, messages, outbox, outputs, purges, questions, remembered, runs,
+    sessions, steers, steps,
 };
 
 /// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
@@ -165,8 +165,9 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
     let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE).map_err(db_fault)?;
     let is_last = batch.len() < RUNS_AT_ONCE as usize;
     for (seq, run) in batch {
-        let gone = steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
-        if gone == u64::from(ROWS_AT_ONCE) {
+        let gone = outputs::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?
+            + steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
+        if gone >= u64::from(ROWS_AT_ONCE) {
             left = 0;
             break;
         }

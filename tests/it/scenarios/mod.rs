@@ -10,6 +10,7 @@ mod delegate;
 mod drains;
 mod lifecycle;
 mod runs;
+mod tools;
 
 use std::pin::Pin;
 
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        tools::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
 }

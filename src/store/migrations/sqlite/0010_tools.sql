@@ -64,3 +64,26 @@ CREATE TABLE bundles (
     session_id BLOB NOT NULL PRIMARY KEY,
     body       TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Results of tools that were too long to be shown whole, in parts; they go with their run.
+CREATE TABLE outputs (
+    run_id     BLOB    NOT NULL,
+    step       INTEGER NOT NULL,
+    session_id BLOB    NOT NULL,
+    tool_call  TEXT    NOT NULL,
+    -- How long the result was, and how much of it is kept.
+    bytes      INTEGER NOT NULL,
+    kept       INTEGER NOT NULL,
+    kept_at    INTEGER NOT NULL,
+    PRIMARY KEY (run_id, step)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX outputs_by_call ON outputs (session_id, tool_call);
+
+CREATE TABLE output_parts (
+    run_id BLOB    NOT NULL,
+    step   INTEGER NOT NULL,
+    -- Bytes before it.
+    place  INTEGER NOT NULL,
+    body   TEXT    NOT NULL,
+    PRIMARY KEY (run_id, step, place)
+) STRICT, WITHOUT ROWID;
