@@ -13,6 +13,8 @@ use super::BoxFuture;
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::session::{Cleanup, SessionMode};
+use crate::kernel::thinking::Thinking;
 
 /// The step of a run on whose behalf a tool acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,16 @@ pub struct SpawnAsk {
     pub label: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
+    /// In place of the agent's model, `provider/name`.
+    pub model: Option<String>,
+    /// In place of the agent's thinking level.
+    pub thinking: Option<Thinking>,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// Its transcript begins with the caller's as it is now.
+    pub fork: bool,
     /// What its runs may do at most.
     pub bundle: Bundle,
 }
@@ -106,6 +118,18 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// Asks a person.
     fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Ends a run that lies below the caller's session, and all below it.
+    fn cancel(
+        &self,
+        site: Site,
+        run: String,
+        reason: Option<String>,
+    ) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Whether something will be told to the caller's session by itself, so that its turn may
+    /// end and wait for that.
+    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// The sessions within the caller's reach.
     fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;

@@ -158,6 +158,7 @@ pub fn workers(
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
+        private: tool::Private::new(&config.fetch_private),
         delegate,
     });
     let agents = Agents::new(agent::Options {

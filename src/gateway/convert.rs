@@ -33,6 +33,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         held_up,
         questions,
         approvals,
+        todo,
         held,
         elapsed_ms,
         deadline_at,
@@ -82,6 +83,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         held_up,
         questions: questions.into_iter().map(open_question).collect(),
         approvals: approvals.into_iter().map(open_approval).collect(),
+        todo: todo.map(todo_items).unwrap_or_default(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
@@ -99,6 +101,11 @@ fn open_question(question: Question) -> shapes::OpenQuestion {
         asked_at: question.asked_at,
         expires_at: question.expires_at,
     }
+}
+
+/// The entries of a list as `todo` was called with; what a later version wrote is left out.
+fn todo_items(mut list: serde_json::Value) -> Vec<shapes::TodoItem> {
+    serde_json::from_value(list["items"].take()).unwrap_or_default()
 }
 
 fn open_approval(approval: Approval) -> shapes::OpenApproval {
@@ -331,6 +338,7 @@ pub(super) fn step(step: Step) -> shapes::Step {
         kind: step.kind.as_str().into(),
         effect: (step.kind == StepKind::Tool).then(|| Cow::Borrowed(step.effect.as_str())),
         tool: step.tool,
+        tool_call_id: step.tool_call,
         state: step.state.as_str().into(),
         params_summary: step.params_summary,
         result_summary: step.result_summary,

@@ -332,6 +332,8 @@ pub struct RunDetail {
     pub questions: Vec<Question>,
     /// What it needs a person's leave for, and nobody has decided yet.
     pub approvals: Vec<Approval>,
+    /// What it has written down to do, where one run is asked for.
+    pub todo: Option<Value>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.

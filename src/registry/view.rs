@@ -158,9 +158,15 @@ impl Registry {
 
     /// One run.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
-        let shown = self.inner.store.read_now(|tx| read::run(tx, id))?;
+        let (shown, todo) = self
+            .inner
+            .store
+            .read_now(|tx| Ok((read::run(tx, id)?, steps::todo(tx, id)?)))?;
         match shown.filter(|shown| shown.run.org == who.org) {
-            Some(shown) => Ok(self.detail(shown)),
+            Some(shown) => Ok(RunDetail {
+                todo,
+                ..self.detail(shown)
+            }),
             None => Err(self.missing(who, id)?),
         }
     }
@@ -269,6 +275,7 @@ impl Registry {
             held_up: closed.filter(|_| waits),
             questions: shown.questions,
             approvals: shown.approvals,
+            todo: None,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {

@@ -19,7 +19,10 @@ use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text;
 use crate::provider::Providers;
-use crate::tool::Catalogue;
+use crate::tool::{Catalogue, YIELD};
+
+/// What the turn says of a model that yields without a word.
+const WAITING: &str = "Waiting for what others were asked to do.";
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
@@ -150,6 +153,15 @@ impl Runner for TurnRunner {
         if !missing.is_empty() {
             return Next::Steps(missing);
         }
+        if let Some(said) = yielded(view, latest)
+            && !has_unseen_input(view, latest)
+        {
+            let own = plain_text(answer);
+            let text = [own.trim(), said.trim()]
+                .into_iter()
+                .find(|text| !text.is_empty());
+            return Next::EndTurn(Some(text.unwrap_or(WAITING).to_owned()));
+        }
         if !calls.is_empty() || has_unseen_input(view, latest) {
             return self.ask_model(view);
         }
@@ -249,6 +261,30 @@ fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
     view.steps
         .iter()
         .any(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(call))
+}
+
+/// Has the model, in this answer, ended its turn until something is told to it? What it says to
+/// that.
+fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
+    let mut steps = view
+        .steps
+        .iter()
+        .filter(|step| step.asked_by == Some(model.id) && step.tool.as_deref() == Some(YIELD));
+    let step = steps.find(|step| {
+        let result = step.message_seq.and_then(|seq| at(view, seq));
+        let blocks = result.map_or(&[][..], |message| &message.content);
+        let went_well = |block: &Block| {
+            matches!(
+                block,
+                Block::ToolResult {
+                    is_error: false,
+                    ..
+                }
+            )
+        };
+        blocks.iter().any(went_well)
+    })?;
+    Some(step.input["message"].as_str().unwrap_or_default())
 }
 
 /// Has something been said to this run, or has an announce come, since the model last looked?

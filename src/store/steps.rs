@@ -163,6 +163,22 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
     )
 }
 
+/// What the run has written down to do: the arguments of its latest call of `todo` that was
+/// taken.
+pub fn todo(tx: &mut dyn Tx, run: RunId) -> Result<Option<serde_json::Value>, DbError> {
+    first(
+        tx,
+        "SELECT input, run_id, seq FROM steps WHERE run_id = ?1 AND tool = 'todo' \
+         AND state = 'done' ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into()],
+        |row| {
+            whole(row, "steps", &[("run_id", 1), ("seq", 2)], |row| {
+                json(row, 0)
+            })
+        },
+    )
+}
+
 /// Where the outcome of the run's latest call of that name stands in the transcript.
 pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<i64>, DbError> {
     let found = first(

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use super::blocking::off_thread;
 use super::dealing::{self, By, Called, Dealing};
+use super::address::Private;
 use super::edit::Edit;
+use super::fetch::Fetch;
 use super::gate::{self, Aim};
 use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
 use super::output::Rest;
 use super::read::Read;
+use super::todo::Todo;
 use super::write::Write;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
@@ -35,6 +38,8 @@ pub struct Options {
     pub denied: Vec<PathBuf>,
     /// The registry, once it is there.
     pub delegate: DelegateSlot,
+    /// Addresses that are no public ones and may be fetched from all the same.
+    pub private: Private,
 }
 
 /// A call of a tool.
@@ -70,6 +75,8 @@ impl Catalogue {
                 Box::new(Grep),
                 Box::new(Write),
                 Box::new(Edit),
+                Box::new(Todo),
+                Box::new(Fetch::new(options.private)),
             ],
             denied: options.denied,
             delegate: options.delegate,

@@ -14,7 +14,12 @@ use crate::contract::delegate::{
 };
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Rights;
+use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::step::Effect;
+use crate::kernel::thinking::Thinking;
+
+/// The tool with which a model ends its turn until something is told to it.
+pub const YIELD: &str = "sessions_yield";
 
 /// How long a wait or a send waits where the model does not say, seconds.
 const WINDOW: usize = 30;
@@ -163,6 +168,36 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "A short name for it.",
             },
             Parameter {
+                name: "model",
+                shape: Shape::AnyText,
+                required: false,
+                description: "In place of its agent's model: provider/name.",
+            },
+            Parameter {
+                name: "thinking",
+                shape: Shape::Choice(&["off", "minimal", "low", "medium", "high"]),
+                required: false,
+                description: "In place of its agent's thinking level.",
+            },
+            Parameter {
+                name: "cleanup",
+                shape: Shape::Choice(&["keep", "delete"]),
+                required: false,
+                description: "What becomes of its session once its end is told. Default keep.",
+            },
+            Parameter {
+                name: "mode",
+                shape: Shape::Choice(&["run", "session"]),
+                required: false,
+                description: "run: for this task alone. session: it stays open for sessions_send. Default run.",
+            },
+            Parameter {
+                name: "context",
+                shape: Shape::Choice(&["isolated", "fork"]),
+                required: false,
+                description: "fork: it begins with this conversation as it is now. Default isolated.",
+            },
+            Parameter {
                 name: "runTimeout",
                 shape: Shape::Count {
                     min: 1,
@@ -187,6 +222,17 @@ pub(super) const ALL: &[Dealing] = &[
                     agent: filled("agent"),
                     label: filled("label"),
                     run_timeout_ms: arguments.count("runTimeout").map(ms),
+                    model: filled("model"),
+                    thinking: arguments.text("thinking").and_then(Thinking::parse),
+                    cleanup: match arguments.text("cleanup") {
+                        Some("delete") => Cleanup::Delete,
+                        _ => Cleanup::Keep,
+                    },
+                    mode: match arguments.text("mode") {
+                        Some("session") => SessionMode::Session,
+                        _ => SessionMode::Run,
+                    },
+                    fork: arguments.text("context") == Some("fork"),
                     bundle: by.rights.bundle(),
                 },
             )
@@ -319,6 +365,46 @@ pub(super) const ALL: &[Dealing] = &[
         ask: |registry, by, _| registry.agents(by.site),
     },
     Dealing {
+        name: YIELD,
+        description: "Ends your turn while what you have spawned goes on: what it brings is told \
+                      to you by itself and begins your next turn. Call it alone, when there is \
+                      nothing else to do.",
+        effect: Effect::Read,
+        parameters: &[Parameter {
+            name: "message",
+            shape: Shape::AnyText,
+            required: false,
+            description: "What to say to whoever waits for you, in the meantime.",
+        }],
+        ask: |registry, by, _| registry.awaits(by.site),
+    },
+    Dealing {
+        name: "runs_cancel",
+        description: "Ends a run that you have spawned, or one below it, before its time, with \
+                      all that it has spawned.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            Parameter {
+                name: "runId",
+                shape: Shape::Text,
+                required: true,
+                description: "Which, as sessions_spawn or session_status gave it.",
+            },
+            Parameter {
+                name: "reason",
+                shape: Shape::AnyText,
+                required: false,
+                description: "Why, for people.",
+            },
+        ],
+        ask: |registry, by, arguments| {
+            let run = owned(arguments.text("runId")).unwrap_or_default();
+            let reason = arguments.text("reason").map(str::trim);
+            let reason = reason.filter(|text| !text.is_empty()).map(str::to_owned);
+            registry.cancel(by.site, run, reason)
+        },
+    },
+    Dealing {
         name: "output",
         description: "Gives more of a result that was cut, from a place on that the cut names.",
         effect: Effect::Read,
@@ -402,14 +488,27 @@ mod tests {
     use crate::contract::allow::AGENT_FORMAT;
 
     #[test]
-    fn g4_10_the_spawn_tool_takes_four_arguments_and_no_route() {
+    fn g4_10_the_spawn_tool_takes_nine_arguments_and_no_route() {
         let spawn = ALL
             .iter()
             .find(|tool| tool.name == "sessions_spawn")
             .unwrap();
         let schema = spawn.schema();
         let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(
+            names,
+            [
+                "task",
+                "agent",
+                "label",
+                "model",
+                "thinking",
+                "cleanup",
+                "mode",
+                "context",
+                "runTimeout"
+            ]
+        );
         assert_eq!(schema["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["agent"]["format"], AGENT_FORMAT);
     }

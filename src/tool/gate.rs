@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Workspace;
+use super::{Workspace, fetch};
 use crate::kernel::gate::Subject;
 
 /// Which of its arguments says what a tool's call is about.
@@ -13,6 +13,8 @@ pub enum Aim {
     Paths(&'static [&'static str]),
     /// This one, a command for a shell.
     Command(&'static str),
+    /// This one, an address of the web.
+    Address(&'static str),
     /// None more than the others: rules look at all of them, as JSON.
     Whole,
 }
@@ -28,6 +30,7 @@ pub(super) fn subject(
     match aim {
         Aim::Paths(names) => paths(workspace, &named(names, arguments)),
         Aim::Command(name) => command(text(name).unwrap_or_default()),
+        Aim::Address(name) => web(text(name).unwrap_or_default()),
         Aim::Whole => Subject {
             things: vec![vec![arguments.to_string()]],
             ..Subject::default()
@@ -74,6 +77,23 @@ fn paths(workspace: &Result<Workspace, String>, named: &[&str]) -> Subject {
     }
     subject.covers = covers.join("\n");
     subject
+}
+
+/// An address by itself or by its host, in the spelling in which it is asked for.
+fn web(text: &str) -> Subject {
+    let Ok(url) = fetch::address(text) else {
+        return Subject {
+            things: vec![vec![text.to_owned()]],
+            is_opaque: true,
+            ..Subject::default()
+        };
+    };
+    let host = url.host_str().unwrap_or_default().to_owned();
+    Subject {
+        covers: host.clone(),
+        things: vec![vec![url.to_string(), host]],
+        ..Subject::default()
+    }
 }
 
 /// Each of the commands that are joined in one. What could hide another one in it, or write to
@@ -148,6 +168,20 @@ mod tests {
             assert_eq!(judge(&denied, command), Decision::Deny, "{command}");
         }
         assert_eq!(judge(&denied, "ls -l"), Decision::Allow);
+    }
+
+    #[test]
+    fn an_address_is_what_its_parser_makes_of_it() {
+        let nowhere = Err(String::new());
+        let about = |url: &str| subject(Aim::Address("url"), &nowhere, &json!({ "url": url }));
+        let found = about("HTTPS://Example.org:443/a/../b#c");
+        assert_eq!(found.things, [["https://example.org/b", "example.org"]]);
+        assert_eq!(found.covers, "example.org");
+        // What looks like one host and leads to another, or to nothing.
+        assert_eq!(about("http://a.org\\@b.org/").covers, "a.org");
+        for odd in ["http://a.org@b.org/", "ftp://a.org/", "a.org", ""] {
+            assert!(about(odd).is_opaque, "{odd}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What an agent can do: the tools, each with its effect class, and the catalogue through
 //! which a runner calls them. The daemon hands their schemas to the agent room.
 
+mod address;
 mod arguments;
 mod blocking;
 mod catalogue;
 mod dealing;
 mod edit;
+mod fetch;
 mod gate;
 mod glob;
 mod grep;
@@ -13,16 +15,20 @@ mod list;
 mod output;
 mod put;
 mod read;
+mod todo;
 mod walk;
 mod workspace;
 mod write;
 
+pub use address::Private;
 pub use catalogue::{Call, Catalogue, Options};
-pub use dealing::Called;
+pub use dealing::{Called, YIELD};
 pub use gate::Aim;
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use workspace::Workspace;
 
+#[cfg(test)]
+mod fetch_tests;
 #[cfg(test)]
 mod writing_tests;
 

@@ -98,6 +98,9 @@ pub struct Run {
     /// What it needs a person's leave for, and nobody has decided yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<OpenApproval>,
+    /// What it has written down to do; only in `runs.get`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub todo: Vec<TodoItem>,
     /// One trace through parent, child and restarts.
     pub trace_id: String,
     /// How far the telling of its end has come.
@@ -118,6 +121,15 @@ pub struct OpenQuestion {
     pub asked_at: Timestamp,
     /// When it runs out as "no answer".
     pub expires_at: Timestamp,
+}
+
+/// One thing that a run has to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TodoItem {
+    /// What.
+    pub text: String,
+    /// `open`, `in_progress` or `done`.
+    pub status: Word,
 }
 
 /// A call that a run needs a person's leave for.
@@ -299,6 +311,8 @@ pub struct Step {
     pub kind: Word,
     /// Which tool.
     pub tool: Option<String>,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
     /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
     pub effect: Option<Word>,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.

@@ -49,6 +49,7 @@ mod scenarios;
 mod schemas;
 mod sends;
 mod service;
+mod session_tools;
 mod sleeps;
 mod sockets;
 mod starts;

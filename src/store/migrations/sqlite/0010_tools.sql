@@ -87,3 +87,6 @@ CREATE TABLE output_parts (
     body   TEXT    NOT NULL,
     PRIMARY KEY (run_id, step, place)
 ) STRICT, WITHOUT ROWID;
+
+-- The list of what a run has to do is its latest call of that tool.
+CREATE INDEX steps_todo ON steps (run_id, seq) WHERE tool = 'todo';
