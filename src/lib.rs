@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod failpoint;
 pub mod gateway;
 pub mod kernel;
+pub mod process;
 pub mod provider;
 pub mod registry;
 pub mod runner;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::Value;
 
 use super::base::{Base, is_of, parse_stored, read_base};
+use super::command::ProgramCheck;
 use super::folder::{self, Dialect, Found};
 use super::names::slug;
 use super::nearby::Nearby;
@@ -38,6 +39,8 @@ pub struct Options {
     pub thinking: Vec<String>,
     /// The schemas of all tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,
+    /// Says why a program, by name or absolute path, cannot be started.
+    pub programs: ProgramCheck,
     /// This user's agent files; `None`: there are none.
     pub config: Option<PathBuf>,
     /// This user's agent files for Claude Code; `None`: there are none.
@@ -71,6 +74,7 @@ impl Agents {
             default: options.default_model.clone(),
             offered: options.offered.clone(),
             thinking: options.thinking.clone(),
+            programs: Arc::clone(&options.programs),
         };
         models.check("defaults.model", &models.default)?;
         let base = read_base(&options, &models, 1)?;

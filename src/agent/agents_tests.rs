@@ -64,6 +64,10 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
         default_model: "offline/search".to_owned(),
         offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
         thinking: vec!["script/deep".to_owned()],
+        programs: Arc::new(|name| match name {
+            "gone" => Err("it is in no folder of PATH".to_owned()),
+            _ => Ok(()),
+        }),
         tools: tools.into_iter().chain([spawn]).collect(),
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),
@@ -418,18 +422,15 @@ fn what_needs_trust_waits_for_it_and_a_change_ends_it() {
 fn an_agent_that_cannot_run_here_says_why() {
     let fixture = Fixture::new();
     fixture.write("agents/away.md", "active: false\n");
-    fixture.write("agents/tool.md", "runner: command\ncommand: {argv: [ls]}\n");
     fixture.write(
         "agents/other.md",
         "model: paid/big\ngate: {read: deny}\ntools: [read, web]\n",
     );
     fixture.agents.reload().unwrap();
-    for (name, says) in [("away", "not active"), ("tool", "runner command")] {
-        let fault = fixture.resolve(None, name).unwrap_err();
-        assert_eq!(fault.kind, Kind::Forbidden, "{name}");
-        assert!(fault.message.contains(says), "{fault}");
-        assert!(!fixture.get(None, name).unwrap().problems.is_empty());
-    }
+    let fault = fixture.resolve(None, "away").unwrap_err();
+    assert_eq!(fault.kind, Kind::Forbidden);
+    assert!(fault.message.contains("not active"), "{fault}");
+    assert!(!fixture.get(None, "away").unwrap().problems.is_empty());
     let fault = fixture.resolve(None, "other").unwrap_err();
     assert_eq!(fault.data["path"], "model");
     let other = fixture.get(None, "other").unwrap();
@@ -554,4 +555,50 @@ fn a_definition_for_the_store_is_checked_as_a_file_is() {
     fixture.write("agents/kept.md", "");
     fixture.agents.reload().unwrap();
     assert!(stored_only("kept").is_ok());
+}
+
+#[test]
+fn an_agent_that_is_a_program_has_no_model_and_no_tools() {
+    let fixture = Fixture::new();
+    fixture.write(
+        "agents/count.md",
+        "runner: command\ncommand: {argv: [wc, -l]}\nmodel: paid/big\ntools: [read, shell]\n",
+    );
+    fixture.write(
+        "agents/gone.md",
+        "runner: command\ncommand: {argv: [gone]}\n",
+    );
+    fixture.write("agents/empty.md", "runner: command\n");
+    fixture.write("agents/model.md", "command: {argv: [ls]}\n");
+    fixture.agents.reload().unwrap();
+    let count = fixture.get(None, "count").unwrap();
+    assert_eq!((count.model.as_str(), count.problems.len()), ("command", 0));
+    assert_eq!(count.program, Some(vec!["wc".to_owned(), "-l".to_owned()]));
+    assert_eq!(count.tools, [""; 0]);
+    let said = count.warnings.join("\n");
+    assert!(said.contains("no use for model, tools"), "{said}");
+    let resolved = fixture.resolve(None, "count").unwrap();
+    assert_eq!(
+        (resolved.model.as_str(), &*resolved.tools.body),
+        ("command", "[]")
+    );
+    // It may be there when its run begins: the run then says so itself.
+    assert!(fixture.resolve(None, "gone").is_ok());
+    let gone = fixture.get(None, "gone").unwrap().problems;
+    assert!(gone[0].contains("PATH"), "{gone:?}");
+    // A command that nobody runs is said to be left aside.
+    let model = fixture.get(None, "model").unwrap();
+    assert!(
+        model.warnings[0].contains("runner: command"),
+        "{:?}",
+        model.warnings
+    );
+    assert_eq!(model.program, None);
+    let place = Place {
+        org: "default",
+        cwd: None,
+    };
+    let rejected = fixture.agents.list(place).rejected;
+    assert_eq!(rejected.len(), 1, "{rejected:?}");
+    assert!(rejected[0].reason.contains("argv") && rejected[0].line.is_some());
 }

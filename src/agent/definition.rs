@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
@@ -61,6 +62,9 @@ pub struct AgentDefinition {
     /// Where its file tools may write; anywhere in the workspace if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
+    /// The program that does its work; unset = a model does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandSpec>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -89,6 +93,7 @@ impl AgentDefinition {
             max_spawn_depth: None,
             gate: Vec::new(),
             write_scope: None,
+            command: None,
         }
     }
 

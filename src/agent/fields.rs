@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::AgentDefinition;
+use super::command;
 use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
@@ -23,7 +24,6 @@ const NOT_IN_FORCE: &[&str] = &[
     "max_tokens",
     "skills",
     "mcp_servers",
-    "command",
     "on_uncertain",
     "on_child_failure",
     "env",
@@ -48,11 +48,26 @@ const IN_FORCE: &[&str] = &[
     "max_spawn_depth",
     "strategy",
     "runner",
+    "command",
     "execution",
     "org",
 ];
 /// What a project may state only once it is trusted.
-const NEEDS_TRUST: &[&str] = &["command", "env", "mcp_servers"];
+const NEEDS_TRUST: &[&str] = &["env", "mcp_servers"];
+
+/// What says how a model works, and nothing to a program.
+const ONLY_MODELS: &[&str] = &[
+    "model",
+    "fallback_models",
+    "provider",
+    "temperature",
+    "max_tokens",
+    "thinking",
+    "tools",
+    "gate",
+    "skills",
+    "strategy",
+];
 
 /// The most characters of a description, a title and the like.
 const TEXT_LIMIT: usize = 4096;
@@ -74,8 +89,6 @@ pub(super) struct Draft {
     pub not_in_force: Vec<String>,
     /// What it states that a project may state only once it is trusted.
     pub needs_trust: Vec<&'static str>,
-    /// Why it cannot run in this version.
-    pub problem: Option<String>,
 }
 
 /// Reads a definition whose name is `stem` unless it gives another.
@@ -96,13 +109,14 @@ pub(super) fn draft(
             warnings: raw.warnings.clone(),
             not_in_force: Vec::new(),
             needs_trust: Vec::new(),
-            problem: None,
         },
+        is_program: false,
         raw: &raw,
     };
     for (name, value) in &raw.fields {
         reader.field(name, value)?;
     }
+    reader.settle_program()?;
     let Reader { mut draft, .. } = reader;
     let definition = &mut draft.definition;
     names::check(&definition.name).map_err(|reason| Broken {
@@ -133,6 +147,8 @@ pub(super) fn draft(
 struct Reader<'a> {
     raw: &'a Raw,
     json: bool,
+    /// It says `runner: command`.
+    is_program: bool,
     draft: Draft,
 }
 
@@ -178,6 +194,7 @@ impl Reader<'_> {
                 definition.write_scope = Some(scope);
             }
             "execution" => self.execution(value)?,
+            "command" => definition.command = Some(command::read(value)?),
             "strategy" => match text(value)?.as_str() {
                 "react" => {}
                 "plan" => self.later("strategy: plan"),
@@ -187,8 +204,7 @@ impl Reader<'_> {
                 "model" => {}
                 "command" => {
                     self.needs("runner: command");
-                    self.draft.problem =
-                        Some("runner command is not in force yet: it cannot run".to_owned());
+                    self.is_program = true;
                 }
                 other => return Err(no_word(other, &["model", "command"])),
             },
@@ -204,6 +220,51 @@ impl Reader<'_> {
             }
             name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice()),
         }
+        Ok(())
+    }
+
+    /// An agent is a model's or a program's, and what is only for the other is left aside.
+    fn settle_program(&mut self) -> Result<(), Broken> {
+        let line = |name: &str| {
+            let line = self.raw.line_of(&[name]);
+            line.map_or_else(String::new, |line| format!("line {line}: "))
+        };
+        if !self.is_program {
+            if self.draft.definition.command.take().is_some() {
+                let at = line("command");
+                let note = format!("{at}command is left aside: it needs runner: command");
+                self.draft.warnings.push(note);
+            }
+            return Ok(());
+        }
+        if self.draft.definition.command.is_none() {
+            return Err(Broken {
+                line: self.raw.line_of(&["runner"]),
+                reason: "runner: command needs the field command, with its argv".to_owned(),
+            });
+        }
+        let written = self.raw.fields.iter().filter(|(_, value)| !value.is_null());
+        let unused: Vec<&str> = written
+            .map(|(name, _)| name.as_str())
+            .filter(|name| ONLY_MODELS.contains(name))
+            .collect();
+        if let Some(first) = unused.first() {
+            let at = line(first);
+            let names = unused.join(", ");
+            let note = format!("{at}a program has no use for {names}: left aside");
+            self.draft.warnings.push(note);
+        }
+        self.draft.not_in_force.retain(|name| {
+            let field = name.split([':', ' ', '.']).next().unwrap_or(name);
+            !ONLY_MODELS.contains(&field)
+        });
+        let definition = &mut self.draft.definition;
+        definition.model = None;
+        definition.thinking = None;
+        self.draft.tools = ToolChoice {
+            allow: Some(Vec::new()),
+            ..ToolChoice::default()
+        };
         Ok(())
     }
 
@@ -351,12 +412,14 @@ fn decision(value: &Value) -> Result<Decision, String> {
     Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
 }
 
-fn no_word(word: &str, known: &[&str]) -> String {
+/// Says which words there are.
+pub(super) fn no_word(word: &str, known: &[&str]) -> String {
     let known = known.join(", ");
     format!("{:?} is not one of {known}", preview(word, 64))
 }
 
-fn text(value: &Value) -> Result<String, String> {
+/// Text that is not empty.
+pub(super) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
         Value::String(_) => Err("it is empty".to_owned()),

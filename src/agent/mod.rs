@@ -5,6 +5,7 @@
 mod agents;
 mod base;
 mod claude;
+mod command;
 mod definition;
 mod fields;
 mod folder;
@@ -23,5 +24,6 @@ mod agents_tests;
 mod corpus_tests;
 
 pub use agents::{Agents, Checked, Options};
+pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
 pub use definition::AgentDefinition;
 pub use raw::Broken;

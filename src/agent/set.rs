@@ -91,7 +91,6 @@ impl Layers {
                 warnings: Vec::new(),
                 not_in_force: Vec::new(),
                 needs_trust: Vec::new(),
-                problem: None,
             },
         });
         layers.add(candidates.collect());

@@ -2,6 +2,9 @@
 
 use globset::Glob;
 
+/// Tools that an agent has only if its definition names them: they reach beyond the workspace.
+const ONLY_NAMED: &[&str] = &["shell"];
+
 /// What a definition says of tools. Names may be patterns (`*`, `web_*`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolChoice {
@@ -48,7 +51,17 @@ impl ToolChoice {
         (chosen, unknown)
     }
 
+    /// Is it named, itself and not by a pattern?
+    fn names(&self, tool: &str) -> bool {
+        let mut listed = self.allow.iter().flatten();
+        let mut switched = self.switches.iter();
+        listed.any(|name| name == tool) || switched.any(|(name, on)| *on && name == tool)
+    }
+
     fn takes(&self, tool: &str) -> bool {
+        if ONLY_NAMED.contains(&tool) && !self.names(tool) {
+            return false;
+        }
         if self.deny.iter().any(|name| fits(name, tool)) {
             return false;
         }
@@ -99,6 +112,30 @@ mod tests {
             ..ToolChoice::default()
         };
         assert_eq!(pick(&none).0, [""; 0]);
+    }
+
+    #[test]
+    fn the_shell_is_given_only_to_who_names_it() {
+        let all = ["read", "shell"].map(str::to_owned);
+        let picked = |choice: ToolChoice| choice.pick(&all).0;
+        assert_eq!(picked(ToolChoice::default()), ["read"]);
+        let listing = |list: &[&str]| ToolChoice {
+            allow: Some(names(list)),
+            ..ToolChoice::default()
+        };
+        assert_eq!(picked(listing(&["*"])), ["read"]);
+        assert_eq!(picked(listing(&["*", "shell"])), ["read", "shell"]);
+        let switched = |on| ToolChoice {
+            switches: vec![("shell".to_owned(), on)],
+            ..ToolChoice::default()
+        };
+        assert_eq!(picked(switched(true)), ["read", "shell"]);
+        assert_eq!(picked(switched(false)), ["read"]);
+        let denied = ToolChoice {
+            deny: names(&["shell"]),
+            ..listing(&["shell"])
+        };
+        assert_eq!(picked(denied), [""; 0]);
     }
 
     #[test]

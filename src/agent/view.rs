@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::AgentDefinition;
+use super::command::ProgramCheck;
 use super::names::nearest;
 use super::set::{Layers, Source, Taken, shown};
 use crate::contract::allow::AGENT_FORMAT;
@@ -16,8 +17,10 @@ use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
-/// Which models there are.
+/// Which models there are, and which programs.
 pub(super) struct Models {
+    /// Says why a program cannot be started.
+    pub programs: ProgramCheck,
     /// Of agents that name none.
     pub default: String,
     /// `provider/name`, or `provider/*` for any name.
@@ -54,9 +57,15 @@ impl Models {
     }
 
     fn of<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
+        if definition.command.is_some() {
+            return NO_MODEL;
+        }
         definition.model.as_deref().unwrap_or(&self.default)
     }
 }
+
+/// What stands in the place of a program's model.
+const NO_MODEL: &str = "command";
 
 fn stands_for(offer: &str, model: &str) -> bool {
     match offer.strip_suffix('*') {
@@ -86,8 +95,8 @@ pub(super) struct Entry {
     warnings: Vec<String>,
     /// For lists and for whoever uses it.
     notes: Vec<String>,
-    /// Why it cannot be used, and whether trust would help.
-    blocked: Option<(String, bool)>,
+    /// Why it cannot be used before its project is trusted.
+    untrusted: Option<String>,
 }
 
 impl Set {
@@ -177,10 +186,19 @@ impl Set {
         let (id, entry) = self.entry(name)?;
         entry.usable(id)?;
         let definition = &entry.definition;
-        let model = overrides.model.unwrap_or_else(|| models.of(definition));
-        models.check("model", model)?;
-        let thinking = overrides.thinking.or(definition.thinking);
         let mut warnings = entry.notes.clone();
+        let is_program = definition.command.is_some();
+        let (model, thinking) = if is_program {
+            if overrides.model.is_some() || overrides.thinking.is_some() {
+                let note = format!("agent {id} is a program: model and thinking have no effect");
+                warnings.push(note);
+            }
+            (NO_MODEL, None)
+        } else {
+            let model = overrides.model.unwrap_or_else(|| models.of(definition));
+            models.check("model", model)?;
+            (model, overrides.thinking.or(definition.thinking))
+        };
         warnings.extend(thinking.and_then(|level| models.thinking_warning(model, level)));
         Ok(Resolved {
             id: id.clone(),
@@ -238,7 +256,7 @@ impl Entry {
         }
         definition.tools = chosen;
         let model = models.of(&definition);
-        if !models.offers(model) {
+        if definition.command.is_none() && !models.offers(model) {
             warnings.push(format!(
                 "model {model} is not offered: a request must name another"
             ));
@@ -246,7 +264,6 @@ impl Entry {
         if let Some(level) = definition.thinking {
             warnings.extend(models.thinking_warning(model, level));
         }
-        let untrusted = taken.candidate.untrusted.clone();
         Entry {
             source: taken.candidate.source,
             file: taken.candidate.file.as_deref().map(shown),
@@ -257,9 +274,7 @@ impl Entry {
             shadowed: taken.shadowed.clone(),
             warnings,
             notes: taken.notes.clone(),
-            blocked: untrusted
-                .map(|why| (why, true))
-                .or_else(|| draft.problem.clone().map(|why| (why, false))),
+            untrusted: taken.candidate.untrusted.clone(),
         }
     }
 
@@ -293,12 +308,11 @@ impl Entry {
                 .with("agent", id.as_str())
         };
         let file = self.file.as_deref().unwrap_or("its definition");
-        match &self.blocked {
-            Some((why, true)) => {
+        match &self.untrusted {
+            Some(why) => {
                 Err(refusal(why, format!("read {file} before you trust it"))
                     .with("untrusted", true))
             }
-            Some((why, false)) => Err(refusal(why, format!("change {file}, or use another agent"))),
             None if self.definition.inactive => {
                 let hint = format!("set active = true in {file}, or use another agent");
                 Err(refusal("it is not active", hint))
@@ -310,12 +324,15 @@ impl Entry {
     /// As lists show it.
     pub(super) fn summary(&self, id: &AgentId, models: &Models) -> AgentSummary {
         let definition = &self.definition;
-        let mut problems: Vec<String> = self.blocked.iter().map(|(why, _)| why.clone()).collect();
+        let mut problems: Vec<String> = self.untrusted.iter().cloned().collect();
         if definition.inactive {
             problems.push("it is not active".to_owned());
         }
         let model = models.of(definition);
-        if !models.offers(model) {
+        let program = definition.command.as_ref();
+        if let Some(program) = program {
+            problems.extend(program.problem(&models.programs));
+        } else if !models.offers(model) {
             problems.push(format!("model {model} is not offered"));
         }
         AgentSummary {
@@ -325,6 +342,7 @@ impl Entry {
             mode: definition.mode,
             active: !definition.inactive,
             model: model.to_owned(),
+            program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
             tools: definition.tools.clone(),
             hidden: definition.hidden,

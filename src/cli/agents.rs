@@ -186,11 +186,15 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     };
     say("from", &from(&agent));
     say("mode", &agent.mode);
-    say("model", &agent.model);
-    if let Some(level) = &agent.thinking {
-        say("thinking", level);
+    if let Some(program) = &agent.program {
+        say("program", &program.join(" "));
+    } else {
+        say("model", &agent.model);
+        if let Some(level) = &agent.thinking {
+            say("thinking", level);
+        }
+        say("tools", &or_none(&agent.tools));
     }
-    say("tools", &or_none(&agent.tools));
     match &agent.allow_agents {
         Some(names) => say("may spawn", &or_none(names)),
         None => say("may spawn", "itself, agents for spawned work, linked ones"),

@@ -229,7 +229,7 @@ fn tail(text: &str, columns: usize) -> Vec<String> {
 
 /// A step on one line: what was asked and what came out.
 pub(crate) fn describe(step: &Step) -> String {
-    let what = step.tool.as_deref().unwrap_or("model");
+    let what = step.tool.as_deref().unwrap_or(&step.kind);
     let mut text = what.to_owned();
     if let Some(params) = &step.params_summary {
         text.push(' ');

@@ -199,6 +199,24 @@ impl Form<Duration> for Period {
     }
 }
 
+/// A [`Span`] up to the given one.
+pub struct UpTo(pub Duration);
+
+impl Form<Duration> for UpTo {
+    fn read(&self, value: &Value) -> Result<Duration, String> {
+        let span = Span.read(value)?;
+        if span > self.0 {
+            let most = humantime::format_duration(self.0);
+            return Err(format!("{most} is the most"));
+        }
+        Ok(span)
+    }
+
+    fn show(&self, value: &Duration) -> Option<Value> {
+        Span.show(value)
+    }
+}
+
 /// A [`Span`]; no time at all stands for "never".
 pub struct OrNever;
 

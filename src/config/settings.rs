@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::form::{
     Address, Bytes, Count, FILE_WATCH, FileWatch, Folder, Form, Optional, OrNever, Period, Span,
-    Text, Texts, VISIBILITY,
+    Text, Texts, UpTo, VISIBILITY,
 };
 use crate::kernel::policy::Visibility;
 
@@ -184,6 +184,17 @@ settings! {
     Reload "runner.model_timeout" => model_timeout: Duration = Duration::from_mins(2), Span;
     /// How long one call of a tool may take.
     Reload "runner.tool_timeout" => tool_timeout: Duration = Duration::from_mins(1), Span;
+    /// Further names of the daemon's environment that programs get which runs start; one that
+    /// ends in `*` stands for all that begin so.
+    Start "env.pass" => env_pass: Vec<String> = Vec::new(), Texts;
+    /// How long a program that was asked to end may take before it is forced. A call returns
+    /// within two seconds of its end, so there is a most.
+    Start "process.grace" =>
+        process_grace: Duration = Duration::from_secs(1), UpTo(Duration::from_millis(1500));
+    /// A program that has written more bytes than this is ended.
+    Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
+    /// How long a command of tool `shell` may take where the model does not say.
+    Start "shell.timeout" => shell_timeout: Duration = Duration::from_mins(2), Period;
     /// Answers for the provider `script`, which exists for tests.
     Start "providers.script.file" => script: Option<PathBuf> = None, Optional(Folder);
 

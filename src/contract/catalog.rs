@@ -74,8 +74,10 @@ pub struct AgentSummary {
     pub mode: AgentMode,
     /// May it be used at all?
     pub active: bool,
-    /// Its model, `provider/name`.
+    /// Its model, `provider/name`; `command` where a program does its work.
     pub model: String,
+    /// That program, with its arguments.
+    pub program: Option<Vec<String>>,
     /// Its thinking level, if it names one.
     pub thinking: Option<Thinking>,
     /// The names of its tools.
@@ -118,6 +120,7 @@ impl AgentSummary {
             mode: AgentMode::All,
             active: true,
             model: String::new(),
+            program: None,
             thinking: None,
             tools: Vec::new(),
             hidden: false,

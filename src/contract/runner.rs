@@ -24,7 +24,7 @@ pub enum Next {
 /// What came out of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepOutcome {
-    /// A model's answer.
+    /// An answer, of a model or of the agent's program.
     Answer {
         /// Text and tool calls, in the order in which they came.
         blocks: Vec<Block>,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Failure;
+use super::{Failure, parts};
 use crate::agent::{self, Agents, Broken, Checked};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -20,19 +20,28 @@ impl AgentCheck {
             script: config.script.clone(),
         })
         .map_err(|fault| failure(&fault))?;
+        let clock = Clock::system();
+        // Nothing is started; its name and where programs are looked for count.
+        let shell = parts::shell(Path::new("/"), None, &clock, config);
+        let programs = parts::programs(&shell.environment);
+        let tools = Catalogue::new(tool::Options {
+            shell: Some(shell),
+            ..tool::Options::default()
+        });
         let agents = Agents::new(agent::Options {
             // Always there; which one the settings name is not asked here.
             default_agent: "build".to_owned(),
             default_model: config.model.clone(),
             offered: providers.offered(),
             thinking: providers.thinking(),
-            tools: Catalogue::new(tool::Options::default()).schemas(),
+            tools: tools.schemas(),
+            programs,
             config: None,
             personal: None,
             workspace: None,
             orgs: Vec::new(),
             rows: None,
-            clock: Clock::system(),
+            clock,
         })
         .map_err(|fault| failure(&fault))?;
         Ok(AgentCheck(agents))

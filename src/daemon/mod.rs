@@ -37,6 +37,7 @@ use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
+use crate::process::Processes;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use crate::telemetry::metrics::metrics;
@@ -147,7 +148,14 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let mut writer_ended = opened.writer_ended;
     let rows = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
-    let workers = parts::workers(&folder, &clock, &config, rows, Arc::clone(&delegate))?;
+    let workers = parts::workers(
+        &folder,
+        socket_path.as_deref(),
+        &clock,
+        &config,
+        rows,
+        Arc::clone(&delegate),
+    )?;
     let agent_files = parts::watcher(&clock, &config);
     let store = opened.store.clone();
     let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
@@ -157,6 +165,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         clock: clock.clone(),
         catalog: workers.catalog,
         runner: workers.runner,
+        processes: workers.processes,
         options: parts::registry_options(&config, drain_timeout),
         boot,
     });
@@ -185,6 +194,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             clock: clock.clone(),
         },
     ));
+    let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
         let process = Arc::clone(&process);
@@ -322,7 +332,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     {
         tracing::error!("the store did not close in order; the next start recovers it");
     }
-    drop(lock);
+    drop((lock, clean));
     Ok(match then {
         Then::Restart if supervisor.is_there() => Ending::Restart,
         Then::Restart => Ending::StartAgain,

@@ -8,22 +8,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
-use crate::agent::{self, Agents};
+use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, FileWatch};
+use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::gateway;
+use crate::kernel::env::Environment;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
+use crate::process::{self, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason};
-use crate::runner::{self, TurnRunner};
+use crate::runner::{self, CommandRunner, Runners, TurnRunner};
 use crate::store::{self, OpenOptions};
-use crate::tool::{self, Catalogue};
+use crate::tool::{self, Catalogue, Shell};
 use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
@@ -40,6 +43,8 @@ pub struct Workers {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// What they start.
+    pub processes: Arc<dyn contract::processes::Processes>,
     /// Gives them other times.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
@@ -143,9 +148,11 @@ fn policy(config: &Config) -> Policy {
     }
 }
 
-/// Agents, providers and tools; `delegate` is where tools find the registry once it is there.
+/// Agents, providers, tools and what programs are started with; `delegate` is where tools find
+/// the registry once it is there, `socket` where programs find the daemon.
 pub fn workers(
     folder: &Path,
+    socket: Option<&str>,
     clock: &Clock,
     config: &Config,
     rows: Arc<dyn AgentRows>,
@@ -156,16 +163,20 @@ pub fn workers(
         script: config.script.clone(),
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
+    let shell = shell(folder, socket, clock, config);
+    let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         private: tool::Private::new(&config.fetch_private),
         delegate,
+        shell: Some(shell),
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
         default_model: config.model.clone(),
         offered: providers.offered(),
         thinking: providers.thinking(),
+        programs: programs(&environment),
         tools: tools.schemas(),
         config: agent_files(),
         personal: personal_files(),
@@ -185,7 +196,13 @@ pub fn workers(
         .map(|agent| agent.id.to_string())
         .collect();
     let (times, followed) = tokio::sync::watch::channel(times(config));
-    let runner = TurnRunner::new(
+    let command = CommandRunner {
+        processes: processes.clone(),
+        environment,
+        workspace: workspace.as_path().into(),
+        clock: clock.clone(),
+    };
+    let turn = TurnRunner::new(
         followed,
         workspace,
         Arc::new(providers),
@@ -194,10 +211,32 @@ pub fn workers(
     );
     Ok(Workers {
         catalog: Arc::new(agents),
-        runner: Arc::new(runner),
+        runner: Arc::new(Runners { turn, command }),
+        processes: Arc::new(processes),
         times,
         names,
     })
+}
+
+/// With what commands are started, and what programs get of the environment.
+pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config) -> Shell {
+    let options = process::Options {
+        state: folder.to_owned(),
+        socket: socket.map(str::to_owned),
+        grace: config.process_grace,
+        most_output: config.process_output,
+    };
+    Shell {
+        processes: Processes::new(options, clock.clone()),
+        environment: Environment::base(std::env::vars_os(), &config.env_pass),
+        timeout: config.shell_timeout,
+    }
+}
+
+/// Finds programs where those of agents are looked for.
+pub fn programs(environment: &Environment) -> ProgramCheck {
+    let path = environment.get("PATH").map(ToOwned::to_owned);
+    Arc::new(move |name| process::find(name, path.as_deref(), Path::new("/")).map(|_| ()))
 }
 
 /// The folder of runs that name none: never the daemon's own working folder, which is

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
 use serde_json::{Map, Value};
 
 use super::method::Table;
@@ -13,13 +12,13 @@ use crate::registry::ReloadReason;
 use crate::wire::agents as wire;
 use crate::wire::gateway::NoParams;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("agents.list", list)?;
-    table.method("agents.get", get)?;
-    table.method("agents.create", create)?;
-    table.method("agents.update", update)?;
-    table.method("agents.delete", delete)?;
-    table.method("agents.reload", reload)
+pub(super) fn register(table: &mut Table) {
+    table.method("agents.list", list);
+    table.method("agents.get", get);
+    table.method("agents.create", create);
+    table.method("agents.update", update);
+    table.method("agents.delete", delete);
+    table.method("agents.reload", reload);
 }
 
 async fn list(context: Arc<Context>, params: wire::ListAgents) -> Result<wire::Agents, Fault> {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::method::Table;
 use super::page::Written;
 use super::{Context, convert, page};
@@ -12,11 +10,11 @@ use crate::kernel::fault::Fault;
 use crate::registry::ApprovalFilter;
 use crate::wire::approvals as wire;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("approvals.list", list)?;
-    table.method("approvals.resolve", resolve)?;
-    table.method("approvals.remembered", remembered)?;
-    table.method("approvals.forget", forget)
+pub(super) fn register(table: &mut Table) {
+    table.method("approvals.list", list);
+    table.method("approvals.resolve", resolve);
+    table.method("approvals.remembered", remembered);
+    table.method("approvals.forget", forget);
 }
 
 async fn list(

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::Context;
 use super::method::Table;
 use crate::kernel::fault::Fault;
 use crate::wire::care as wire;
 use crate::wire::gateway::NoParams;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("gateway.backup", backup)?;
-    table.method("gateway.doctor", doctor)
+pub(super) fn register(table: &mut Table) {
+    table.method("gateway.backup", backup);
+    table.method("gateway.doctor", doctor);
 }
 
 async fn backup(context: Arc<Context>, params: wire::Backup) -> Result<wire::BackupMade, Fault> {

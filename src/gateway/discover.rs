@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
@@ -21,8 +20,8 @@ use crate::wire::{PROTOCOL, error, event_data};
 /// Where the document keeps the schemas that others refer to.
 const SCHEMAS: &str = "/components/schemas";
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("rpc.discover", discover)
+pub(super) fn register(table: &mut Table) {
+    table.method("rpc.discover", discover);
 }
 
 async fn discover(context: Arc<Context>, _: NoParams) -> Result<Document, Fault> {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
 use serde::Serialize;
 
 use super::method::Table;
@@ -17,9 +16,9 @@ use crate::registry::{
 use crate::wire::events as wire;
 use crate::wire::gateway::Empty;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.connected("events.subscribe", subscribe)?;
-    table.connected("events.unsubscribe", unsubscribe)
+pub(super) fn register(table: &mut Table) {
+    table.connected("events.subscribe", subscribe);
+    table.connected("events.unsubscribe", unsubscribe);
 }
 
 async fn subscribe(

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::Context;
 use super::convert;
 use super::method::{Table, idempotency};
@@ -12,17 +10,17 @@ use crate::registry::{CancelAnswer, CancelTarget, PatchRequest};
 use crate::wire::lifecycle as wire;
 use crate::wire::shapes::Session;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("runs.cancel", cancel_run)?;
-    table.method("runs.steer", steer)?;
-    table.method("runs.retry", retry)?;
-    table.method("runs.retry_announce", retry_announce)?;
-    table.method("runs.dismiss_announce", dismiss_announce)?;
-    table.method("sessions.cancel", cancel_session)?;
-    table.method("sessions.patch", patch)?;
-    table.method("sessions.reset", reset)?;
-    table.method("sessions.delete", delete)?;
-    table.method("sessions.compact", compact)
+pub(super) fn register(table: &mut Table) {
+    table.method("runs.cancel", cancel_run);
+    table.method("runs.steer", steer);
+    table.method("runs.retry", retry);
+    table.method("runs.retry_announce", retry_announce);
+    table.method("runs.dismiss_announce", dismiss_announce);
+    table.method("sessions.cancel", cancel_session);
+    table.method("sessions.patch", patch);
+    table.method("sessions.reset", reset);
+    table.method("sessions.delete", delete);
+    table.method("sessions.compact", compact);
 }
 
 async fn cancel_run(

@@ -13,6 +13,7 @@ mod events;
 mod http;
 mod lifecycle;
 mod method;
+mod methods;
 mod metrics;
 mod ops;
 mod page;
@@ -195,7 +196,7 @@ pub async fn serve(
         document: OnceLock::new(),
     };
     let metrics = metrics::of(shared.registry.clone());
-    let methods = method::table(shared).map_err(io::Error::other)?;
+    let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
     let gate = peer::Gate::new(guard, principal);

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::method::Table;
 use super::page::Written;
 use super::{Context, convert, page};
@@ -12,9 +10,9 @@ use crate::kernel::question::QuestionState;
 use crate::registry::{QuestionAnswer, QuestionFilter};
 use crate::wire::questions as wire;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("questions.list", list)?;
-    table.method("questions.answer", answer)
+pub(super) fn register(table: &mut Table) {
+    table.method("questions.list", list);
+    table.method("questions.answer", answer);
 }
 
 async fn list(

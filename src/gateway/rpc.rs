@@ -1,5 +1,5 @@
 //! JSON-RPC messages: from the text of one message to the text of its answer. Both doors,
-//! HTTP and WebSocket, go through here; methods are looked up in a jsonrpsee module.
+//! HTTP and WebSocket, go through here; methods are looked up in one table.
 //!
 //! The message is read here and not by jsonrpsee's own server, because that one takes an id
 //! such as -1 for a notification and never answers it, answers broken messages without
@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
-use jsonrpsee::types::error::OVERSIZED_RESPONSE_CODE;
-use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
-use jsonrpsee::{ConnectionId, Extensions, MethodCallback, MethodResponse, Methods};
-use serde::Deserialize;
+use jsonrpsee::types::{ErrorObjectOwned, Id, Response, ResponsePayload};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Limits;
 use super::about;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
 use super::events::needs_websocket;
+use super::methods::{Call, Handler, Methods};
 use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -220,24 +219,26 @@ impl Dispatcher {
         message: &Envelope,
         place: Place,
     ) -> Result<BoxFuture<'static, String>, Fault> {
-        let Some((name, method)) = self.methods.method_with_name(&message.method) else {
+        let Some((name, handler)) = self.methods.find(&message.method) else {
             metrics().refused("unknown", Kind::UnknownMethod.as_str());
             return Err(self.unknown(&message.method));
         };
-        let began = self.begin(connection, name, method, who, id, message, place);
+        let call = Call {
+            who: Arc::clone(who),
+            connection: Arc::clone(connection),
+            params: message.params.map(|params| params.get().into()),
+        };
+        let began = self.begin(name, handler, call, id, place);
         began.inspect_err(|fault| metrics().refused(name, fault.kind.as_str()))
     }
 
     /// Begins a call of a method that there is.
-    #[expect(clippy::too_many_arguments, reason = "one call, taken apart")]
     fn begin(
         &self,
-        connection: &Arc<Connection>,
         name: &'static str,
-        method: &MethodCallback,
-        who: &Arc<Principal>,
+        handler: Arc<Handler>,
+        call: Call,
         id: Id,
-        message: &Envelope,
         place: Place,
     ) -> Result<BoxFuture<'static, String>, Fault> {
         self.check_phase(name)?;
@@ -258,47 +259,31 @@ impl Dispatcher {
             .hint("send it as a message of its own"));
         }
         let held = match place {
-            Place::Alone(bytes) => Some((self.hold(connection, waits)?, bytes)),
+            Place::Alone(bytes) => Some((self.hold(&call.connection, waits)?, bytes)),
             Place::Batch => None,
         };
-        let MethodCallback::Async(method) = method else {
-            return Err(Fault::internal(format_args!("{name} is not a call")));
-        };
-        let params = Params::new(message.params.map(RawValue::get)).into_owned();
         let id = id.into_owned();
-        let mut extensions = Extensions::new();
-        if of_connection {
-            extensions.insert(Arc::clone(connection));
-        }
-        extensions.insert(Arc::clone(who));
-        let answer = method(
-            id.clone(),
-            params,
-            ConnectionId(0),
-            self.limits.reply,
-            extensions,
-        );
         let most = self.limits.reply;
         let clock = self.clock.clone();
         let began = clock.monotonic();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
                 fail::fail_point!("gateway.handler");
-                answer.await
+                handler(call).await
             });
-            let (kind, text) = match answer.catch_unwind().await {
-                Ok(answer) if answer.as_error_code() == Some(OVERSIZED_RESPONSE_CODE) => (
-                    Kind::TooLarge.as_str(),
-                    error_text(id, reply_too_large(most)),
-                ),
-                Ok(answer) => (kind_of(&answer), into_text(answer)),
+            let answer = match answer.catch_unwind().await {
+                Ok(answer) => answer,
                 // The panic hook has logged where it was.
-                Err(_) => {
-                    let fault = Fault::internal(format_args!("{name} failed by a defect"));
-                    (
-                        Kind::Internal.as_str(),
-                        error_text(id, logged(name, fault, &clock)),
-                    )
+                Err(_) => Err(Fault::internal(format_args!("{name} failed by a defect"))),
+            };
+            let answer = answer.and_then(|result| {
+                result_text(&id, &result, most).ok_or_else(|| reply_too_large(most))
+            });
+            let (kind, text) = match answer {
+                Ok(text) => ("ok", text),
+                Err(fault) => {
+                    let kind = fault.kind.as_str();
+                    (kind, error_text(id, logged(name, fault, &clock)))
                 }
             };
             metrics().answered(name, kind, clock.monotonic() - began);
@@ -415,7 +400,7 @@ impl Dispatcher {
         let method = text::prefix(method, 80);
         let near = self
             .methods
-            .method_names()
+            .names()
             .map(|name| (strsim::jaro_winkler(method, name), name))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(likeness, _)| *likeness > 0.8);
@@ -470,23 +455,26 @@ pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
 
 /// A fault as the text of an answer.
 pub(crate) fn error_text(id: Id, fault: Fault) -> String {
-    into_text(MethodResponse::error(id, error_object(fault)))
+    let error = ResponsePayload::<()>::error(error_object(fault));
+    text_of(256, &Response::new(error, id))
 }
 
-/// `ok`, or the kind of the error.
-fn kind_of(answer: &MethodResponse) -> &'static str {
-    #[derive(Deserialize)]
-    struct Failed {
-        error: WireError,
+/// A result as the text of an answer, if that has no more than `most` bytes.
+fn result_text(id: &Id, result: &RawValue, most: usize) -> Option<String> {
+    if result.get().len() > most {
+        return None;
     }
-    if answer.is_success() {
-        return "ok";
-    }
-    let failed = serde_json::from_str::<Failed>(answer.as_json().get());
-    let kind = failed.ok().and_then(|failed| failed.error.kind());
-    kind.unwrap_or(Kind::Internal).as_str()
+    let text = text_of(
+        result.get().len() + 64,
+        &Response::new(ResponsePayload::success(result), id.clone()),
+    );
+    (text.len() <= most).then_some(text)
 }
 
-fn into_text(answer: MethodResponse) -> String {
-    Box::<str>::from(answer.into_json()).into_string()
+/// An answer's text, which has about so many bytes.
+fn text_of<T: Serialize + Clone>(about: usize, answer: &Response<'_, T>) -> String {
+    let mut text = Vec::with_capacity(about);
+    // Texts and numbers: they have a JSON form, and it is UTF-8.
+    serde_json::to_writer(&mut text, answer).expect("an answer has a JSON form");
+    String::from_utf8(text).expect("JSON is UTF-8")
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::method::{Table, idempotency};
 use super::page::Written;
 use super::{Context, convert, page};
@@ -12,13 +10,13 @@ use crate::registry::{RunFilter, TurnRequest, WaitCause};
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("agent.run", turn)?;
-    table.method("agent.wait", wait)?;
-    table.method("runs.get", get)?;
-    table.method("runs.list", list)?;
-    table.method("runs.output", output)?;
-    table.method("runs.steps", steps)
+pub(super) fn register(table: &mut Table) {
+    table.method("agent.run", turn);
+    table.method("agent.wait", wait);
+    table.method("runs.get", get);
+    table.method("runs.list", list);
+    table.method("runs.output", output);
+    table.method("runs.steps", steps);
 }
 
 /// The most bytes of one part of a tool's answer.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::method::{Table, idempotency};
 use super::page::Written;
 use super::{Context, convert, page};
@@ -19,15 +17,15 @@ use crate::wire::input::WaitTimeout;
 use crate::wire::sessions as wire;
 use crate::wire::shapes::Session;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("sessions.spawn", spawn)?;
-    table.method("sessions.send", send)?;
-    table.method("sessions.create", create)?;
-    table.method("sessions.get", get)?;
-    table.method("sessions.list", list)?;
-    table.method("sessions.history", history)?;
-    table.method("sessions.inbox", inbox)?;
-    table.method("sessions.ack", ack)
+pub(super) fn register(table: &mut Table) {
+    table.method("sessions.spawn", spawn);
+    table.method("sessions.send", send);
+    table.method("sessions.create", create);
+    table.method("sessions.get", get);
+    table.method("sessions.list", list);
+    table.method("sessions.history", history);
+    table.method("sessions.inbox", inbox);
+    table.method("sessions.ack", ack);
 }
 
 async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawned, Fault> {

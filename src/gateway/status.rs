@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::Context;
 use super::method::Table;
 use crate::contract::catalog::Place;
@@ -15,11 +13,11 @@ use crate::wire::{PROTOCOL, gateway::Empty};
 /// The daemon's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("gateway.hello", hello)?;
-    table.method("gateway.ping", ping)?;
-    table.method("gateway.status", status)?;
-    table.method("gateway.drain", drain)
+pub(super) fn register(table: &mut Table) {
+    table.method("gateway.hello", hello);
+    table.method("gateway.ping", ping);
+    table.method("gateway.status", status);
+    table.method("gateway.drain", drain);
 }
 
 async fn hello(context: Arc<Context>, params: wire::Hello) -> Result<wire::Welcome, Fault> {

@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use jsonrpsee::RpcModule;
-use jsonrpsee::types::ErrorObjectOwned;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +23,7 @@ use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
+use super::methods::{Call, Methods};
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -94,49 +94,52 @@ impl Drop for Unfinished {
     }
 }
 
-fn methods(shared: Arc<Shared>) -> jsonrpsee::Methods {
-    let mut module = RpcModule::from_arc(shared);
-    type Answer = Result<Value, ErrorObjectOwned>;
-    module
-        .register_async_method("test.echo", |params, shared, _| async move {
+fn methods(shared: Arc<Shared>) -> Methods {
+    let mut methods = Methods::default();
+    let mut add = |name, answer: fn(Arc<Shared>, Value) -> BoxFuture<'static, Value>| {
+        let shared = Arc::clone(&shared);
+        methods.add(name, move |call: Call| {
+            let params = call
+                .params
+                .and_then(|text| serde_json::from_str(&text).ok());
+            let answer = answer(Arc::clone(&shared), params.unwrap_or_default());
+            Box::pin(async move { to_raw_value(&answer.await).map_err(Fault::internal) })
+        });
+    };
+    add("test.echo", |shared, params| {
+        Box::pin(async move {
             shared.begun.fetch_add(1, Ordering::SeqCst);
-            Answer::Ok(params.parse().unwrap_or(Value::Null))
+            params
         })
-        .unwrap();
-    module
-        .register_async_method("test.big", |params, shared, _| async move {
+    });
+    add("test.big", |shared, params| {
+        Box::pin(async move {
             shared.begun.fetch_add(1, Ordering::SeqCst);
-            let params: Value = params.parse().unwrap();
             let bytes = params["bytes"].as_u64().unwrap();
-            Answer::Ok("x".repeat(usize::try_from(bytes).unwrap()).into())
+            "x".repeat(usize::try_from(bytes).unwrap()).into()
         })
-        .unwrap();
-    module
-        .register_async_method("test.panic", |_, _, _| async move {
+    });
+    add("test.panic", |_, _| {
+        Box::pin(async move {
             if true {
                 panic!("as the test wants it");
             }
-            Answer::Ok(Value::Null)
+            Value::Null
         })
-        .unwrap();
+    });
     for name in ["test.hold", "agent.wait", "sessions.spawn"] {
-        module
-            .register_async_method(name, |_, shared, _| async move {
+        add(name, |shared, _| {
+            Box::pin(async move {
                 shared.begun.fetch_add(1, Ordering::SeqCst);
                 let mut unfinished = Unfinished(Some(Arc::clone(&shared.dropped)));
                 shared.go.acquire().await.unwrap().forget();
                 unfinished.0 = None;
-                Answer::Ok(json!("released"))
+                json!("released")
             })
-            .unwrap();
+        });
     }
-    module
-        .register_async_method(
-            "gateway.ping",
-            |_, _, _| async move { Answer::Ok(json!({})) },
-        )
-        .unwrap();
-    module.into()
+    add("gateway.ping", |_, _| Box::pin(async { json!({}) }));
+    methods
 }
 
 fn shared() -> Arc<Shared> {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::RegisterMethodError;
-
 use super::Context;
 use super::method::Table;
 use crate::contract::catalog::Covers;
@@ -11,10 +9,10 @@ use crate::kernel::fault::Fault;
 use crate::registry::TrustView;
 use crate::wire::trust as wire;
 
-pub(super) fn register(table: &mut Table) -> Result<(), RegisterMethodError> {
-    table.method("trust.add", add)?;
-    table.method("trust.list", list)?;
-    table.method("trust.revoke", revoke)
+pub(super) fn register(table: &mut Table) {
+    table.method("trust.add", add);
+    table.method("trust.list", list);
+    table.method("trust.revoke", revoke);
 }
 
 async fn add(context: Arc<Context>, params: wire::OneProject) -> Result<wire::Project, Fault> {

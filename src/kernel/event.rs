@@ -30,7 +30,7 @@ pub enum RunEvent {
     },
     /// A step has its outcome.
     StepEnded {
-        /// It was a model call; else a tool call.
+        /// It was a model call, or the program of an agent that is one; else a tool call.
         model: bool,
         /// What it used.
         usage: super::run::Usage,
@@ -61,8 +61,12 @@ pub enum RunEvent {
     TimedOut,
     /// Somebody wants it to end.
     CancelRequested(CancelRequest),
-    /// Its executor has stopped, nothing of it is left.
-    ExecutorGone,
+    /// Its executor has stopped. Of what it had started nothing is left but these processes,
+    /// which could not be ended.
+    ExecutorGone {
+        /// Their numbers.
+        left: Vec<u32>,
+    },
     /// A restart (or a lost executor) met it; what is to be done was decided by
     /// [`super::recover`].
     Recovered {

@@ -119,9 +119,9 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 next.end(Outcome::Cancelled, None);
             }
         }
-        (Running, RunEvent::ExecutorGone) if cancelling => {
+        (Running, RunEvent::ExecutorGone { left }) if cancelling => {
             next.actions.push(Action::Release);
-            next.end(Outcome::Cancelled, None);
+            next.end(Outcome::Cancelled, still_running(&left));
         }
 
         (Queued | Running | Paused(_) | Settling, RunEvent::Failed(error)) => {
@@ -257,6 +257,19 @@ fn counts(state: RunState) -> bool {
     )
 }
 
+/// What is said of a run that was stopped while something that it had started was not.
+fn still_running(left: &[u32]) -> Option<RunError> {
+    if left.is_empty() {
+        return None;
+    }
+    let numbers: Vec<String> = left.iter().map(u32::to_string).collect();
+    let message = format!(
+        "processes that it had started could not be ended and go on: {}",
+        numbers.join(", ")
+    );
+    Some(RunError::new("processes_left", message))
+}
+
 fn name(event: &RunEvent) -> &'static str {
     match event {
         RunEvent::Started => "a start",
@@ -271,7 +284,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Failed(_) => "a failure",
         RunEvent::TimedOut => "a time-out",
         RunEvent::CancelRequested(_) => "a cancel",
-        RunEvent::ExecutorGone => "the end of its executor",
+        RunEvent::ExecutorGone { .. } => "the end of its executor",
         RunEvent::Recovered { .. } => "a recovery",
         RunEvent::Interrupted(_) => "an interruption",
     }

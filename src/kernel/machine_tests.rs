@@ -101,7 +101,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
             reason: None,
             inherited: false,
         })),
-        1 => Just(RunEvent::ExecutorGone),
+        1 => prop::collection::vec(1u32..9, 0..2).prop_map(|left| RunEvent::ExecutorGone { left }),
         2 => (any::<bool>(), prop::sample::select(vec![0u64, 1000]))
             .prop_map(|(counts, delay_ms)| RunEvent::Recovered { counts, delay_ms }),
         1 => Just(RunEvent::Interrupted(error())),

@@ -56,7 +56,8 @@ text_enum! {
 #[serde(
     tag = "type",
     rename_all = "snake_case",
-    rename_all_fields = "camelCase"
+    rename_all_fields = "camelCase",
+    try_from = "AnyBlock"
 )]
 pub enum Block {
     /// Text.
@@ -82,6 +83,52 @@ pub enum Block {
         /// The tool says that it failed.
         is_error: bool,
     },
+}
+
+/// What a piece may hold, of whatever type: read in one pass. A tagged enum would be read into
+/// a copy of everything first, to know its tag, and transcripts are read more than all else.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnyBlock {
+    r#type: BlockType,
+    text: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    arguments: Option<Value>,
+    tool_call_id: Option<String>,
+    is_error: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BlockType {
+    Text,
+    ToolCall,
+    ToolResult,
+}
+
+impl TryFrom<AnyBlock> for Block {
+    type Error = &'static str;
+
+    fn try_from(any: AnyBlock) -> Result<Self, Self::Error> {
+        Ok(match any.r#type {
+            BlockType::Text => Block::Text {
+                text: any.text.ok_or("a text without its text")?,
+            },
+            BlockType::ToolCall => Block::ToolCall {
+                id: any.id.ok_or("a tool call without its id")?,
+                name: any.name.ok_or("a tool call without a name")?,
+                arguments: any.arguments.unwrap_or_default(),
+            },
+            BlockType::ToolResult => Block::ToolResult {
+                tool_call_id: any.tool_call_id.ok_or("a tool result without its call")?,
+                text: any.text.ok_or("a tool result without its text")?,
+                is_error: any
+                    .is_error
+                    .ok_or("a tool result that says not if it failed")?,
+            },
+        })
+    }
 }
 
 /// One entry of a transcript.

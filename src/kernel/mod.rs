@@ -4,6 +4,7 @@
 pub mod action;
 pub mod announce;
 pub mod approval;
+pub mod env;
 pub mod event;
 pub mod fault;
 pub mod gate;

@@ -105,11 +105,28 @@ pub fn recover(
             false,
         );
     }
+    // Nobody is there who could look whether the program's work was done, as a model can.
+    let program = open.iter().find(|step| is_lost_program(step));
+    if run.cancel.is_none()
+        && let Some(step) = program
+    {
+        return ends(
+            "uncertain",
+            format!(
+                "the daemon ended while the agent's program was at work in step {}: its work may \
+                 be done wholly, partly or not at all, and it was not started again",
+                step.seq
+            ),
+            false,
+        );
+    }
     // A run that is being cancelled ends here: none of its steps has another try. What may
     // have happened is said all the same.
     let goes_on = |fate: StepFate| run.cancel.is_none() || fate == StepFate::Uncertain;
     let steps = open
         .iter()
+        // What became of a program is said with the end of its run.
+        .filter(|step| !is_lost_program(step))
         .map(|step| (step.id, fate(step)))
         .filter(|(_, fate)| goes_on(*fate))
         .collect();
@@ -129,10 +146,16 @@ pub fn fate(step: &Step) -> StepFate {
         return StepFate::Attach;
     }
     match (step.kind, step.effect, step.state) {
-        (StepKind::Tool, Effect::Once, StepState::Started) => StepFate::Uncertain,
-        (StepKind::Tool, Effect::Once, _) => StepFate::Perform,
+        (StepKind::Model, ..) => StepFate::Repeat,
+        (_, Effect::Once, StepState::Started) => StepFate::Uncertain,
+        (_, Effect::Once, _) => StepFate::Perform,
         _ => StepFate::Repeat,
     }
+}
+
+/// Was it the agent's program, at work when the executor was lost?
+fn is_lost_program(step: &Step) -> bool {
+    step.kind == StepKind::Command && fate(step) == StepFate::Uncertain
 }
 
 /// The first recovery goes on at once, the next ones after 1, 5, 25 … seconds.
@@ -213,6 +236,8 @@ mod tests {
             (StepKind::Tool, Idempotent, Started, StepFate::Repeat),
             (StepKind::Tool, Once, Intended, StepFate::Perform),
             (StepKind::Tool, Once, Started, StepFate::Uncertain),
+            (StepKind::Command, Once, Intended, StepFate::Perform),
+            (StepKind::Command, Once, Started, StepFate::Uncertain),
         ] {
             assert_eq!(
                 fate(&step(kind, effect, state)),
@@ -220,6 +245,38 @@ mod tests {
                 "{kind} {effect} {state}"
             );
         }
+    }
+
+    #[test]
+    fn a_run_that_lost_its_program_in_the_middle_ends_as_uncertain() {
+        let policy = RecoveryPolicy::default();
+        let mut run = run_in(RunState::Running, 0);
+        let program = |state| step(StepKind::Command, Effect::Once, state);
+        for loss in [Loss::Killed, Loss::Drained, Loss::Executor, Loss::CutOff] {
+            let lost = recover(&run, &[program(StepState::Started)], loss, policy, NOW);
+            let is_uncertain = |error: &RunError| error.kind == "uncertain";
+            assert!(
+                matches!(&lost.event, RunEvent::Interrupted(error) if is_uncertain(error)),
+                "{loss:?}"
+            );
+            assert!(!lost.quietly);
+            let before = recover(&run, &[program(StepState::Intended)], loss, policy, NOW);
+            assert!(
+                matches!(before.event, RunEvent::Recovered { .. }),
+                "{loss:?}"
+            );
+            assert_eq!(before.steps[0].1, StepFate::Perform);
+        }
+        run.cancel = Some(CancelRequest {
+            by: "somebody".to_owned(),
+            at: NOW,
+            reason: None,
+            inherited: false,
+        });
+        let open = [program(StepState::Started)];
+        let plan = recover(&run, &open, Loss::Killed, policy, NOW);
+        assert!(matches!(plan.event, RunEvent::Recovered { .. }));
+        assert_eq!(plan.steps, []);
     }
 
     #[test]

@@ -15,6 +15,16 @@ text_enum! {
         Model = "model",
         /// Calls a tool.
         Tool = "tool",
+        /// Runs the program that the agent is.
+        Command = "command",
+    }
+}
+
+impl StepKind {
+    /// Does it answer what stands in the transcript? Then its outcome is a text of the agent,
+    /// and at its intent what waits enters the turn.
+    pub fn answers(self) -> bool {
+        self != StepKind::Tool
     }
 }
 
@@ -113,7 +123,7 @@ pub struct Step {
     pub state: StepState,
     /// For a tool call its arguments.
     pub input: Value,
-    /// For a model call, the last message of the transcript that it sees.
+    /// For a step that answers, the last message of the transcript that it sees.
     pub seen_up_to: Option<i64>,
     /// The message that holds its outcome.
     pub message_seq: Option<i64>,

@@ -253,8 +253,10 @@ impl Drive<'_> {
                     }
                 }
                 reach("drive.performing");
-                let coming =
-                    (step.kind == StepKind::Model).then(|| inner.partials.begin(&view.run, &step));
+                let coming = step
+                    .kind
+                    .answers()
+                    .then(|| inner.partials.begin(&view.run, &step));
                 let sink = match &coming {
                     Some(coming) => coming.sink(),
                     None => Arc::new(Nobody),
@@ -418,10 +420,12 @@ impl Drive<'_> {
     /// The executor was told to stop, and has: the run ends, or goes on later when a drain was
     /// what ran out.
     async fn stopped(&self) -> Ended {
+        // Whoever is told that it has stopped is told the truth: so has what it started.
+        let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
             return Ended::CutOff;
         }
-        if self.conclude(Conclusion::ExecutorGone).await {
+        if self.conclude(Conclusion::ExecutorGone { left }).await {
             Ended::Moved
         } else {
             Ended::Lost("its cancel could not be written")
@@ -459,13 +463,17 @@ async fn admit(
     view: &Arc<RunView>,
     step: &Arc<Step>,
 ) -> Result<Option<StepOutcome>, Fault> {
-    if step.kind != StepKind::Tool {
+    if step.kind == StepKind::Model {
         return Ok(None);
     }
-    let refused = |text| {
-        Some(StepOutcome::ToolResult {
-            text,
-            is_error: true,
+    let refused = |text: String| {
+        Some(match step.kind {
+            // There is nobody to tell but who waits for the run.
+            StepKind::Command => StepOutcome::Failed(RunError::new("denied", text)),
+            _ => StepOutcome::ToolResult {
+                text,
+                is_error: true,
+            },
         })
     };
     let runner = &inner.runner;

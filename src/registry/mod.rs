@@ -49,6 +49,7 @@ pub use sweeps::Retention;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
+use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
@@ -68,6 +69,7 @@ struct Inner {
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     runner: Arc<dyn Runner>,
+    processes: Arc<dyn Processes>,
     options: watch::Sender<Arc<Options>>,
     boot: BootId,
     waiters: Waiters,
@@ -96,6 +98,8 @@ pub struct Parts {
     pub catalog: Arc<dyn Catalog>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
+    /// What their steps have started.
+    pub processes: Arc<dyn Processes>,
     /// Settings.
     pub options: Options,
     /// This life of the daemon.
@@ -112,6 +116,7 @@ impl Registry {
                 clock: parts.clock,
                 catalog: parts.catalog,
                 runner: parts.runner,
+                processes: parts.processes,
                 options: watch::Sender::new(Arc::new(parts.options)),
                 boot: parts.boot,
                 waiters: Waiters::default(),

@@ -49,6 +49,13 @@ impl Registry {
                 "the store did not answer how the last life ended",
             ));
         };
+        if unclean {
+            // Before a step is said to be uncertain, what was at work on it has ended.
+            let found = inner.processes.end_leftovers().await;
+            if !found.is_empty() {
+                tracing::warn!(pids = ?found, "ended what the daemon's last life had left running");
+            }
+        }
         settle_salvaged(inner).await?;
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = readable(&inner.store).await?;

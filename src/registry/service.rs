@@ -228,6 +228,7 @@ impl Service {
             Effect::WindowClosed(window) => self.windows.remove(window),
             Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
             Effect::Ended(run) => {
+                self.end_processes(run);
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
@@ -329,6 +330,20 @@ impl Service {
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 
+    /// Ends what the steps of an ended run have left running; most have left nothing.
+    fn end_processes(&self, run: RunId) {
+        let mut ending = self.inner.processes.end_run(run);
+        if (&mut ending).now_or_never().is_some() {
+            return;
+        }
+        self.tasks.spawn(async move {
+            let left = ending.await;
+            if !left.is_empty() {
+                tracing::error!(%run, pids = ?left, "processes of an ended run could not be ended");
+            }
+        });
+    }
+
     /// Rows that no task cares for are picked up, and said to be a defect.
     fn settle_suspects(&mut self, suspects: Suspects) {
         for (run, ticket) in suspects.queued {
@@ -418,6 +433,10 @@ impl Service {
     /// Nothing runs any more; what the loop's tasks are writing is written, and then that this
     /// life has ended in order.
     async fn end(&self) {
+        let left = self.inner.processes.end_all().await;
+        if !left.is_empty() {
+            tracing::error!(pids = ?left, "processes of runs could not be ended");
+        }
         self.tasks.close();
         self.tasks.wait().await;
         let boot = self.inner.boot;

@@ -51,6 +51,7 @@ impl Driver {
             default_model: "offline/search".to_owned(),
             offered: providers.offered(),
             thinking: providers.thinking(),
+            programs: Arc::new(|_| Ok(())),
             tools: tools.schemas(),
             config: None,
             personal: None,

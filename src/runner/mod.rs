@@ -1,10 +1,15 @@
 //! How a run is carried out: asks a provider, calls tools, and judges from the journal what
 //! comes next. The registry drives it through `contract::runner`.
 
+mod command;
+mod dispatch;
 #[cfg(test)]
 mod driver;
 mod perform;
 mod prompt;
+mod rights;
 mod turn;
 
+pub use command::CommandRunner;
+pub use dispatch::Runners;
 pub use turn::{Options, TurnRunner};

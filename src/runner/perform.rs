@@ -2,15 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::prompt::{conversation, system};
+use super::rights::rights;
 use super::turn::{TurnRunner, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
-use crate::kernel::gate::{Bundle, Rights};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
 use crate::provider::{ModelRequest, ToolSchema};
@@ -141,7 +142,10 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        let limit = self.options.borrow().tool_timeout;
+        let limit = match self.tools.keeps_time(name) {
+            true => Duration::MAX,
+            false => self.options.borrow().tool_timeout,
+        };
         let site = Site {
             run: step.run,
             id: step.id,
@@ -168,18 +172,6 @@ impl TurnRunner {
             },
         }
     }
-}
-
-/// What the run may do: by its agent's definition, below what its session was given.
-fn rights(definition: &AgentDefinition, view: &RunView) -> Result<Rights, RunError> {
-    let bundle = match &view.bundle {
-        None => Bundle::default(),
-        Some(body) => serde_json::from_str(body).map_err(|error| {
-            let message = format!("what this run may do at most cannot be read: {error}");
-            RunError::new("pins", message)
-        })?,
-    };
-    Ok(definition.rights(bundle))
 }
 
 fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {

@@ -28,7 +28,7 @@ const WAITING: &str = "Waiting for what others were asked to do.";
 const EMPTY_RETRIES: usize = 2;
 
 /// The most characters of a step's summary.
-const SUMMARY_LIMIT: usize = 160;
+pub(super) const SUMMARY_LIMIT: usize = 160;
 
 /// How runs are carried out.
 #[derive(Clone, Debug)]
@@ -197,6 +197,10 @@ impl Runner for TurnRunner {
             match step.kind {
                 StepKind::Model => runner.perform_model(&view, &step, sink).await,
                 StepKind::Tool => runner.perform_tool(&view, &step).await,
+                StepKind::Command => {
+                    let why = "a model's run has a step of a program";
+                    StepOutcome::Failed(RunError::new("pins", why))
+                }
             }
         })
     }
@@ -230,7 +234,8 @@ pub(super) fn is_empty(content: &[Block]) -> bool {
     tool_calls(content).is_empty() && plain_text(content).trim().is_empty()
 }
 
-fn answer_of<'a>(view: &'a RunView, step: &Step) -> &'a [Block] {
+/// The entry that holds the outcome of `step`.
+pub(super) fn answer_of<'a>(view: &'a RunView, step: &Step) -> &'a [Block] {
     step.message_seq
         .and_then(|seq| at(view, seq))
         .map_or(&[], |message| &message.content)
@@ -288,7 +293,7 @@ fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
 }
 
 /// Has something been said to this run, or has an announce come, since the model last looked?
-fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
+pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
     let seen = latest.seen_up_to.unwrap_or(i64::MAX);
     view.messages
         .iter()

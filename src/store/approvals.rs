@@ -1,6 +1,6 @@
 //! The table of approvals.
 
-use super::asked::Query;
+use super::asked::{self, Query};
 use super::columns::{
     agent, at, count, json, named, opt_named, opt_string, opt_time, time, to_json, uuid, whole,
     width,
@@ -97,16 +97,14 @@ pub fn end(tx: &mut dyn Tx, one: &Approval) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// The run's open approvals, in call order.
-pub fn open_of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Approval>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM approvals WHERE run_id = ?1 AND state = 'open' ORDER BY step"
-        ),
-        &[(&run.0).into()],
-        read,
-    )
+/// The open approvals of these runs, each run's in call order.
+pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Approval>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (conditions, params) = asked::open_of(runs);
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {conditions} ORDER BY step");
+    all(tx, &sql, &params, read)
 }
 
 /// The approvals of a run that has ended are gone.

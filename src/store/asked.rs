@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::tx::{DbError, Param, Tx, number};
-use crate::kernel::ids::SessionId;
+use crate::kernel::ids::{RunId, SessionId};
 
 /// Which of them a list gives.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,14 @@ impl Query {
         }
         filter.finish()
     }
+}
+
+/// What stands behind `WHERE` for the open ones of these runs, and the values in it.
+pub fn open_of(runs: &[RunId]) -> (String, Vec<Param<'_>>) {
+    let mut filter = Filter::default();
+    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.only("state = 'open'");
+    filter.finish()
 }
 
 /// How many rows of `table`, one of the two, are open.

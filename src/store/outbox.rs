@@ -1,6 +1,7 @@
 //! The table of announces: each run's end, waiting to be told or told.
 
 use super::columns::{at, named, opt_string, opt_time, time, uuid, whole};
+use super::filter::Filter;
 use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number};
 use crate::kernel::ids::{AnnounceId, RunId, SessionId};
 use crate::kernel::run::{AnnouncePolicy, Run};
@@ -348,6 +349,18 @@ pub fn of_run(tx: &mut dyn Tx, run: RunId) -> Result<Option<Entry>, DbError> {
         &[(&run.0).into()],
         read,
     )
+}
+
+/// How the ends of these runs are told, as far as they are.
+pub fn of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Entry>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    let (conditions, params) = filter.finish();
+    let sql = format!("SELECT {COLUMNS} FROM outbox WHERE {conditions}");
+    all(tx, &sql, &params, read)
 }
 
 /// The place of a run's announce in its requester's transcript, if it stands there.

@@ -1,6 +1,6 @@
 //! The table of questions.
 
-use super::asked::Query;
+use super::asked::{self, Query};
 use super::columns::{
     at, count, json, named, opt_string, opt_time, time, to_json, uuid, whole, width,
 };
@@ -91,16 +91,14 @@ pub fn end(
     .map(|_| ())
 }
 
-/// The run's open questions, in the order in which they were asked.
-pub fn open_of_run(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Question>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM questions WHERE run_id = ?1 AND state = 'open' ORDER BY step"
-        ),
-        &[(&run.0).into()],
-        read,
-    )
+/// The open questions of these runs, each run's in the order in which they were asked.
+pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Question>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (conditions, params) = asked::open_of(runs);
+    let sql = format!("SELECT {COLUMNS} FROM questions WHERE {conditions} ORDER BY step");
+    all(tx, &sql, &params, read)
 }
 
 /// The questions of a run that has ended are gone.

@@ -1,11 +1,12 @@
 //! Reads that join tables: what the registry and the doors show.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use super::columns::whole;
+use super::columns::{self, whole};
 use super::command::Window;
 use super::filter::Filter;
-use super::tx::{DbError, DbErrorKind, Tx, all, first};
+use super::tx::{DbError, DbErrorKind, Row, Tx, all, first};
 use super::{
     approvals, blobs, bundles, consistency, messages, outbox, questions, runs, salvage, sends,
     sessions, steps, waits,
@@ -63,7 +64,7 @@ pub struct Shown {
     /// Its place in lists.
     pub seq: i64,
     /// The step to show.
-    pub step: Option<(u32, String)>,
+    pub step: Option<steps::ShownStep>,
     /// Its outbox row.
     pub announce: Option<outbox::Entry>,
     /// What it asks people, and nobody has answered yet.
@@ -72,42 +73,83 @@ pub struct Shown {
     pub approvals: Vec<Approval>,
 }
 
-/// One run with what lists show beside it.
-pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
-    match runs::get(tx, id)? {
-        Some(run) => beside(tx, run, 0).map(Some),
-        None => Ok(None),
-    }
+/// The columns of a run as lists show it: [`runs::COLUMNS`], its place, and what its last step
+/// does. That one is found by its key, so that a page of long runs reads nobody's journal.
+static SHOWN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}, seq, (SELECT coalesce(last.tool, last.kind) FROM steps AS last \
+         WHERE last.run_id = runs.id AND last.seq = runs.steps)",
+        runs::COLUMNS
+    )
+});
+
+/// A run out of [`SHOWN`].
+fn shown(row: &dyn Row) -> Result<Shown, DbError> {
+    let run = runs::read(row)?;
+    let key = [("run_id", runs::ID), ("seq", runs::STEPS)];
+    let what = whole(row, "steps", &key, |row| {
+        columns::opt_string(row, runs::WIDTH + 1)
+    })?;
+    Ok(Shown {
+        seq: row.int(runs::WIDTH)?,
+        step: what.map(|what| (run.steps, what)),
+        announce: None,
+        questions: Vec::new(),
+        approvals: Vec::new(),
+        run,
+    })
 }
 
-fn beside(tx: &mut dyn Tx, run: Run, seq: i64) -> Result<Shown, DbError> {
-    let step = match run.steps {
-        0 => None,
-        _ if run.state.is_terminal() => steps::last(tx, run.id)?,
-        _ => steps::current(tx, run.id)?,
-    };
-    let told = run.owes_announce() || run.origin == RunOrigin::Send;
-    let announce = if run.state.is_terminal() && told {
-        outbox::of_run(tx, run.id)?
-    } else {
-        None
-    };
-    let (questions, approvals) = if run.steps > 0 && !run.state.is_terminal() {
-        (
-            questions::open_of_run(tx, run.id)?,
-            approvals::open_of_run(tx, run.id)?,
-        )
-    } else {
-        (Vec::new(), Vec::new())
-    };
-    Ok(Shown {
-        run,
-        seq,
-        step,
-        announce,
-        questions,
-        approvals,
-    })
+/// One run with what lists show beside it.
+pub fn run(tx: &mut dyn Tx, id: RunId) -> Result<Option<Shown>, DbError> {
+    static SQL: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ?1", *SHOWN));
+    let mut found = first(tx, &SQL, &[(&id.0).into()], shown)?;
+    beside(tx, found.as_mut_slice())?;
+    Ok(found)
+}
+
+/// Adds what stands in other tables beside a page of runs: a query a table, not a run.
+fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
+    let told: Vec<RunId> = page
+        .iter()
+        .map(|shown| &shown.run)
+        .filter(|run| run.state.is_terminal())
+        .filter(|run| run.owes_announce() || run.origin == RunOrigin::Send)
+        .map(|run| run.id)
+        .collect();
+    let at_work: Vec<RunId> = page
+        .iter()
+        .map(|shown| &shown.run)
+        .filter(|run| run.steps > 0 && !run.state.is_terminal())
+        .map(|run| run.id)
+        .collect();
+    let mut announces: HashMap<RunId, outbox::Entry> = outbox::of_runs(tx, &told)?
+        .into_iter()
+        .map(|entry| (entry.run, entry))
+        .collect();
+    let mut questions: HashMap<RunId, Vec<Question>> = HashMap::new();
+    for question in questions::open_of_runs(tx, &at_work)? {
+        questions.entry(question.run).or_default().push(question);
+    }
+    let mut approvals: HashMap<RunId, Vec<Approval>> = HashMap::new();
+    for approval in approvals::open_of_runs(tx, &at_work)? {
+        approvals.entry(approval.run).or_default().push(approval);
+    }
+    let mut steps: HashMap<RunId, steps::ShownStep> = HashMap::new();
+    for (run, step) in steps::open_of_runs(tx, &at_work)? {
+        steps.entry(run).or_insert(step);
+    }
+    for shown in page {
+        // Of several at the same time the first open one.
+        if let Some(step) = steps.remove(&shown.run.id) {
+            shown.step = Some(step);
+        }
+        shown.announce = announces.remove(&shown.run.id);
+        shown.questions = questions.remove(&shown.run.id).unwrap_or_default();
+        shown.approvals = approvals.remove(&shown.run.id).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Has the run ended? `None`: there is no such run.
@@ -196,17 +238,12 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
     }
     let (conditions, params) = filter.finish();
     let sql = format!(
-        "SELECT {}, seq FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
-        runs::COLUMNS,
-        query.limit
+        "SELECT {} FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
+        *SHOWN, query.limit
     );
-    let found = all(tx, &sql, &params, |row| {
-        Ok((runs::read(row)?, row.int(runs::WIDTH)?))
-    })?;
-    found
-        .into_iter()
-        .map(|(run, seq)| beside(tx, run, seq))
-        .collect()
+    let mut page = all(tx, &sql, &params, shown)?;
+    beside(tx, &mut page)?;
+    Ok(page)
 }
 
 fn is_open_state(state: &str) -> bool {
@@ -294,7 +331,7 @@ pub fn message_id_at(
         &[(&session.0).into(), seq.into()],
         |row| {
             let key = [("session_id", 1), ("seq", 2)];
-            whole(row, "messages", &key, |row| super::columns::uuid(row, 0))
+            whole(row, "messages", &key, |row| columns::uuid(row, 0))
         },
     )
 }

@@ -25,6 +25,10 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
+/// The place of the id in [`COLUMNS`].
+pub const ID: usize = at!(id);
+/// The place of the number of steps.
+pub const STEPS: usize = at!(steps);
 
 /// Reads one run out of [`COLUMNS`].
 pub fn read(row: &dyn Row) -> Result<Run, DbError> {

@@ -3,6 +3,7 @@
 use super::columns::{
     at, count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
 };
+use super::filter::Filter;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
@@ -201,35 +202,26 @@ pub fn open(tx: &mut dyn Tx, run: RunId) -> Result<Vec<Step>, DbError> {
     )
 }
 
-/// The step to show for an open run: the first open one, else the last.
-pub fn current(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
-    let open = first(
-        tx,
-        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 AND ended_at IS NULL ORDER BY seq LIMIT 1",
-        &[(&run.0).into()],
-        shown,
-    )?;
-    if open.is_some() {
-        return Ok(open);
+/// A step as lists show it: its place, and its tool or else its kind.
+pub type ShownStep = (u32, String);
+
+/// The open steps of these runs, each run's in call order.
+pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<(RunId, ShownStep)>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
     }
-    last(tx, run)
-}
-
-/// The step to show for an ended run. None of its steps is open, so that none is looked for: a
-/// page of long runs would read all their journals.
-pub fn last(tx: &mut dyn Tx, run: RunId) -> Result<Option<(u32, String)>, DbError> {
-    first(
-        tx,
-        "SELECT seq, tool, run_id FROM steps WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1",
-        &[(&run.0).into()],
-        shown,
-    )
-}
-
-fn shown(row: &dyn Row) -> Result<(u32, String), DbError> {
-    whole(row, "steps", &[("run_id", 2), ("seq", 0)], |row| {
-        let what = row.opt_text(1)?.unwrap_or("model").to_owned();
-        Ok((count(row, 0)?, what))
+    let mut filter = Filter::default();
+    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.only("ended_at IS NULL");
+    let (conditions, params) = filter.finish();
+    let sql = format!(
+        "SELECT run_id, seq, coalesce(tool, kind) FROM steps WHERE {conditions} ORDER BY run_id, seq"
+    );
+    all(tx, &sql, &params, |row| {
+        whole(row, "steps", &[("run_id", 0), ("seq", 1)], |row| {
+            let what = row.text(2)?.to_owned();
+            Ok((RunId(uuid(row, 0)?), (count(row, 1)?, what)))
+        })
     })
 }
 

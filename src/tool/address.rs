@@ -36,8 +36,14 @@ impl Private {
     pub(super) fn allows(&self, host: &str, address: IpAddr) -> bool {
         let address = address.to_canonical();
         is_public(address)
-            || self.networks.iter().any(|network| network.contains(&address))
-            || self.hosts.iter().any(|named| named.eq_ignore_ascii_case(host))
+            || self
+                .networks
+                .iter()
+                .any(|network| network.contains(&address))
+            || self
+                .hosts
+                .iter()
+                .any(|named| named.eq_ignore_ascii_case(host))
     }
 
     /// Refuses a host that is an address which may not be fetched from; a name is looked at when
@@ -139,19 +145,51 @@ mod tests {
     fn g10_10_only_public_addresses_are_reached() {
         let none = Private::default();
         for address in [
-            "0.0.0.0", "10.1.2.3", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.9.9.9",
-            "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.168.1.1", "192.0.0.8",
-            "198.18.0.1", "203.0.113.9", "224.0.0.1", "255.255.255.255", "::", "::1",
-            "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::7f00:1", "64:ff9b::7f00:1",
-            "64:ff9b::a9fe:a9fe", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
-            "2001:db8::1", "2001::1", "2002:7f00:1::1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "192.0.0.8",
+            "198.18.0.1",
+            "203.0.113.9",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "2001:db8::1",
+            "2001::1",
+            "2002:7f00:1::1",
         ] {
             let parsed = address.parse().unwrap();
             assert!(!none.allows(address, parsed), "{address}");
         }
         for address in [
-            "1.1.1.1", "8.8.8.8", "93.184.215.14", "100.63.255.255", "100.128.0.1", "172.15.0.1",
-            "172.32.0.1", "2606:4700:4700::1111", "2a00:1450::1", "64:ff9b::808:808",
+            "1.1.1.1",
+            "8.8.8.8",
+            "93.184.215.14",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "2606:4700:4700::1111",
+            "2a00:1450::1",
+            "64:ff9b::808:808",
             "::ffff:8.8.8.8",
         ] {
             let parsed = address.parse().unwrap();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::address::Private;
 use super::blocking::off_thread;
 use super::dealing::{self, By, Called, Dealing};
-use super::address::Private;
 use super::edit::Edit;
 use super::fetch::Fetch;
 use super::gate::{self, Aim};
@@ -17,18 +17,15 @@ use super::grep::Grep;
 use super::list::List;
 use super::output::Rest;
 use super::read::Read;
+use super::shell::Shell;
 use super::todo::Todo;
 use super::write::Write;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::runner::Admission;
-use crate::kernel::approval::Consent;
-use crate::kernel::gate::{Decision, Rights, Subject, Verdict, Writes};
+use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::step::Effect;
-
-/// The tool whose calls are command lines.
-const SHELL: &str = "shell";
 
 /// What the catalogue must know.
 #[derive(Clone, Default)]
@@ -40,6 +37,8 @@ pub struct Options {
     pub delegate: DelegateSlot,
     /// Addresses that are no public ones and may be fetched from all the same.
     pub private: Private,
+    /// What commands are started with; `None`: there is no tool `shell`.
+    pub shell: Option<Shell>,
 }
 
 /// A call of a tool.
@@ -62,6 +61,7 @@ pub struct Catalogue {
     tools: Vec<Box<dyn Tool>>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
+    shell: Option<Shell>,
 }
 
 impl Catalogue {
@@ -80,6 +80,7 @@ impl Catalogue {
             ],
             denied: options.denied,
             delegate: options.delegate,
+            shell: options.shell,
         }
     }
 
@@ -100,6 +101,16 @@ impl Catalogue {
         self.get(name)
             .map(Tool::effect)
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
+            .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
+    }
+
+    fn shell_called(&self, name: &str) -> Option<&Shell> {
+        self.shell.as_ref().filter(|_| name == Shell::NAME)
+    }
+
+    /// Does a call of this tool keep a time limit of its own, which its arguments may set?
+    pub fn keeps_time(&self, name: &str) -> bool {
+        self.shell_called(name).is_some()
     }
 
     /// Every tool as models see it: `{name, description, parameters}`.
@@ -120,6 +131,7 @@ impl Catalogue {
                     "parameters": tool.schema(),
                 })
             }))
+            .chain(self.shell.iter().map(|_| Shell::schema()))
             .collect()
     }
 
@@ -127,7 +139,7 @@ impl Catalogue {
     fn manner(&self, name: &str) -> (Aim, Decision) {
         match self.get(name) {
             Some(tool) => (tool.aim(), tool.habit()),
-            None if name == SHELL => (Aim::Command("command"), Decision::Ask),
+            None if name == Shell::NAME => (Aim::Command("command"), Decision::Ask),
             None => (Aim::Whole, Decision::Allow),
         }
     }
@@ -136,33 +148,16 @@ impl Catalogue {
     /// anything of it is done.
     pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
         let (aim, habit) = self.manner(call.name);
-        let is_confined = *call.rights.writes() != Writes::Anywhere;
-        if matches!(aim, Aim::Command(_)) && is_confined {
-            // Where a program writes, no rule of paths can tell.
-            let text = format!(
-                "access_denied: {} could write anywhere, and this agent may write {} only (field \
-                 write_scope); nothing was done",
-                call.name,
-                call.rights.writes()
-            );
-            return Box::pin(std::future::ready(Admission::Refused(text)));
+        if matches!(aim, Aim::Command(_))
+            && let Some(refused) = gate::confined(call.name, call.rights)
+        {
+            return Box::pin(std::future::ready(refused));
         }
         let (name, rights) = (call.name.to_owned(), call.rights.clone());
         let (root, denied) = (call.root.to_owned(), self.denied.clone());
         let arguments = call.arguments.clone();
         let judge = move |subject: Subject| {
-            let Verdict { decision, why } = rights.judge(&name, habit, &subject);
-            match decision {
-                Decision::Allow => Admission::Goes,
-                Decision::Ask => Admission::Asks(Consent {
-                    why,
-                    covers: subject.covers,
-                }),
-                Decision::Deny => Admission::Refused(format!(
-                    "denied: {why}. The call of {name} was not made, nothing was done. Go on \
-                     without it, or say in your result what you could not do."
-                )),
-            }
+            gate::admission(&name, rights.judge(&name, habit, &subject), subject.covers)
         };
         if !call.rights.looks_at_arguments() {
             match judge(Subject::default()) {
@@ -196,6 +191,14 @@ impl Catalogue {
         let called: BoxFuture<'static, Called> = if let Some(dealing) = Self::dealing(name) {
             let by = By { site, rights };
             dealing.call(self.delegate.get(), by, arguments)
+        } else if let Some(shell) = self.shell_called(name) {
+            match Workspace::open(root, &self.denied) {
+                Ok(workspace) => {
+                    let call = shell.call(site, &workspace, arguments);
+                    Box::pin(async move { Called::Done(call.await) })
+                }
+                Err(text) => done(ToolOutput::error(text)),
+            }
         } else if let Some(tool) = self.get(name) {
             match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {

@@ -192,7 +192,9 @@ async fn told(url: &Url, mut response: Response) -> Result<String, String> {
     let size = body.len();
     let mut head = format!("{url}: {status}, {kind}, {size} bytes");
     if !is_whole {
-        head.push_str(&format!(" (the first {BODY_LIMIT} of more; the rest was not got)"));
+        head.push_str(&format!(
+            " (the first {BODY_LIMIT} of more; the rest was not got)"
+        ));
     }
     if body.contains(&0) {
         return Err(format!("{head}. It is no text, and is not shown"));

@@ -21,13 +21,22 @@ fn server() -> SocketAddr {
             let path = first.split(' ').nth(1).unwrap().to_owned();
             let to = |place: String| format!("302 Found\r\nlocation: {place}");
             let (head, body) = match path.as_str() {
-                "/page" => ("200 OK\r\ncontent-type: text/html".to_owned(), b"<p>hello</p>".to_vec()),
+                "/page" => (
+                    "200 OK\r\ncontent-type: text/html".to_owned(),
+                    b"<p>hello</p>".to_vec(),
+                ),
                 "/there" => (to("/page".to_owned()), Vec::new()),
                 "/loop" => (to("/loop".to_owned()), Vec::new()),
                 "/away" => (to("http://example.org/x".to_owned()), Vec::new()),
-                "/home" => (to("http://169.254.169.254/latest/meta-data".to_owned()), Vec::new()),
+                "/home" => (
+                    to("http://169.254.169.254/latest/meta-data".to_owned()),
+                    Vec::new(),
+                ),
                 "/file" => (to("file:///etc/passwd".to_owned()), Vec::new()),
-                "/image" => ("200 OK\r\ncontent-type: image/png".to_owned(), b"\x89PNG\0".to_vec()),
+                "/image" => (
+                    "200 OK\r\ncontent-type: image/png".to_owned(),
+                    b"\x89PNG\0".to_vec(),
+                ),
                 "/odd" => ("200 OK".to_owned(), b"caf\xe9".to_vec()),
                 "/large" => ("200 OK".to_owned(), vec![b'a'; 6 * 1024 * 1024]),
                 _ => ("404 Not Found".to_owned(), b"nothing here".to_vec()),
@@ -57,12 +66,19 @@ async fn what_stands_there_is_given_as_text() {
     let own = server();
     let got = fetch(&["127.0.0.1"], format!("http://{own}/there#part")).await;
     assert!(!got.is_error, "{}", got.text);
-    assert!(got.text.starts_with(&format!("http://{own}/page: 200 OK, text/html, 12 bytes")));
+    assert!(
+        got.text
+            .starts_with(&format!("http://{own}/page: 200 OK, text/html, 12 bytes"))
+    );
     assert!(got.text.ends_with("\n\n<p>hello</p>"), "{}", got.text);
     let odd = fetch(&["127.0.0.1"], format!("http://{own}/odd")).await;
     assert!(odd.text.ends_with("caf\u{fffd}"), "{}", odd.text);
     let large = fetch(&["127.0.0.1"], format!("http://{own}/large")).await;
-    assert!(large.text.contains("the rest was not got"), "{}", &large.text[..200]);
+    assert!(
+        large.text.contains("the rest was not got"),
+        "{}",
+        &large.text[..200]
+    );
 }
 
 #[tokio::test]
@@ -77,7 +93,11 @@ async fn g10_10_no_step_of_the_way_leads_to_where_it_may_not() {
         ("/none", "404"),
     ] {
         let got = fetch(&["127.0.0.1"], format!("http://{own}{path}")).await;
-        assert!(got.is_error && got.text.contains(says), "{path}: {}", got.text);
+        assert!(
+            got.is_error && got.text.contains(says),
+            "{path}: {}",
+            got.text
+        );
     }
     let port = own.port();
     for url in [
@@ -91,9 +111,19 @@ async fn g10_10_no_step_of_the_way_leads_to_where_it_may_not() {
     ] {
         let got = fetch(&[], url.clone()).await;
         assert!(got.is_error, "{url}: {}", got.text);
-        assert!(got.text.contains("fetch.allow_private"), "{url}: {}", got.text);
+        assert!(
+            got.text.contains("fetch.allow_private"),
+            "{url}: {}",
+            got.text
+        );
     }
-    for url in ["ftp://example.org/", "file:///etc/passwd", "http://a:b@example.org/", "x", ""] {
+    for url in [
+        "ftp://example.org/",
+        "file:///etc/passwd",
+        "http://a:b@example.org/",
+        "x",
+        "",
+    ] {
         assert!(fetch(&[], url.to_owned()).await.is_error, "{url}");
     }
 }

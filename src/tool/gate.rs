@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use super::{Workspace, fetch};
-use crate::kernel::gate::Subject;
+use crate::contract::runner::Admission;
+use crate::kernel::approval::Consent;
+use crate::kernel::gate::{Decision, Rights, Subject, Verdict, Writes};
 
 /// Which of its arguments says what a tool's call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,45 @@ pub enum Aim {
     Address(&'static str),
     /// None more than the others: rules look at all of them, as JSON.
     Whole,
+}
+
+/// The name by which rules speak of agents that are programs.
+const PROGRAM: &str = "command";
+
+/// Whether an agent that is a program may be started with this command line: by the same rules
+/// as a call of a tool.
+pub fn admit_program(rights: &Rights, line: &str) -> Admission {
+    if let Some(refused) = confined(PROGRAM, rights) {
+        return refused;
+    }
+    let subject = command(line);
+    let verdict = rights.judge(PROGRAM, Decision::Allow, &subject);
+    admission(PROGRAM, verdict, subject.covers)
+}
+
+/// What a verdict on a call lets happen.
+pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admission {
+    let Verdict { decision, why } = verdict;
+    match decision {
+        Decision::Allow => Admission::Goes,
+        Decision::Ask => Admission::Asks(Consent { why, covers }),
+        Decision::Deny => Admission::Refused(format!(
+            "denied: {why}. The call of {name} was not made, nothing was done. Go on without it, \
+             or say in your result what you could not do."
+        )),
+    }
+}
+
+/// Refuses programs to who may not write everywhere: where a program writes, no rule of paths
+/// can tell.
+pub(super) fn confined(name: &str, rights: &Rights) -> Option<Admission> {
+    let writes = rights.writes();
+    (*writes != Writes::Anywhere).then(|| {
+        Admission::Refused(format!(
+            "access_denied: {name} could write anywhere, and this agent may write {writes} only \
+             (field write_scope); nothing was done"
+        ))
+    })
 }
 
 /// Of which kind a call's aim is tells only the tool; the rest is in the arguments. May touch
@@ -113,7 +154,7 @@ fn command(text: &str) -> Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::gate::{Bundle, Decision, Rights, Rule, WriteScope};
+    use crate::kernel::gate::{Bundle, Rule, WriteScope};
     use serde_json::json;
 
     fn judge(rules: &[(&str, &str)], command: &str) -> Decision {

@@ -15,6 +15,7 @@ mod list;
 mod output;
 mod put;
 mod read;
+mod shell;
 mod todo;
 mod walk;
 mod workspace;
@@ -23,8 +24,9 @@ mod write;
 pub use address::Private;
 pub use catalogue::{Call, Catalogue, Options};
 pub use dealing::{Called, YIELD};
-pub use gate::Aim;
+pub use gate::{Aim, admit_program};
 pub use output::{OUTPUT_LIMIT, ToolOutput};
+pub use shell::Shell;
 pub use workspace::Workspace;
 
 #[cfg(test)]

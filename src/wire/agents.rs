@@ -181,8 +181,10 @@ pub struct Agent {
     pub mode: String,
     /// May it be used at all?
     pub active: bool,
-    /// Its model, `provider/name`.
+    /// Its model, `provider/name`; `command` where a program does its work.
     pub model: String,
+    /// That program, with its arguments.
+    pub program: Option<Vec<String>>,
     /// How much its model thinks, if it says so.
     pub thinking: Option<String>,
     /// The names of its tools.

@@ -24,7 +24,7 @@ pub(crate) fn place() -> Place {
 }
 
 /// The folder of this user's agent files.
-fn config(place: &Place) -> PathBuf {
+pub(crate) fn config(place: &Place) -> PathBuf {
     place.path().join(".config/abide/agents")
 }
 

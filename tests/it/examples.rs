@@ -101,6 +101,29 @@ fn the_shell_examples_do_what_the_readme_says() {
 }
 
 #[test]
+fn a_program_is_an_agent_as_the_readme_says() {
+    if !is_there("bash") {
+        println!("skipped: there is no bash here");
+        return;
+    }
+    let usual = Usual::start();
+    let folder = usual.0.path().join(".config/abide/agents");
+    fs::create_dir_all(&folder).unwrap();
+    let heading = "Programs as agents";
+    let agent = blocks(heading, "markdown").concat();
+    fs::write(folder.join("words.md"), agent).unwrap();
+    let said = usual.0.abide(&["agents", "reload"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let script = typed(&blocks(heading, "console").concat());
+    let mut shell = usual.command("bash");
+    let output = shell.args(["-euc", &script]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{err}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out.trim(), "5", "{err}");
+}
+
+#[test]
 fn the_event_log_is_followed_as_the_readme_says() {
     if !is_there("curl") || !is_there("bash") {
         println!("skipped: there is no curl or no bash here");

@@ -42,6 +42,8 @@ mod outputs;
 mod paging;
 mod panics;
 mod policies;
+mod processes;
+mod programs;
 mod questions;
 mod random_kills;
 mod restart;

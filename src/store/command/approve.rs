@@ -57,7 +57,8 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         session: run.session,
         root_session: run.root_session,
         agent: run.agent.clone(),
-        tool: step.tool.clone().unwrap_or_default(),
+        // An agent that is a program has no tool: its start is what is asked for.
+        tool: step.tool.clone().unwrap_or_else(|| step.kind.to_string()),
         arguments: step.input.clone(),
         consent: Consent {
             why: storable(&asked.consent.why),

@@ -23,7 +23,10 @@ pub struct TurnEnd {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conclusion {
     /// Its cancel was asked for and its executor has stopped.
-    ExecutorGone,
+    ExecutorGone {
+        /// Processes that it had started and that could not be ended.
+        left: Vec<u32>,
+    },
     /// Its turn is over, and no step's outcome says so.
     EndTurn(TurnEnd),
     /// Its limit passed; checked again in the transaction.
@@ -46,7 +49,7 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
         return Ok(after(run));
     }
     let event = match why {
-        Conclusion::ExecutorGone => RunEvent::ExecutorGone,
+        Conclusion::ExecutorGone { left } => RunEvent::ExecutorGone { left },
         Conclusion::Failed(error) => RunEvent::Failed(error),
         Conclusion::EndTurn(end) => {
             let ended = end_turn(context, &run, end)?;

@@ -294,7 +294,7 @@ impl Intended {
     }
 }
 
-/// Writes the intents of the next steps. A model call is the one place where something may
+/// Writes the intents of the next steps. One that answers is the one place where something may
 /// enter a turn that goes on.
 pub fn intend(
     context: &mut Context<'_>,
@@ -306,7 +306,7 @@ pub fn intend(
     }
     let count = intents.len() as u32;
     let next = move_run(context, run, RunEvent::StepsIntended { count })?;
-    let asks = intents.iter().any(|intent| intent.kind == StepKind::Model);
+    let asks = intents.iter().any(|intent| intent.kind.answers());
     let messages = if asks {
         steer::enter(context, &next)?
     } else {
@@ -328,7 +328,7 @@ pub fn intend(
             effect: intent.effect,
             state: StepState::Intended,
             input: intent.input,
-            seen_up_to: (intent.kind == StepKind::Model).then_some(transcript),
+            seen_up_to: intent.kind.answers().then_some(transcript),
             message_seq: None,
             params_summary: intent.params_summary,
             result_summary: None,
@@ -352,7 +352,7 @@ pub fn intend(
 /// Says in the event log how far a step has come.
 pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
     let kind = match (step.kind, step.state.is_open()) {
-        (StepKind::Model, _) => EventKind::RunStep,
+        (StepKind::Model | StepKind::Command, _) => EventKind::RunStep,
         (StepKind::Tool, true) => EventKind::ToolStarted,
         (StepKind::Tool, false) => EventKind::ToolCompleted,
     };

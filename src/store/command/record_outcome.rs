@@ -19,7 +19,7 @@ pub const SUMMARY: usize = 200;
 /// What is the outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
-    /// A model's answer.
+    /// An answer, of a model or of the agent's program.
     Answer {
         /// Text and tool calls.
         blocks: Vec<Block>,
@@ -68,7 +68,7 @@ pub fn record(
     let message = match outcome {
         Recorded::Answer { blocks, usage } => {
             used = usage;
-            used.model_calls = 1;
+            used.model_calls = u64::from(step.kind == StepKind::Model);
             let text = plain_text(&blocks);
             step.result_summary = Some(preview(&text, SUMMARY));
             let mut message = NewMessage::answer(MessageId::answer_of(step.id), id, blocks);
@@ -103,7 +103,7 @@ pub fn record(
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
     }
     let ended = RunEvent::StepEnded {
-        model: step.kind == StepKind::Model,
+        model: step.kind.answers(),
         usage: used,
     };
     let mut run = move_run(context, &run, ended)?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::moves::{emit_step, holds_still, load, move_run_quietly};
+use super::moves::{emit_step, holds_still, load, move_run, move_run_quietly};
 use super::record_outcome::tool_result;
 use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
@@ -11,7 +11,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::recover::{self, Loss, StepFate};
-use crate::kernel::run::{Run, RunState};
+use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepState};
 use crate::store::{db_fault, steps};
 
@@ -31,13 +31,20 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
     let policy = context.settings.recovery;
     let plan = recover::recover(&run, &open, loss, policy, context.now.wall);
     let held = run.state == RunState::Running;
+    let mut lost = 0;
     let mut changed = Vec::new();
     // A parked run's steps have not begun; they are carried out as they stand.
     if held {
         for (step, fate) in plan.steps {
             if let Some(step) = open.iter().find(|open| open.id == step) {
                 changed.push(reopen(context, &run, step.clone(), fate)?);
+                lost += u32::from(fate == StepFate::Uncertain);
             }
+        }
+        for _ in 0..lost {
+            // That nobody knows is its outcome.
+            let (model, usage) = (false, Usage::default());
+            run = move_run(context, &run, RunEvent::StepEnded { model, usage })?;
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
             notice(context, &run, loss)?;

@@ -159,7 +159,7 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
     // The one with an executor is marked, and ends when that is gone.
     assert!(effects.contains(&Effect::StopExecutor(running.run)));
     assert!(bench.row(running.run).cancel.is_some());
-    let why = super::super::command::Conclusion::ExecutorGone;
+    let why = super::super::command::Conclusion::ExecutorGone { left: Vec::new() };
     after(bench.run(Command::Conclude {
         run: running.run,
         why,

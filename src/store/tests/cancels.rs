@@ -35,7 +35,7 @@ fn cancel_run(bench: &mut Bench, run: RunId) -> Cancelled {
 }
 
 fn gone(bench: &mut Bench, run: RunId) {
-    let why = Conclusion::ExecutorGone;
+    let why = Conclusion::ExecutorGone { left: Vec::new() };
     bench.run(Command::Conclude { run, why }).unwrap();
 }
 

@@ -40,7 +40,7 @@ fn delete(bench: &mut Bench, key: &SessionKey) -> Reply {
 }
 
 fn gone(bench: &mut Bench, run: RunId) -> Vec<Effect> {
-    let why = Conclusion::ExecutorGone;
+    let why = Conclusion::ExecutorGone { left: Vec::new() };
     bench.run(Command::Conclude { run, why }).unwrap().1
 }
 

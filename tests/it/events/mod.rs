@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::harness::{Book, Link};
 
 /// The next item of a subscription.
-async fn next(events: &mut Events) -> Event {
+pub(crate) async fn next(events: &mut Events) -> Event {
     let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
     next.await.unwrap().unwrap().unwrap()
 }

@@ -251,9 +251,16 @@ impl Step {
         matches!(self.state.as_str(), "intended" | "started")
     }
 
+    /// Is it a text of the agent that comes out of it?
+    pub(crate) fn answers(&self) -> bool {
+        self.kind != "tool"
+    }
+
     /// Did its run end before it had an outcome of its own?
     pub(crate) fn was_cut_off(&self) -> bool {
-        self.error.as_deref() == Some("the run ended before it had an outcome")
+        let error = self.error.as_deref();
+        error == Some("the run ended before it had an outcome")
+            || error == Some("the run ended while it was at work: it may have happened")
     }
 
     /// Has it an outcome of its own?

@@ -181,6 +181,11 @@ impl Place {
         if let Some(trace) = &faults.trace {
             command.env("ABIDE_FAILPOINT_TRACE", trace);
         }
+        self.start_command(command).await
+    }
+
+    /// As [`Place::start_with`], by a command that [`Place::command`] gave.
+    pub(crate) async fn start_command(&self, command: Command) -> Result<Daemon, ExitStatus> {
         Daemon::start(command, &self.state(), &self.path().join("daemon.log")).await
     }
 

@@ -9,6 +9,7 @@ mod damage;
 mod delegate;
 mod drains;
 mod lifecycle;
+mod processes;
 mod runs;
 mod tools;
 
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
         tools::SCENARIOS,
+        processes::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
 }

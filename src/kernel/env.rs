@@ -1,0 +1,97 @@
+//! The environment of a program that a run starts: a value, built in layers, handed over whole.
+//! Tools and runners build one for each program; nothing of the daemon's own environment comes
+//! along that is not named here.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// What every program gets of the daemon's environment; a name that ends in `*` stands for all
+/// that begin so.
+const BASE: &[&str] = &[
+    "PATH", "HOME", "LANG", "LC_*", "TERM", "TZ", "TMPDIR", "USER", "SHELL",
+];
+
+/// Names and values of a program's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// The lowest layer: of `vars` what every program gets, and what the names in `pass` add,
+    /// written likewise.
+    pub fn base(vars: impl IntoIterator<Item = (OsString, OsString)>, pass: &[String]) -> Self {
+        let passes = |name: &OsStr| {
+            let Some(name) = name.to_str() else {
+                return false;
+            };
+            let added = pass.iter().map(String::as_str);
+            BASE.iter().copied().chain(added).any(|one| fits(one, name))
+        };
+        let vars = vars.into_iter();
+        Environment(vars.filter(|(name, _)| passes(name)).collect())
+    }
+
+    /// The same with `name` set, whatever a lower layer says.
+    pub fn with(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.0.insert(name.into(), value.into());
+        self
+    }
+
+    /// The value of `name`.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// Every name with its value, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(vars: &[(&str, &str)], pass: &[&str]) -> Vec<String> {
+        let vars = vars.iter().map(|(name, value)| (name.into(), value.into()));
+        let pass: Vec<String> = pass.iter().map(|name| (*name).to_owned()).collect();
+        let base = Environment::base(vars, &pass);
+        base.iter()
+            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .collect()
+    }
+
+    #[test]
+    fn g7_a_program_gets_what_is_named_and_nothing_else() {
+        let vars = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("LC", "x"),
+            ("OPENAI_API_KEY", "sk"),
+            ("PATHS", "x"),
+            ("LD_PRELOAD", "x"),
+            ("CARGO_HOME", "/c"),
+            ("CARGO_TERM", "x"),
+        ];
+        assert_eq!(base(&vars, &[]), ["LC_ALL=C", "PATH=/bin"]);
+        assert_eq!(
+            base(&vars, &["CARGO_*", "MISSING"]),
+            ["CARGO_HOME=/c", "CARGO_TERM=x", "LC_ALL=C", "PATH=/bin"]
+        );
+    }
+
+    #[test]
+    fn a_higher_layer_wins() {
+        let layered = Environment::default().with("A", "1").with("A", "2");
+        assert_eq!(layered.get("A"), Some(OsStr::new("2")));
+        assert_eq!(layered.get("B"), None);
+    }
+}

@@ -1,0 +1,372 @@
+//! Programs that run: started for a step of a run, waited for, and ended with everything that
+//! they have started when their time is over, when nobody waits any more, or when their run or
+//! the daemon ends.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::ExitStatusExt;
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+
+use super::linger::Stream;
+use super::marks::{Marks, Whose};
+use super::program::{Ending, Finished, Input, Program, find};
+use super::reap;
+use super::table::{self, Identity};
+use super::tree::{self, Wanted};
+use crate::clock::Clock;
+use crate::contract::BoxFuture;
+use crate::contract::processes;
+use crate::kernel::ids::{RunId, StepId};
+
+/// How programs are started and ended.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The daemon's state folder, by which a later life knows what this one has started.
+    pub state: PathBuf,
+    /// The daemon's socket, by which programs find it.
+    pub socket: Option<String>,
+    /// How long a program that was asked to end may take before it is forced.
+    pub grace: Duration,
+    /// A program that has written more bytes than this is ended.
+    pub most_output: u64,
+}
+
+/// Everything that runs have started. Cheap to clone.
+#[derive(Clone)]
+pub struct Processes(Arc<Shared>);
+
+struct Shared {
+    marks: Marks,
+    grace: Duration,
+    most_output: u64,
+    clock: Clock,
+    /// What is known to be alive, by the run and step that have started it. A run is forgotten
+    /// when it ends.
+    known: Mutex<HashMap<RunId, HashMap<StepId, HashSet<Identity>>>>,
+}
+
+impl Processes {
+    /// Nothing was started yet.
+    pub fn new(options: Options, clock: Clock) -> Self {
+        Processes(Arc::new(Shared {
+            marks: Marks {
+                state: options.state,
+                socket: options.socket,
+            },
+            grace: options.grace,
+            most_output: options.most_output,
+            clock,
+            known: Mutex::default(),
+        }))
+    }
+
+    /// Buries what falls to the daemon where it is the first process of its system, for ever.
+    pub async fn keep_clean() {
+        reap::keep_clean().await;
+    }
+
+    /// Starts a program for a step and waits for its end. Dropping the future ends it, with
+    /// everything that it has started; what it left running when it ended by itself goes on
+    /// until its run ends. Each piece of its output is given to `heard` as it comes. The error
+    /// says why it could not be started.
+    pub async fn run(
+        &self,
+        run: RunId,
+        step: StepId,
+        program: Program,
+        mut heard: impl FnMut(&[u8]) + Send,
+    ) -> Result<Finished, String> {
+        let mut started = self.start(run, step, &program)?;
+        let mut out = Stream::new(started.child.stdout().take(), program.keep);
+        let mut err = Stream::new(started.child.stderr().take(), program.keep);
+        let most = self.0.most_output;
+        let ending = {
+            let feeding = feed(started.child.stdin().take(), program.input);
+            let mut feeding = pin!(feeding);
+            let mut fed = false;
+            let mut over = pin!(over(program.time));
+            loop {
+                tokio::select! {
+                    status = started.child.wait() => {
+                        let status = status.map_err(|fault| format!("it was lost: {fault}"))?;
+                        break ending(status);
+                    }
+                    bytes = out.next(), if out.is_open() => heard(bytes),
+                    _ = err.next(), if err.is_open() => {}
+                    () = &mut feeding, if !fed => fed = true,
+                    () = &mut over => break Ending::TimeOver,
+                }
+                if out.kept.total() + err.kept.total() > most {
+                    break Ending::TooMuch(most);
+                }
+            }
+        };
+        let left = match ending {
+            Ending::Exited(_) | Ending::Signal(_) => started.left_behind().await,
+            Ending::TimeOver | Ending::TooMuch(_) => started.end().await,
+        };
+        Ok(Finished {
+            ending,
+            stdout: out.finish(heard).await,
+            stderr: err.finish(|_| {}).await,
+            left,
+        })
+    }
+
+    fn start(&self, run: RunId, step: StepId, program: &Program) -> Result<Started, String> {
+        let folder = &program.folder;
+        if !folder.is_dir() {
+            return Err(format!("its folder {} is not there", folder.display()));
+        }
+        let (name, arguments) = program.argv.split_first().ok_or("there is no program")?;
+        let environment = self.0.marks.put(program.environment.clone(), run, step);
+        let file = find(name, environment.get("PATH"), folder)?;
+        let mut command = CommandWrap::with_new(&file, |command| {
+            command
+                .args(arguments)
+                .env_clear()
+                .envs(environment.iter())
+                .current_dir(folder)
+                .stdin(match program.input {
+                    Input::Nothing => Stdio::null(),
+                    Input::Text(_) => Stdio::piped(),
+                })
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        });
+        command.wrap(ProcessSession);
+        let spawned = command.spawn();
+        let child = spawned.map_err(|fault| refusal(&file.display().to_string(), &fault))?;
+        // Of the wrapper only the session is wanted: it would wait for the whole group.
+        let child = child.into_inner();
+        // Nobody has waited for it, so its number is its own.
+        let pid = child.id().unwrap_or_default();
+        let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
+        self.0.knows(run, step, [root]);
+        Ok(Started {
+            shared: Arc::clone(&self.0),
+            run,
+            step,
+            root,
+            child: Held(Some(child)),
+        })
+    }
+}
+
+/// A program that was started and has nobody but this who waits for it.
+struct Started {
+    shared: Arc<Shared>,
+    run: RunId,
+    step: StepId,
+    root: Identity,
+    child: Held,
+}
+
+/// The process; taken away only when its end is somebody else's task.
+struct Held(Option<Box<dyn ChildWrapper>>);
+
+impl std::ops::Deref for Held {
+    type Target = dyn ChildWrapper;
+
+    fn deref(&self) -> &Self::Target {
+        let child = self.0.as_ref();
+        child.expect("it is taken by the drop alone").as_ref()
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        let child = self.0.as_mut();
+        child.expect("it is taken by the drop alone").as_mut()
+    }
+}
+
+impl Started {
+    fn wanted(&self) -> Wanted {
+        let known = self.shared.lock();
+        let steps = known.get(&self.run);
+        let known = steps.and_then(|steps| steps.get(&self.step));
+        Wanted {
+            known: known.cloned().unwrap_or_default(),
+            session: None,
+            whose: Whose::Step(self.step),
+            since: self.root.start,
+        }
+    }
+
+    /// The program has ended by itself: what it started and what is alive.
+    async fn left_behind(&mut self) -> Vec<u32> {
+        let mut wanted = self.wanted();
+        wanted.session = Some(self.root.pid);
+        let alive = tree::look(&mut wanted).await;
+        self.shared.now_knows(self.run, self.step, &alive);
+        numbers(&alive)
+    }
+
+    /// Ends it with everything that it has started; what could not be ended.
+    async fn end(&mut self) -> Vec<u32> {
+        let left = tree::end(self.wanted(), self.shared.grace, &self.shared.clock).await;
+        self.shared.now_knows(self.run, self.step, &left);
+        if left.iter().all(|one| *one != self.root) {
+            // It has ended, so this only buries it; how it ended says nothing any more.
+            let _ = self.child.wait().await;
+        }
+        numbers(&left)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.0.take() else {
+            return;
+        };
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let wanted = self.wanted();
+        let shared = Arc::clone(&self.shared);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    tree::end(wanted, shared.grace, &shared.clock).await;
+                    let _ = child.wait().await;
+                });
+            }
+            // The daemon has no threads left: nothing can be waited for.
+            Err(_) => {
+                let pid = i32::try_from(self.root.pid).ok().and_then(Pid::from_raw);
+                let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, HashMap<StepId, HashSet<Identity>>>> {
+        // A panic leaves sets that are whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn knows(&self, run: RunId, step: StepId, alive: impl IntoIterator<Item = Identity>) {
+        let mut known = self.lock();
+        let steps = known.entry(run).or_default();
+        steps.entry(step).or_default().extend(alive);
+    }
+
+    /// Of this step these are alive, and no others. A run that has ended stays forgotten.
+    fn now_knows(&self, run: RunId, step: StepId, alive: &[Identity]) {
+        if let Some(steps) = self.lock().get_mut(&run) {
+            match alive {
+                [] => steps.remove(&step),
+                alive => steps.insert(step, alive.iter().copied().collect()),
+            };
+        }
+    }
+
+    async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
+        let wanted = Wanted {
+            known,
+            session: None,
+            whose,
+            since,
+        };
+        numbers(&tree::end(wanted, self.grace, &self.clock).await)
+    }
+}
+
+impl processes::Processes for Processes {
+    fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
+        let Some(steps) = self.0.lock().remove(&run) else {
+            return Box::pin(std::future::ready(Vec::new()));
+        };
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let known: HashSet<Identity> = steps.into_values().flatten().collect();
+            let since = known.iter().map(|one| one.start).min().unwrap_or(0);
+            shared.end(Whose::Run(run), known, since).await
+        })
+    }
+
+    fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
+        let all = std::mem::take(&mut *self.0.lock());
+        if all.is_empty() {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let steps = all.into_values().flat_map(HashMap::into_values);
+            let whose = Whose::All(shared.marks.state.clone());
+            shared.end(whose, steps.flatten().collect(), 0).await
+        })
+    }
+
+    fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let mut wanted = Wanted {
+                known: HashSet::new(),
+                session: None,
+                whose: Whose::All(shared.marks.state.clone()),
+                since: 0,
+            };
+            let found = tree::look(&mut wanted).await;
+            if found.is_empty() {
+                return Vec::new();
+            }
+            tree::end(wanted, shared.grace, &shared.clock).await;
+            numbers(&found)
+        })
+    }
+}
+
+fn numbers(processes: &[Identity]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = processes.iter().map(|one| one.pid).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Writes all of it and closes the pipe. A program need not read what it is given.
+async fn feed(pipe: Option<ChildStdin>, input: Input) {
+    if let (Some(mut pipe), Input::Text(text)) = (pipe, input) {
+        let _ = pipe.write_all(text.as_bytes()).await;
+        let _ = pipe.shutdown().await;
+    }
+}
+
+async fn over(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match status.code() {
+        Some(code) => Ending::Exited(code),
+        // What has no code was ended by a signal.
+        None => Ending::Signal(status.signal().unwrap_or_default()),
+    }
+}
+
+fn refusal(file: &str, fault: &io::Error) -> String {
+    match fault.kind() {
+        io::ErrorKind::ArgumentListTooLong => format!(
+            "{file} cannot be started: its arguments are longer than the system takes; long \
+             texts go to its standard input"
+        ),
+        _ => format!("{file} cannot be started: {fault}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "running_tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! Runs of agents that are programs: the program gets the task and its output is the answer.
+//! Nobody can say whether it may be started twice, so it is one step that is never repeated:
+//! a run that loses its program in the middle ends as uncertain.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::prompt::conversation;
+use super::rights::rights;
+use super::turn::{SUMMARY_LIMIT, answer_of, has_unseen_input, pinned_agent};
+use crate::agent::{AgentDefinition, CommandSpec, Progress, Stdin, TASK};
+use crate::clock::Clock;
+use crate::contract::BoxFuture;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::env::Environment;
+use crate::kernel::ids::StepId;
+use crate::kernel::message::{Block, Role, plain_text};
+use crate::kernel::run::{RunError, Usage};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::kernel::text::{preview, storable};
+use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
+use crate::tool;
+
+/// So much of what a program said last is part of its failure, bytes.
+const SAID_LAST: usize = 2000;
+
+/// Carries out runs of programs. Cheap to clone.
+#[derive(Clone)]
+pub struct CommandRunner {
+    /// By whom programs are started.
+    pub processes: Processes,
+    /// What they get of the environment.
+    pub environment: Environment,
+    /// The folder of runs that name none.
+    pub workspace: Arc<Path>,
+    /// Mints step ids.
+    pub clock: Clock,
+}
+
+impl CommandRunner {
+    /// Starts the program, unless it was started too often.
+    fn start(&self, view: &RunView, definition: &AgentDefinition) -> Next {
+        let Some(command) = &definition.command else {
+            return Next::Fail(RunError::new("pins", "the pinned agent is no program"));
+        };
+        let begun = view.steps.iter();
+        let begun = begun.filter(|step| step.kind == StepKind::Command).count();
+        if begun >= definition.max_loops as usize {
+            let message = format!(
+                "agent {} was started {begun} times, its max_loops, for what came in later",
+                definition.name
+            );
+            return Next::Fail(RunError::new("max_loops", message));
+        }
+        Next::Steps(vec![Intent {
+            id: StepId(self.clock.new_id()),
+            kind: StepKind::Command,
+            tool: None,
+            tool_call: None,
+            asked_by: None,
+            effect: Effect::Once,
+            input: Value::Null,
+            params_summary: Some(preview(&command.argv.join(" "), SUMMARY_LIMIT)),
+        }])
+    }
+
+    fn program(&self, view: &RunView, step: &Step, command: &CommandSpec) -> Program {
+        let task = task(view, step);
+        let folder = match &view.run.cwd {
+            Some(cwd) => PathBuf::from(cwd),
+            None => self.workspace.to_path_buf(),
+        };
+        Program {
+            argv: command
+                .argv
+                .iter()
+                .map(|argument| argument.replace(TASK, &task))
+                .collect(),
+            environment: self.environment.clone(),
+            folder: match &command.cwd {
+                Some(cwd) => folder.join(cwd),
+                None => folder,
+            },
+            input: match command.stdin {
+                Stdin::Task => Input::Text(task),
+                Stdin::None => Input::Nothing,
+            },
+            // The run's own limit ends it.
+            time: None,
+            keep: usize::try_from(command.output_limit).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+impl Runner for CommandRunner {
+    fn next(&self, view: &RunView) -> Next {
+        let definition = match pinned_agent(view) {
+            Ok(definition) => definition,
+            Err(error) => return Next::Fail(error),
+        };
+        let mut begun = view.steps.iter().rev();
+        let Some(latest) = begun.find(|step| step.kind == StepKind::Command) else {
+            return self.start(view, &definition);
+        };
+        if latest.state != StepState::Done {
+            let why = latest.error.as_deref().unwrap_or("the program failed");
+            return Next::Fail(RunError::new("command", why));
+        }
+        if has_unseen_input(view, latest) {
+            return self.start(view, &definition);
+        }
+        Next::EndTurn(Some(plain_text(answer_of(view, latest))))
+    }
+
+    fn admit(&self, view: Arc<RunView>, _: Arc<Step>) -> BoxFuture<'static, Admission> {
+        let admitted = pinned_agent(&view).and_then(|definition| {
+            let argv = definition
+                .command
+                .as_ref()
+                .map(|command| command.argv.join(" "));
+            Ok(tool::admit_program(
+                &rights(&definition, &view)?,
+                &argv.unwrap_or_default(),
+            ))
+        });
+        let admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
+        Box::pin(std::future::ready(admitted))
+    }
+
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome> {
+        let runner = self.clone();
+        Box::pin(async move {
+            let command = match pinned_agent(&view) {
+                Ok(definition) => definition.command,
+                Err(error) => return StepOutcome::Failed(error),
+            };
+            let Some(command) = command else {
+                return StepOutcome::Failed(RunError::new("pins", "the agent is no program"));
+            };
+            let program = runner.program(&view, &step, &command);
+            let mut said = Said::new(program.keep / 2);
+            let heard = move |bytes: &[u8]| {
+                if command.progress == Progress::Text {
+                    let piece = said.more(bytes);
+                    if !piece.is_empty() {
+                        sink.text(&piece);
+                    }
+                }
+            };
+            let processes = &runner.processes;
+            match processes.run(step.run, step.id, program, heard).await {
+                Ok(finished) => outcome(&finished),
+                Err(why) => {
+                    let message = format!("the program was not started: {why}");
+                    StepOutcome::Failed(RunError::new("command", message))
+                }
+            }
+        })
+    }
+}
+
+/// What was said to the agent since its last answer.
+fn task(view: &RunView, step: &Step) -> String {
+    let seen = conversation(view, step.seen_up_to);
+    let said: Vec<String> = seen
+        .iter()
+        .rev()
+        .take_while(|message| message.role == Role::User)
+        .map(|message| message.text())
+        .collect();
+    let said: Vec<String> = said.into_iter().rev().collect();
+    storable(&said.join("\n\n"))
+}
+
+/// Status 0 and what it wrote is its answer; anything else is a failure in its own words.
+fn outcome(finished: &Finished) -> StepOutcome {
+    let failed = |kind: &str, what: String| {
+        let said = [&finished.stderr, &finished.stdout]
+            .map(|stream| storable(stream.last(SAID_LAST).trim()));
+        let said = said.into_iter().find(|said| !said.is_empty());
+        let message = match said {
+            Some(said) => format!("{what}: {said}"),
+            None => format!("{what}, and it said nothing"),
+        };
+        StepOutcome::Failed(RunError::new(kind, message))
+    };
+    match finished.ending {
+        Ending::Exited(0) => {
+            let text = storable(finished.stdout.text().trim_end());
+            let text = match text.is_empty() {
+                true => "exit status 0, and no output".to_owned(),
+                false => text,
+            };
+            StepOutcome::Answer {
+                blocks: vec![Block::Text { text }],
+                usage: Usage::default(),
+            }
+        }
+        Ending::Exited(status) => failed("exit", format!("exit status {status}")),
+        Ending::Signal(signal) => {
+            failed("signal", format!("ended by signal {}", signal_name(signal)))
+        }
+        Ending::TooMuch(most) => failed(
+            "output_limit",
+            format!("ended for writing more than {most} bytes (process.output_limit)"),
+        ),
+        Ending::TimeOver => failed("timeout", "its time was over".to_owned()),
+    }
+}
+
+/// Makes text of what a program writes, piece by piece, so that the pieces together are the
+/// beginning of its answer.
+struct Said {
+    /// Bytes that are no whole character yet, or blanks that may be the end.
+    held: Vec<u8>,
+    /// So many bytes may still be passed on: behind them something may be left out.
+    room: usize,
+}
+
+impl Said {
+    fn new(room: usize) -> Self {
+        Said {
+            held: Vec::new(),
+            room,
+        }
+    }
+
+    fn more(&mut self, bytes: &[u8]) -> String {
+        let fits = bytes.len().min(self.room);
+        self.room -= fits;
+        self.held.extend_from_slice(&bytes[..fits]);
+        let begun = match self.held.utf8_chunks().last() {
+            Some(chunk) => {
+                let rest = chunk.invalid();
+                let is_begun =
+                    std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+                if is_begun { rest.len() } else { 0 }
+            }
+            None => 0,
+        };
+        let whole = self.held.len() - begun;
+        let blanks = self.held[..whole]
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
+        let held = self.held.split_off(whole - blanks);
+        let piece = storable(&String::from_utf8_lossy(&self.held));
+        self.held = held;
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_passed_on_is_the_answer_or_its_beginning(
+            text in "[aä€𝄞 \n]{0,40}", piece in 1usize..9, room in 0usize..80
+        ) {
+            let mut said = Said::new(room);
+            let passed: String = text.as_bytes().chunks(piece).map(|piece| said.more(piece)).collect();
+            let answer = text.trim_end();
+            if room >= text.len() {
+                prop_assert_eq!(&passed, answer);
+            }
+            prop_assert!(answer.starts_with(&passed), "{:?} {:?}", passed, answer);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Gives each run to the runner of its kind, by the agent that it has pinned.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{CommandRunner, TurnRunner};
+use crate::contract::BoxFuture;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::step::Step;
+
+/// Carries out runs of every kind.
+pub struct Runners {
+    /// Those of agents that are models.
+    pub turn: TurnRunner,
+    /// Those of agents that are programs.
+    pub command: CommandRunner,
+}
+
+impl Runners {
+    fn of(&self, view: &RunView) -> &dyn Runner {
+        /// Of a definition what says whose it is.
+        #[derive(Deserialize)]
+        struct Kind {
+            command: Option<IgnoredAny>,
+        }
+        // A definition that cannot be read is told of by the runner of models.
+        let kind: Option<Kind> = serde_json::from_str(&view.agent).ok();
+        match kind.and_then(|kind| kind.command) {
+            Some(_) => &self.command,
+            None => &self.turn,
+        }
+    }
+}
+
+impl Runner for Runners {
+    fn next(&self, view: &RunView) -> Next {
+        self.of(view).next(view)
+    }
+
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
+        self.of(&view).admit(view, step)
+    }
+
+    fn perform(
+        &self,
+        view: Arc<RunView>,
+        step: Arc<Step>,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, StepOutcome> {
+        self.of(&view).perform(view, step, sink)
+    }
+}

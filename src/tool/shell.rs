@@ -1,0 +1,169 @@
+//! `shell`: runs a command line in the workspace. It acts, so a call is never repeated blindly:
+//! what a kill interrupts is told to the model as uncertain.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::{ToolOutput, Workspace};
+use crate::contract::BoxFuture;
+use crate::contract::delegate::Site;
+use crate::kernel::env::Environment;
+use crate::kernel::step::Effect;
+use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
+
+/// So many bytes of each stream are kept, so that both and what is said of them are one result.
+const KEEP: usize = 30 * 1024;
+
+/// The longest that a model may ask for, seconds.
+const LONGEST: usize = 3600;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "command",
+        shape: Shape::Text,
+        required: true,
+        description: "What /bin/sh is to run. Its input is empty.",
+    },
+    Parameter {
+        name: "timeout",
+        shape: Shape::Count {
+            min: 1,
+            max: LONGEST,
+        },
+        required: false,
+        description: "End it when it has taken so many seconds.",
+    },
+    Parameter {
+        name: "cwd",
+        shape: Shape::Text,
+        required: false,
+        description: "The folder to run it in, within the workspace. Default: the workspace folder.",
+    },
+    Parameter {
+        name: "note",
+        shape: Shape::Text,
+        required: false,
+        description: "What it is for, in a few words, for people who watch.",
+    },
+];
+
+/// Runs commands.
+#[derive(Clone)]
+pub struct Shell {
+    /// By whom programs are started.
+    pub processes: Processes,
+    /// What they get of the environment.
+    pub environment: Environment,
+    /// How long a command may take where the model does not say.
+    pub timeout: Duration,
+}
+
+impl Shell {
+    /// The name by which models call it.
+    pub(super) const NAME: &'static str = "shell";
+    /// A repeat would do again whatever the command does.
+    pub(super) const EFFECT: Effect = Effect::Once;
+
+    /// The tool as models see it.
+    pub(super) fn schema() -> Value {
+        json!({
+            "name": Self::NAME,
+            "description": "Runs a command line with /bin/sh in the workspace and gives its exit \
+                            status and what it wrote. What it leaves running in the background \
+                            is ended when you are done.",
+            "parameters": schema(PARAMETERS),
+        })
+    }
+
+    /// Runs a command. Dropping the future ends it, with everything that it has started.
+    pub(super) fn call(
+        &self,
+        site: Site,
+        workspace: &Workspace,
+        arguments: Value,
+    ) -> BoxFuture<'static, ToolOutput> {
+        let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
+            Box::pin(std::future::ready(ToolOutput::error(text)))
+        };
+        let arguments = match Arguments::check(PARAMETERS, arguments) {
+            Ok(arguments) => arguments,
+            Err(text) => return refused(text),
+        };
+        let command = arguments.text("command").unwrap_or_default();
+        if command.contains('\0') {
+            return refused("command: a command cannot hold U+0000".to_owned());
+        }
+        let folder = match arguments.text("cwd") {
+            None => Ok(workspace.root().to_owned()),
+            Some(path) => workspace.resolve(path),
+        };
+        let folder = match folder {
+            Ok(folder) if folder.is_dir() => folder,
+            Ok(_) => return refused("cwd: it is no folder".to_owned()),
+            Err(text) => return refused(text),
+        };
+        let time = arguments.count("timeout").map_or(self.timeout, |seconds| {
+            Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
+        });
+        let program = Program {
+            argv: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
+            environment: self.environment.clone(),
+            folder,
+            input: Input::Nothing,
+            time: Some(time),
+            keep: KEEP,
+        };
+        let processes = self.processes.clone();
+        Box::pin(async move {
+            match processes.run(site.run, site.id, program, |_| {}).await {
+                Ok(finished) => told(&finished, time),
+                Err(why) => ToolOutput::error(format!("the command was not started: {why}")),
+            }
+        })
+    }
+}
+
+/// How it ended, then what it wrote: the end must not be lost when a long output is cut.
+fn told(finished: &Finished, time: Duration) -> ToolOutput {
+    let (mut text, is_error) = match finished.ending {
+        Ending::Exited(0) => ("exit status 0".to_owned(), false),
+        Ending::Exited(status) => (format!("exit status {status}"), true),
+        Ending::Signal(signal) => (format!("ended by signal {}", signal_name(signal)), true),
+        Ending::TimeOver => {
+            let limit = humantime::format_duration(time);
+            (format!("time-out: it had not ended after {limit}"), true)
+        }
+        Ending::TooMuch(most) => {
+            let why = format!("too much output: it wrote more than {most} bytes");
+            (why, true)
+        }
+    };
+    let numbers: Vec<String> = finished.left.iter().map(u32::to_string).collect();
+    let numbers = numbers.join(", ");
+    match finished.ending {
+        Ending::TimeOver | Ending::TooMuch(_) if numbers.is_empty() => {
+            text.push_str("; it was stopped, with everything that it had started");
+        }
+        Ending::TimeOver | Ending::TooMuch(_) => {
+            // A number to a String cannot fail.
+            let _ = write!(text, "; it could not be stopped: processes {numbers} go on");
+        }
+        _ if numbers.is_empty() => {}
+        _ => {
+            let _ = write!(text, "; still running in the background: {numbers}");
+        }
+    }
+    for (name, stream) in [("stdout", &finished.stdout), ("stderr", &finished.stderr)] {
+        if stream.total() > 0 {
+            let _ = write!(text, "\n{name}:\n{}", stream.text().trim_end_matches('\n'));
+        }
+    }
+    ToolOutput { text, is_error }
+}
+
+#[cfg(test)]
+#[path = "shell_tests.rs"]
+mod tests;

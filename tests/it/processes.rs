@@ -1,0 +1,269 @@
+//! Commands that runs start, through the real daemon: what ends them, and what is known of them
+//! after a kill.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::agents::{config, write};
+use crate::harness::{Link, Place, Script, Spawned, calls, eventually, run, says};
+
+/// Writes its own number and those of what it starts: one in its group, one in a session of its
+/// own, one whose parent is gone. Then it waits.
+const TREE: &str = "echo once >> begun.txt; sleep 4000 & a=$!; setsid sleep 4000 & b=$!; \
+                    (setsid sh -c 'echo $$ > orphan; exec sleep 4000' &); \
+                    while [ ! -s orphan ]; do sleep 0.01; done; \
+                    echo \"$$ $a $b $(cat orphan)\" > pids.new; mv pids.new pids; wait";
+
+/// A daemon whose agent `worker` runs this command when it is told `[go]`.
+pub(crate) fn place(command: &str) -> Place {
+    let place = Place::new(Script::new().on(
+        "[go]",
+        [
+            calls("shell", json!({ "command": command })),
+            says("it has come back"),
+        ],
+    ));
+    write(
+        &config(&place),
+        "worker.md",
+        "tools: [shell, read]\ngate: {shell: allow}\n",
+        "Work.",
+    );
+    place
+}
+
+pub(crate) async fn go(client: &Link) -> Spawned {
+    let params = json!({ "task": "[go]", "agent": "worker" });
+    client.spawn(params).await
+}
+
+/// Waits until the command has written its numbers.
+pub(crate) async fn pids(place: &Place) -> Vec<u32> {
+    eventually("the numbers of processes", async || {
+        let text = fs::read_to_string(place.work().join("pids")).ok()?;
+        Some(
+            text.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect(),
+        )
+    })
+    .await
+}
+
+/// Is it there, and no zombie?
+pub(crate) fn is_alive(pid: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !stat.rsplit(") ").next().unwrap().starts_with('Z'),
+        Err(_) => {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            cfg!(not(target_os = "linux")) && rustix::process::test_kill_process(pid).is_ok()
+        }
+    }
+}
+
+fn alive(pids: &[u32]) -> Vec<u32> {
+    pids.iter().copied().filter(|pid| is_alive(*pid)).collect()
+}
+
+pub(crate) fn begun(place: &Place) -> usize {
+    let text = fs::read_to_string(place.work().join("begun.txt")).unwrap_or_default();
+    text.lines().count()
+}
+
+/// What the model was told of its command.
+async fn told(client: &Link, session: &str) -> String {
+    let params = json!({ "sessionKey": session, "tools": true });
+    let history = client.call("sessions.history", params).await;
+    let messages = history["messages"].as_array().unwrap();
+    let result = messages.iter().find(|one| one["kind"] == "tool_result");
+    result.unwrap()["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_command_runs_in_the_workspace_with_its_marks_and_no_secrets() {
+    run(async {
+        let place = place("pwd; env").with("env.pass", r#"["PASSED_*"]"#);
+        let mut command = place.command(&["serve"]);
+        command
+            .env("OPENAI_API_KEY", "sk-not-for-commands")
+            .env("PASSED_ON", "yes");
+        let daemon = place.start_command(command).await.unwrap();
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        assert_eq!(client.ended(&run.id).await["result"], "it has come back");
+        let told = told(&client, &run.session).await;
+        let work = place.work().canonicalize().unwrap();
+        assert!(
+            told.contains(&format!("stdout:\n{}\n", work.display())),
+            "{told}"
+        );
+        assert!(
+            told.contains(&format!("ABIDE_RUN_ID={}\n", run.id)),
+            "{told}"
+        );
+        assert!(
+            told.contains("ABIDE_SOCKET=") && told.contains("PASSED_ON=yes"),
+            "{told}"
+        );
+        assert!(
+            !told.contains("not-for-commands") && !told.contains("ABIDE_CONFIG"),
+            "{told}"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g13_1_g13_4_a_cancelled_run_has_ended_when_nothing_of_it_is_left() {
+    run(async {
+        let place = place(TREE);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        let pids = pids(&place).await;
+        assert_eq!(alive(&pids), pids);
+        client.call("runs.cancel", json!({ "runId": run.id })).await;
+        let ended = client.ended(&run.id).await;
+        assert_eq!(alive(&pids), [0; 0], "{ended}");
+        assert_eq!(ended["status"], "cancelled");
+        assert_eq!(ended.get("error"), None, "{ended}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g13_1_the_time_limit_of_a_run_ends_its_commands() {
+    run(async {
+        let place = place(TREE);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let params = json!({ "task": "[go]", "agent": "worker", "runTimeout": "2s" });
+        let run = client.spawn(params).await;
+        let pids = pids(&place).await;
+        assert_eq!(client.ended(&run.id).await["status"], "timeout");
+        eventually("the end of its commands", async || {
+            alive(&pids).is_empty().then_some(())
+        })
+        .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g13_6_what_a_command_leaves_in_the_background_ends_with_its_run() {
+    run(async {
+        let place = place("setsid sleep 4000 & echo $! > pids.new; mv pids.new pids");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        let ended = client.ended(&run.id).await;
+        assert_eq!(ended["status"], "ok", "{ended}");
+        let pids = pids(&place).await;
+        let told = told(&client, &run.session).await;
+        let says = format!(
+            "exit status 0; still running in the background: {}",
+            pids[0]
+        );
+        assert!(told.starts_with(&says), "{told}");
+        eventually("its end", async || alive(&pids).is_empty().then_some(())).await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g13_5_a_stop_is_bounded_with_a_stuck_command_and_leaves_nothing() {
+    run(async {
+        let place = place(&format!("trap '' TERM; {TREE}")).with("gateway.drain_timeout", "\"0s\"");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        let pids = pids(&place).await;
+        drop(client);
+        // It ends in order, or this test hangs: the command would go on for an hour.
+        assert_eq!(daemon.stop().await, 0);
+        assert_eq!(alive(&pids), [0; 0]);
+
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let ended = client.ended(&run.id).await;
+        assert_eq!(ended["result"], "it has come back", "{ended}");
+        assert!(told(&client, &run.session).await.starts_with("uncertain: "));
+        assert_eq!(begun(&place), 1);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn after_a_kill_a_command_is_ended_and_told_as_uncertain_and_never_begun_again() {
+    run(async {
+        let place = place(TREE);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        let pids = pids(&place).await;
+        daemon.kill().await;
+        assert_eq!(alive(&pids), pids, "nobody could end them");
+
+        let daemon = place.start().await;
+        assert_eq!(
+            alive(&pids),
+            [0; 0],
+            "they were ended before anything was told of them"
+        );
+        let client = daemon.client().await;
+        let ended = client.ended(&run.id).await;
+        assert_eq!(ended["result"], "it has come back", "{ended}");
+        assert_eq!(ended["toolCalls"], 1, "{ended}");
+        let told = told(&client, &run.session).await;
+        assert!(
+            told.starts_with("uncertain: the daemon ended while shell"),
+            "{told}"
+        );
+        assert_eq!(begun(&place), 1);
+        let steps = client.call("runs.steps", json!({ "runId": run.id })).await;
+        let states: Vec<&Value> = steps["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| &step["state"])
+            .collect();
+        assert_eq!(states, ["done", "uncertain", "done"], "{steps}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn g13_3_the_settings_of_processes_are_obeyed() {
+    run(async {
+        let place = place("yes").with("process.output_limit", "\"1 MiB\"");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        assert_eq!(client.ended(&run.id).await["status"], "ok");
+        let told = told(&client, &run.session).await;
+        assert!(
+            told.starts_with("too much output: it wrote more than 1048576 bytes"),
+            "{told}"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+    run(async {
+        let place = place("trap 'echo never' TERM; sleep 4000 & wait; wait")
+            .with("shell.timeout", "\"300ms\"")
+            .with("process.grace", "\"0s\"");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        assert_eq!(client.ended(&run.id).await["status"], "ok");
+        // Without grace it is not asked but forced.
+        let told = told(&client, &run.session).await;
+        let says = "time-out: it had not ended after 300ms; it was stopped, with everything \
+                    that it had started";
+        assert_eq!(told, says);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
