@@ -107,17 +107,20 @@ impl TurnRunner {
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
         let rights = rights(&pinned_agent(view)?, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
-        let is_there = pinned_tools(view)?.iter().any(|tool| tool.name == name);
-        if !is_there && !rights.closes(name) {
-            // Nobody is asked about a tool that there is not; the call says so.
-            return Ok(Box::pin(std::future::ready(Admission::Goes)));
-        }
-        Ok(self.tools.admit(Call {
+        let admitted = self.tools.admit(Call {
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
             rights: &rights,
             arguments: &step.input,
+        });
+        let (name, tools) = (name.to_owned(), Arc::clone(&view.tools));
+        Ok(Box::pin(async move {
+            match admitted.await {
+                // Nobody is asked about a tool that there is not; the call says so.
+                Admission::Asks(_) if !has_tool(&tools, &name) => Admission::Goes,
+                decided => decided,
+            }
         }))
     }
 
@@ -172,6 +175,11 @@ impl TurnRunner {
             },
         }
     }
+}
+
+fn has_tool(tools: &str, name: &str) -> bool {
+    let tools: Vec<ToolSchema> = serde_json::from_str(tools).unwrap_or_default();
+    tools.iter().any(|tool| tool.name == name)
 }
 
 fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {
