@@ -3,7 +3,8 @@
 //! The rooms, in the order in which a request flows: [`gateway`] translates the wire into
 //! calls of the [`registry`], which writes through the [`store`] what the [`kernel`] decides,
 //! and has the steps of a run carried out by a [`runner`] with a [`provider`]'s answers and
-//! the [`tool`]s of an [`agent`]. [`daemon`] puts the parts together; [`cli`] is what a person
+//! the [`tool`]s of an [`agent`], or by a program of its own; both start programs through
+//! [`process`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
 pub mod agent;

@@ -8,6 +8,7 @@ use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
+use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 
 /// An agent.
@@ -65,6 +66,10 @@ pub struct AgentDefinition {
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
+    /// What becomes of an effect that may have happened when the daemon was killed; the model
+    /// is told, if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_uncertain: Option<OnUncertain>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -94,6 +99,7 @@ impl AgentDefinition {
             gate: Vec::new(),
             write_scope: None,
             command: None,
+            on_uncertain: None,
         }
     }
 

@@ -13,6 +13,7 @@ use super::tools::ToolChoice;
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
+use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
@@ -24,7 +25,6 @@ const NOT_IN_FORCE: &[&str] = &[
     "max_tokens",
     "skills",
     "mcp_servers",
-    "on_uncertain",
     "on_child_failure",
     "env",
     "workspace",
@@ -46,6 +46,7 @@ const IN_FORCE: &[&str] = &[
     "linked_agents",
     "allow_agents",
     "max_spawn_depth",
+    "on_uncertain",
     "strategy",
     "runner",
     "command",
@@ -183,6 +184,7 @@ impl Reader<'_> {
             "thinking" => definition.thinking = Some(thinking(value)?),
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
+            "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
             "linked_agents" => self.linked_agents(value)?,
             "tools" => self.tools(value)?,
@@ -504,6 +506,12 @@ fn thinking(value: &Value) -> Result<Thinking, String> {
     };
     let words: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
     Thinking::parse(&word).ok_or_else(|| no_word(&word, &words))
+}
+
+fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {
+    let word = text(value)?;
+    let words: Vec<&str> = OnUncertain::ALL.iter().map(|one| one.as_str()).collect();
+    OnUncertain::parse(&word).ok_or_else(|| no_word(&word, &words))
 }
 
 /// `provider/name`, or both apart.

@@ -14,6 +14,7 @@ use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, 
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
+use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
@@ -209,6 +210,7 @@ impl Set {
             allow: definition.allow(),
             linked: definition.linked_agents.clone(),
             max_spawn_depth: definition.max_spawn_depth,
+            on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
             tools: entry.pinned_tools.clone(),
             warnings,

@@ -186,23 +186,25 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     };
     say("from", &from(&agent));
     say("mode", &agent.mode);
-    if let Some(program) = &agent.program {
-        say("program", &program.join(" "));
-    } else {
-        say("model", &agent.model);
-        if let Some(level) = &agent.thinking {
-            say("thinking", level);
+    match &agent.program {
+        // What a model may do says nothing of a program.
+        Some(program) => say("program", &program.join(" ")),
+        None => {
+            say("model", &agent.model);
+            if let Some(level) = &agent.thinking {
+                say("thinking", level);
+            }
+            say("tools", &or_none(&agent.tools));
+            match &agent.allow_agents {
+                Some(names) => say("may spawn", &or_none(names)),
+                None => say("may spawn", "itself, agents for spawned work, linked ones"),
+            }
+            if !agent.linked_agents.is_empty() {
+                say("linked", &agent.linked_agents.join(", "));
+            }
+            say("max loops", &agent.max_loops.to_string());
         }
-        say("tools", &or_none(&agent.tools));
     }
-    match &agent.allow_agents {
-        Some(names) => say("may spawn", &or_none(names)),
-        None => say("may spawn", "itself, agents for spawned work, linked ones"),
-    }
-    if !agent.linked_agents.is_empty() {
-        say("linked", &agent.linked_agents.join(", "));
-    }
-    say("max loops", &agent.max_loops.to_string());
     for problem in &agent.health.problems {
         say("! problem", problem);
     }
@@ -213,7 +215,8 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
         say("shadows", aside.file.as_deref().unwrap_or(&aside.source));
     }
     print::answer(&lines.join("\n"))?;
-    if let Some(prompt) = &agent.system_prompt {
+    let prompt = agent.system_prompt.as_ref();
+    if let Some(prompt) = prompt.filter(|_| agent.program.is_none()) {
         print::prose(&format!("\n{prompt}"))?;
     }
     Ok(0)

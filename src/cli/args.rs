@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, events, help, history, inbox, logs, print, ps, restore, retry, rpc, run, send, serve,
-    sessions, spawn, status, steer, stop, trust, wait,
+    doctor, events, help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send,
+    serve, sessions, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -74,6 +75,7 @@ enum Command {
     Steer(steer::Steer),
     Cancel(cancel::Cancel),
     Retry(retry::Retry),
+    Review(review::Review),
     Attach(attach::Attach),
     Send(send::Send),
     Chat(chat::Chat),
@@ -100,11 +102,36 @@ enum Command {
 /// The command line that this process was called with; ends the process with a page of help or
 /// with what is wrong about it, where it was not for a command.
 pub fn parse() -> Arguments {
-    let matches = help::dressed().get_matches();
-    match Arguments::from_arg_matches(&matches) {
+    let matches = help::dressed().try_get_matches();
+    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => error.exit(),
+        Err(error) => {
+            // A program that asks for JSON gets it, also where the rest cannot be read.
+            let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            if error.use_stderr()
+                && !is_page
+                && std::env::args_os().any(|argument| argument == "--json")
+            {
+                let failure = misread(&error.render().to_string());
+                report(&failure, true);
+                std::process::exit(i32::from(failure.code));
+            }
+            error.exit()
+        }
     }
+}
+
+/// What is wrong with a command line: the first paragraph says it, the others help.
+fn misread(said: &str) -> Failure {
+    let mut paragraphs = said.trim().split("\n\n").map(one_line);
+    let what = paragraphs.next().unwrap_or_default();
+    let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(&what));
+    paragraphs.fold(failure, Failure::hint)
+}
+
+fn one_line(paragraph: &str) -> String {
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Carries out a command and prints why it failed, if it did.
@@ -138,6 +165,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Wait(command) => Box::pin(command.run(common)),
         Command::Steer(command) => Box::pin(command.run(common)),
         Command::Cancel(command) => Box::pin(command.run(common)),
+        Command::Review(command) => Box::pin(command.run(common)),
         Command::Retry(command) => Box::pin(command.run(common)),
         Command::Attach(command) => Box::pin(command.run(common)),
         Command::Send(command) => Box::pin(command.run(common)),

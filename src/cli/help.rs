@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "send",
             "answer",
             "approvals",
+            "review",
             "steer",
             "cancel",
             "retry",

@@ -31,6 +31,7 @@ mod ps;
 mod reload;
 mod restore;
 mod retry;
+mod review;
 mod rpc;
 mod run;
 mod screen;

@@ -20,10 +20,11 @@ use crate::wire::trust::{ListProjects, OneProject, Project, Projects, Revoked};
 /// once you trust the project, and no longer when those files change.
 #[derive(Debug, Args)]
 #[command(after_help = "abide trust .
-abide trust . --revoke")]
+abide trust . --revoke
+abide trust")]
 pub(crate) struct Trust {
-    /// The project's folder: the one that holds .abide or .git
-    #[arg(value_name = "DIR", required_unless_present = "list")]
+    /// The project's folder: the one that holds .abide or .git [default: list the trusted ones]
+    #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 
     /// List the trusted projects
@@ -39,6 +40,10 @@ impl Trust {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let Some(folder) = self.folder else {
+            if self.revoke {
+                return Err(Failure::usage("say which project is no longer trusted")
+                    .hint("abide trust lists them: abide trust DIR --revoke"));
+            }
             let request = ListProjects {
                 limit: PageSize(PAGE_LIMIT),
                 cursor: None,

@@ -8,5 +8,5 @@ mod source;
 
 pub use form::FileWatch;
 pub use load::{ConfigError, Loaded};
-pub use settings::{Config, KEYS, is_live, shown};
+pub use settings::{Config, KEYS, MOST_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};

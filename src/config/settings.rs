@@ -12,6 +12,9 @@ use super::form::{
 };
 use crate::kernel::policy::Visibility;
 
+/// The most of `process.grace`.
+pub const MOST_GRACE: Duration = Duration::from_millis(1500);
+
 /// When a change of a setting is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Applied {
@@ -190,7 +193,7 @@ settings! {
     /// How long a program that was asked to end may take before it is forced. A call returns
     /// within two seconds of its end, so there is a most.
     Start "process.grace" =>
-        process_grace: Duration = Duration::from_secs(1), UpTo(Duration::from_millis(1500));
+        process_grace: Duration = Duration::from_secs(1), UpTo(MOST_GRACE);
     /// A program that has written more bytes than this is ended.
     Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
     /// How long a command of tool `shell` may take where the model does not say.

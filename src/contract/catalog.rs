@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::allow::AllowList;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
+use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 
 /// What an agent may be used for.
@@ -187,6 +188,8 @@ pub struct Resolved {
     pub linked: Vec<AgentId>,
     /// Levels of spawning below its root sessions, 0 to 5; `None` = the default.
     pub max_spawn_depth: Option<u32>,
+    /// What becomes of an effect of its runs that may have happened.
+    pub on_uncertain: OnUncertain,
     /// Its definition as JSON.
     pub definition: Pinned,
     /// Its tools' schemas as JSON.

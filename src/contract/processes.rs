@@ -14,6 +14,9 @@ pub trait Processes: Send + Sync + 'static {
     /// The same for every run.
     fn end_all(&self) -> BoxFuture<'static, Vec<u32>>;
 
+    /// The run whose program this process is, or is below.
+    fn run_of(&self, pid: u32) -> Option<RunId>;
+
     /// Ends what an earlier life of the daemon has started and could not end; the numbers of
     /// those that were found. Called before anything is restored.
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>>;

@@ -156,6 +156,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         rows,
         Arc::clone(&delegate),
     )?;
+    let processes = Arc::clone(&workers.processes);
     let agent_files = parts::watcher(&clock, &config);
     let store = opened.store.clone();
     let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
@@ -219,7 +220,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             principal: Principal {
                 org: parts::ORG.to_owned(),
                 user: "admin".to_owned(),
+                run: None,
             },
+            run_of: Arc::new(move |pid| processes.run_of(pid)),
             boot,
             started_at,
             url: url.clone(),

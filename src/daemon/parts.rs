@@ -10,7 +10,7 @@ use super::Failure;
 use super::folder::refused;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
-use crate::config::{Config, FileWatch};
+use crate::config::{Config, FileWatch, MOST_GRACE};
 use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
@@ -217,6 +217,9 @@ pub fn workers(
         names,
     })
 }
+
+/// The setting keeps what the process room promises.
+const _: () = assert!(MOST_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
 
 /// With what commands are started, and what programs get of the environment.
 pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config) -> Shell {

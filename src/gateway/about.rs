@@ -284,6 +284,12 @@ pub(super) const METHODS: &[About] = &[
         r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "message": "Look at the tests first."}"#,
     ),
     row(
+        "runs.resolve",
+        Changes,
+        "Says whether a call has happened that was cut off by a kill, or ends its run.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "stepId": "01936f0e-0000-7000-8000-000000000002", "decision": "done"}"#,
+    ),
+    row(
         "runs.retry",
         Changes,
         "Does the work of a run that has ended again, as a new run.",

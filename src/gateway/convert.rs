@@ -34,6 +34,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         questions,
         approvals,
         todo,
+        reviews,
         held,
         elapsed_ms,
         deadline_at,
@@ -84,6 +85,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         questions: questions.into_iter().map(open_question).collect(),
         approvals: approvals.into_iter().map(open_approval).collect(),
         todo: todo.map(todo_items).unwrap_or_default(),
+        reviews: reviews.into_iter().map(open_review).collect(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
             policy: run.announce.as_str().into(),
@@ -160,6 +162,18 @@ pub(super) fn remembered(one: Remembered) -> approvals::Remembered {
         decision: one.choice.as_str().into(),
         by: one.by,
         at: one.at,
+    }
+}
+
+fn open_review(step: Step) -> shapes::OpenReview {
+    shapes::OpenReview {
+        step_id: step.id,
+        seq: step.seq,
+        tool: step.tool.unwrap_or_else(|| step.kind.as_str().to_owned()),
+        arguments: step.input,
+        summary: step.params_summary,
+        started_at: step.started_at,
+        attempts: step.attempts,
     }
 }
 
@@ -345,7 +359,7 @@ pub(super) fn step(step: Step) -> shapes::Step {
         started_at: step.started_at,
         ended_at: step.ended_at,
         waits_for: step.waits.map(|wait| wait.kind.as_str().into()),
-        waits_until: step.waits.map(|wait| wait.until),
+        waits_until: step.waits.and_then(|wait| wait.until),
         attempts: step.attempts,
         error: step.error,
     }

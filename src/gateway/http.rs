@@ -24,6 +24,7 @@ use super::rpc::{Answer, Connection, Dispatcher, error_text};
 use super::socket;
 use super::sse::{self, Opened};
 use super::status::phase_name;
+use super::within;
 use crate::contract::control::Phase;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
@@ -85,7 +86,10 @@ pub(crate) async fn handle(
 
 /// The daemon's numbers, for those who may call.
 async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Result<Answered, Fault> {
-    door.gate.admit(peer, request.headers())?;
+    let who = door.gate.admit(peer, request.headers())?;
+    if let Some(run) = who.run {
+        return Err(within::refusal(run, "/metrics"));
+    }
     let text = (door.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);

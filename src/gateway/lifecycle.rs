@@ -6,13 +6,14 @@ use super::Context;
 use super::convert;
 use super::method::{Table, idempotency};
 use crate::kernel::fault::{Fault, Kind};
-use crate::registry::{CancelAnswer, CancelTarget, PatchRequest};
+use crate::registry::{CancelAnswer, CancelTarget, PatchRequest, Verdict};
 use crate::wire::lifecycle as wire;
-use crate::wire::shapes::Session;
+use crate::wire::shapes::{Run, Session};
 
 pub(super) fn register(table: &mut Table) {
     table.method("runs.cancel", cancel_run);
     table.method("runs.steer", steer);
+    table.method("runs.resolve", resolve);
     table.method("runs.retry", retry);
     table.method("runs.retry_announce", retry_announce);
     table.method("runs.dismiss_announce", dismiss_announce);
@@ -56,6 +57,26 @@ async fn cancel(
         already_ended,
         not_ended,
     })
+}
+
+async fn resolve(context: Arc<Context>, params: wire::ResolveRun) -> Result<Run, Fault> {
+    let verdict = match (params.decision, params.result) {
+        (wire::Decision::Done, result) => Verdict::Done(result),
+        (_, Some(_)) => {
+            return Err(Fault::params(
+                "result",
+                "only what is done has a result; leave it out",
+            ));
+        }
+        (wire::Decision::NotDone, None) => Verdict::NotDone,
+        (wire::Decision::Abort, None) => Verdict::Abort,
+    };
+    let (run, step) = (params.run_id, params.step_id);
+    let registry = &context.registry;
+    let detail = registry
+        .resolve(&context.principal, run, step, verdict)
+        .await?;
+    Ok(convert::run(detail, usize::MAX))
 }
 
 async fn steer(context: Arc<Context>, params: wire::Steer) -> Result<wire::Steered, Fault> {

@@ -12,7 +12,7 @@ use super::methods::{Answered, Call, Methods};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    sessions, status, trust,
+    sessions, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -107,6 +107,9 @@ impl Table {
             let prepare = Arc::clone(&prepare);
             let shared = Arc::clone(&shared);
             Box::pin(async move {
+                if let Some(run) = call.who.run {
+                    within::check(&shared.registry, run, name, call.params.as_deref())?;
+                }
                 let context = Arc::new(Context {
                     shared: Arc::clone(&shared),
                     principal: Arc::clone(&call.who),

@@ -31,6 +31,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod within;
 
 use std::io;
 use std::ops::Deref;
@@ -47,6 +48,7 @@ use crate::contract::control::Control;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
+pub use peer::RunOf;
 
 /// What the doors need of the rest of the daemon.
 pub struct State {
@@ -60,6 +62,8 @@ pub struct State {
     pub token: String,
     /// On whose behalf its holders speak, and this process's own user over the Unix socket.
     pub principal: Principal,
+    /// The run whose program a process is, or is below.
+    pub run_of: RunOf,
     /// This life of the process.
     pub boot: BootId,
     /// When it began.
@@ -175,6 +179,7 @@ pub async fn serve(
         clock,
         token,
         principal,
+        run_of,
         boot,
         started_at,
         url,
@@ -199,7 +204,7 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal);
+    let gate = peer::Gate::new(guard, principal).knowing(run_of);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 

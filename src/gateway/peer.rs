@@ -11,6 +11,7 @@ use http::{HeaderMap, Uri};
 
 use super::auth::{Ends, Guard};
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
 use crate::registry::Principal;
 
 /// The other end of a connection.
@@ -36,7 +37,11 @@ pub(crate) struct Gate {
     guard: Guard,
     owner: Arc<Principal>,
     uid: u32,
+    run_of: RunOf,
 }
+
+/// The run whose program a process is, or is below.
+pub type RunOf = Arc<dyn Fn(u32) -> Option<RunId> + Send + Sync>;
 
 impl Gate {
     /// Whoever holds the guard's token, or is this process's own user, speaks for `owner`.
@@ -45,7 +50,13 @@ impl Gate {
             guard,
             owner: Arc::new(owner),
             uid: rustix::process::geteuid().as_raw(),
+            run_of: Arc::new(|_| None),
         }
+    }
+
+    /// Peers that `run_of` knows speak for their run, and not for the owner.
+    pub(crate) fn knowing(self, run_of: RunOf) -> Self {
+        Gate { run_of, ..self }
     }
 
     /// On whose behalf this request is made, or why it is refused.
@@ -58,6 +69,13 @@ impl Gate {
             Peer::Local(credentials) => {
                 self.check_user(*credentials)?;
                 self.check_not_forwarded(headers)?;
+                let pid = credentials.pid.and_then(|pid| u32::try_from(pid).ok());
+                if let Some(run) = pid.and_then(|pid| (self.run_of)(pid)) {
+                    return Ok(Arc::new(Principal {
+                        run: Some(run),
+                        ..Principal::clone(&self.owner)
+                    }));
+                }
             }
         }
         Ok(Arc::clone(&self.owner))
@@ -126,6 +144,7 @@ mod tests {
         let owner = Principal {
             org: "default".to_owned(),
             user: "admin".to_owned(),
+            run: None,
         };
         let mut gate = Gate::new(guard, owner);
         gate.uid = 1000;
@@ -139,6 +158,20 @@ mod tests {
             .collect();
         let pid = Some(1);
         gate().admit(&Peer::Local(Credentials { uid, pid }), &headers)
+    }
+
+    #[test]
+    fn a_program_of_a_run_speaks_for_its_run() {
+        let run = RunId(uuid::Uuid::from_u128(1));
+        let gate = gate().knowing(Arc::new(move |pid| (pid == 7).then_some(run)));
+        let admitted = |pid| {
+            let credentials = Credentials { uid: 1000, pid };
+            let peer = Peer::Local(credentials);
+            gate.admit(&peer, &HeaderMap::new()).unwrap().run
+        };
+        assert_eq!(admitted(Some(7)), Some(run));
+        assert_eq!(admitted(Some(8)), None);
+        assert_eq!(admitted(None), None);
     }
 
     #[test]

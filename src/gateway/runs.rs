@@ -6,7 +6,7 @@ use super::method::{Table, idempotency};
 use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
-use crate::registry::{RunFilter, TurnRequest, WaitCause};
+use crate::registry::{MetaValue, RunFilter, TurnRequest, WaitCause};
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
@@ -118,6 +118,13 @@ async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<w
         label: params.label,
         tree: params.tree,
         undelivered: params.undelivered,
+        needs_review: params.needs_review,
+        meta: params
+            .meta
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name, meta_value(value)))
+            .collect(),
         created_after: params.created_after,
         created_before: params.created_before,
     };
@@ -136,6 +143,14 @@ async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<w
         })
     };
     page::fit(params.limit.0, fetch).await
+}
+
+fn meta_value(value: wire::MetaValue) -> MetaValue {
+    match value {
+        wire::MetaValue::Flag(flag) => MetaValue::Flag(flag),
+        wire::MetaValue::Number(number) => MetaValue::Number(number),
+        wire::MetaValue::Text(text) => MetaValue::Text(text),
+    }
 }
 
 async fn steps(

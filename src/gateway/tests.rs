@@ -154,6 +154,7 @@ fn principal() -> Principal {
     Principal {
         org: "default".to_owned(),
         user: "admin".to_owned(),
+        run: None,
     }
 }
 

@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::*;
 use crate::kernel::event::Owed;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
-use crate::kernel::run::{AnnouncePolicy, CancelRequest, Lane, Pins, Requester, RunOrigin, Usage};
+use crate::kernel::run::{
+    AnnouncePolicy, CancelRequest, Lane, OnUncertain, Pins, Requester, RunOrigin, Usage,
+};
 use crate::kernel::time::Timestamp;
 
 /// A run as it stands after a spawn for a client-owned parent.
@@ -31,6 +33,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         root_run: id,
         root_session: session,
         retry_of: None,
+        on_uncertain: OnUncertain::Report,
         origin: RunOrigin::Spawn,
         agent,
         label: None,
@@ -311,6 +314,27 @@ fn g1_13_a_cancelled_run_is_not_carried_on_by_a_restart() {
     let applied = apply(&marked.run, recovered, at(2)).unwrap();
     assert_eq!(applied.run.state, RunState::Ended(Outcome::Cancelled));
     assert!(!applied.actions.contains(&Action::Enqueue));
+}
+
+#[test]
+fn g13_4_a_cancelled_run_says_which_processes_could_not_be_ended() {
+    let request = CancelRequest {
+        by: "admin".to_owned(),
+        at: Timestamp(1),
+        reason: None,
+        inherited: false,
+    };
+    let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
+        .unwrap()
+        .run;
+    let marked = apply(&run, RunEvent::CancelRequested(request), at(1)).unwrap();
+    let end = |left| apply(&marked.run, RunEvent::ExecutorGone { left }, at(2)).unwrap();
+    let ended = end(vec![12, 13]).run;
+    assert_eq!(ended.state, RunState::Ended(Outcome::Cancelled));
+    let error = ended.error.unwrap();
+    assert_eq!(error.kind, "processes_left");
+    assert!(error.message.ends_with("12, 13"), "{}", error.message);
+    assert_eq!(end(Vec::new()).run.error, None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::event::RunEvent;
 use super::ids::StepId;
-use super::run::{Run, RunError, RunState};
+use super::run::{OnUncertain, Run, RunError, RunState};
 use super::step::{Effect, Step, StepKind, StepState};
 use super::time::Timestamp;
 
@@ -47,6 +47,8 @@ pub enum StepFate {
     Repeat,
     /// Its effect may have happened and must not be repeated: the model is told so.
     Uncertain,
+    /// The same, and a person must say whether it happened.
+    Review,
     /// Nobody carries it out: it goes on waiting for what it names.
     Attach,
 }
@@ -106,7 +108,7 @@ pub fn recover(
         );
     }
     // Nobody is there who could look whether the program's work was done, as a model can.
-    let program = open.iter().find(|step| is_lost_program(step));
+    let program = open.iter().find(|step| is_lost_program(step, run));
     if run.cancel.is_none()
         && let Some(step) = program
     {
@@ -122,13 +124,18 @@ pub fn recover(
     }
     // A run that is being cancelled ends here: none of its steps has another try. What may
     // have happened is said all the same.
-    let goes_on = |fate: StepFate| run.cancel.is_none() || fate == StepFate::Uncertain;
+    let of_run = |step: &Step| match (run.cancel.is_some(), fate(step, run.on_uncertain)) {
+        (false, fate) => Some(fate),
+        (true, _) if fate(step, OnUncertain::Report) == StepFate::Uncertain => {
+            Some(StepFate::Uncertain)
+        }
+        (true, _) => None,
+    };
     let steps = open
         .iter()
         // What became of a program is said with the end of its run.
-        .filter(|step| !is_lost_program(step))
-        .map(|step| (step.id, fate(step)))
-        .filter(|(_, fate)| goes_on(*fate))
+        .filter(|step| !is_lost_program(step, run))
+        .filter_map(|step| Some((step.id, of_run(step)?)))
         .collect();
     Plan {
         event: RunEvent::Recovered {
@@ -141,21 +148,31 @@ pub fn recover(
 }
 
 /// What happens to one open step.
-pub fn fate(step: &Step) -> StepFate {
+pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     if step.waits.is_some() {
         return StepFate::Attach;
     }
     match (step.kind, step.effect, step.state) {
         (StepKind::Model, ..) => StepFate::Repeat,
-        (_, Effect::Once, StepState::Started) => StepFate::Uncertain,
+        (_, Effect::Once, StepState::Started) => match on_uncertain {
+            OnUncertain::Report => StepFate::Uncertain,
+            OnUncertain::Review => StepFate::Review,
+            OnUncertain::Retry => StepFate::Repeat,
+        },
         (_, Effect::Once, _) => StepFate::Perform,
         _ => StepFate::Repeat,
     }
 }
 
-/// Was it the agent's program, at work when the executor was lost?
-fn is_lost_program(step: &Step) -> bool {
-    step.kind == StepKind::Command && fate(step) == StepFate::Uncertain
+/// Was it the agent's program, at work when the executor was lost, and is nobody to look at what
+/// it has done?
+fn is_lost_program(step: &Step, run: &Run) -> bool {
+    let on_uncertain = match run.cancel {
+        // Nobody looks at what is to end.
+        Some(_) => OnUncertain::Report,
+        None => run.on_uncertain,
+    };
+    step.kind == StepKind::Command && fate(step, on_uncertain) == StepFate::Uncertain
 }
 
 /// The first recovery goes on at once, the next ones after 1, 5, 25 … seconds.
@@ -240,11 +257,14 @@ mod tests {
             (StepKind::Command, Once, Started, StepFate::Uncertain),
         ] {
             assert_eq!(
-                fate(&step(kind, effect, state)),
+                fate(&step(kind, effect, state), OnUncertain::Report),
                 expected,
                 "{kind} {effect} {state}"
             );
         }
+        let began = step(StepKind::Tool, Once, Started);
+        assert_eq!(fate(&began, OnUncertain::Review), StepFate::Review);
+        assert_eq!(fate(&began, OnUncertain::Retry), StepFate::Repeat);
     }
 
     #[test]
@@ -267,13 +287,16 @@ mod tests {
             );
             assert_eq!(before.steps[0].1, StepFate::Perform);
         }
+        let open = [program(StepState::Started)];
+        run.on_uncertain = OnUncertain::Review;
+        let plan = recover(&run, &open, Loss::Killed, policy, NOW);
+        assert_eq!(plan.steps[0].1, StepFate::Review);
         run.cancel = Some(CancelRequest {
             by: "somebody".to_owned(),
             at: NOW,
             reason: None,
             inherited: false,
         });
-        let open = [program(StepState::Started)];
         let plan = recover(&run, &open, Loss::Killed, policy, NOW);
         assert!(matches!(plan.event, RunEvent::Recovered { .. }));
         assert_eq!(plan.steps, []);
@@ -284,9 +307,9 @@ mod tests {
         let mut waiting = step(StepKind::Tool, Effect::Idempotent, StepState::Intended);
         waiting.waits = Some(crate::kernel::step::Wait {
             kind: crate::kernel::step::WaitKind::Reply,
-            until: NOW,
+            until: Some(NOW),
         });
-        assert_eq!(fate(&waiting), StepFate::Attach);
+        assert_eq!(fate(&waiting, OnUncertain::Review), StepFate::Attach);
         let policy = RecoveryPolicy::default();
         let run = run_in(RunState::Running, 0);
         let plan = recover(&run, &[waiting], Loss::Killed, policy, NOW);
@@ -396,8 +419,11 @@ mod tests {
         });
         let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
         let open = [model(), uncertain.clone()];
-        let plan = recover(&run, &open, Loss::Killed, RecoveryPolicy::default(), NOW);
-        assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
+        for on_uncertain in OnUncertain::ALL {
+            run.on_uncertain = *on_uncertain;
+            let plan = recover(&run, &open, Loss::Killed, RecoveryPolicy::default(), NOW);
+            assert_eq!(plan.steps, [(uncertain.id, StepFate::Uncertain)]);
+        }
     }
 
     proptest! {

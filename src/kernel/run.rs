@@ -122,6 +122,18 @@ text_enum! {
 }
 
 text_enum! {
+    /// What becomes of an effect that must not be repeated and may have happened.
+    OnUncertain {
+        /// The model is told exactly that, and decides.
+        Report = "report",
+        /// The run holds still until a person has said whether it happened.
+        Review = "review",
+        /// It is repeated all the same.
+        Retry = "retry",
+    }
+}
+
+text_enum! {
     /// How the requester is told of the end.
     AnnouncePolicy {
         /// In its transcript, and its agent runs a turn.
@@ -244,6 +256,8 @@ pub struct Run {
     pub root_session: SessionId,
     /// The run that it does again.
     pub retry_of: Option<RunId>,
+    /// What becomes of its effects that may have happened when the daemon was killed.
+    pub on_uncertain: OnUncertain,
     /// What made it.
     pub origin: RunOrigin,
     /// Who carries it out.

@@ -76,6 +76,8 @@ text_enum! {
         Answer = "answer",
         /// A person's leave to be carried out at all.
         Approval = "approval",
+        /// A person's word on whether its effect has happened.
+        Review = "review",
     }
 }
 
@@ -87,6 +89,7 @@ impl WaitKind {
             WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
             WaitKind::Answer => PauseReason::Input,
             WaitKind::Approval => PauseReason::Approval,
+            WaitKind::Review => PauseReason::Review,
         }
     }
 }
@@ -96,8 +99,8 @@ impl WaitKind {
 pub struct Wait {
     /// What it waits for.
     pub kind: WaitKind,
-    /// When the window is over.
-    pub until: Timestamp,
+    /// When the window is over; `None`: never, somebody must say something.
+    pub until: Option<Timestamp>,
 }
 
 /// One journaled action of a run.

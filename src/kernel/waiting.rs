@@ -24,8 +24,8 @@ pub enum Stand {
     Over,
 }
 
-/// What the open steps of a run let it do. What waits for a person goes before a reply, a reply
-/// before a child: the reason that people should see first.
+/// What the open steps of a run let it do. The reason that people should see first goes before
+/// the others: what waits for a person (a leave, a review, an answer), then a reply, then a child.
 pub fn stand(open: &[Step]) -> Stand {
     let mut reason = None;
     for step in open {
@@ -40,9 +40,10 @@ pub fn stand(open: &[Step]) -> Stand {
 fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
     let rank = |reason| match reason {
         PauseReason::Approval => 0,
-        PauseReason::Input => 1,
-        PauseReason::Reply => 2,
-        _ => 3,
+        PauseReason::Review => 1,
+        PauseReason::Input => 2,
+        PauseReason::Reply => 3,
+        _ => 4,
     };
     match known {
         Some(known) if rank(known) <= rank(other) => known,
@@ -57,7 +58,7 @@ pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
         WaitKind::AnyChild => awaited.iter().any(ended),
         // Only a person brings it.
-        WaitKind::Answer | WaitKind::Approval => false,
+        WaitKind::Answer | WaitKind::Approval | WaitKind::Review => false,
     }
 }
 
@@ -165,6 +166,28 @@ pub fn not_allowed() -> String {
         .to_owned()
 }
 
+/// What the model is told of an effect that nobody is certain of.
+pub fn uncertain(tool: &str) -> String {
+    format!(
+        "uncertain: the daemon ended while {tool} was at work on this call. It may have \
+         happened, wholly, partly or not at all; it was not repeated. Look before you \
+         do it again."
+    )
+}
+
+/// What the model is told of an effect of which a person has said that it has happened, with
+/// the result, if the person knows one.
+pub fn reviewed(by: &str, result: Option<&str>) -> String {
+    let said = format!(
+        "the daemon ended while this call was at work; {by} has looked and says that it has \
+         happened. It was not repeated."
+    );
+    match result {
+        Some(result) => format!("{said} Its result, as {by} gives it:\n{result}"),
+        None => format!("{said} Its output is not known."),
+    }
+}
+
 /// What is said of a message to a session in which nothing runs.
 pub fn left_with_client(key: &SessionKey) -> Value {
     json!({
@@ -212,7 +235,7 @@ mod tests {
             ended_at: None,
             waits: waits.map(|kind| Wait {
                 kind,
-                until: Timestamp(1),
+                until: Some(Timestamp(1)),
             }),
         }
     }

@@ -8,6 +8,7 @@
 //! daemon what an earlier one has left.
 
 mod capture;
+mod ends;
 mod linger;
 mod marks;
 mod program;
@@ -20,3 +21,4 @@ pub use capture::Captured;
 pub use marks::{RUN_ID, SOCKET, STATE_DIR, STEP_ID};
 pub use program::{Ending, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};
+pub use tree::LONGEST_GRACE;

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::os::unix::process::ExitStatusExt;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
@@ -23,8 +23,6 @@ use super::reap;
 use super::table::{self, Identity};
 use super::tree::{self, Wanted};
 use crate::clock::Clock;
-use crate::contract::BoxFuture;
-use crate::contract::processes;
 use crate::kernel::ids::{RunId, StepId};
 
 /// How programs are started and ended.
@@ -42,13 +40,13 @@ pub struct Options {
 
 /// Everything that runs have started. Cheap to clone.
 #[derive(Clone)]
-pub struct Processes(Arc<Shared>);
+pub struct Processes(pub(super) Arc<Shared>);
 
-struct Shared {
-    marks: Marks,
-    grace: Duration,
+pub(super) struct Shared {
+    pub(super) marks: Marks,
+    pub(super) grace: Duration,
     most_output: u64,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// What is known to be alive, by the run and step that have started it. A run is forgotten
     /// when it ends.
     known: Mutex<HashMap<RunId, HashMap<StepId, HashSet<Identity>>>>,
@@ -152,6 +150,7 @@ impl Processes {
         let pid = child.id().unwrap_or_default();
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
         self.0.knows(run, step, [root]);
+        tracing::debug!(%run, %step, pid, program = %file.display(), "started a program");
         Ok(Started {
             shared: Arc::clone(&self.0),
             run,
@@ -251,7 +250,9 @@ impl Drop for Started {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, HashMap<StepId, HashSet<Identity>>>> {
+    pub(super) fn lock(
+        &self,
+    ) -> MutexGuard<'_, HashMap<RunId, HashMap<StepId, HashSet<Identity>>>> {
         // A panic leaves sets that are whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -271,64 +272,9 @@ impl Shared {
             };
         }
     }
-
-    async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
-        let wanted = Wanted {
-            known,
-            session: None,
-            whose,
-            since,
-        };
-        numbers(&tree::end(wanted, self.grace, &self.clock).await)
-    }
 }
 
-impl processes::Processes for Processes {
-    fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
-        let Some(steps) = self.0.lock().remove(&run) else {
-            return Box::pin(std::future::ready(Vec::new()));
-        };
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let known: HashSet<Identity> = steps.into_values().flatten().collect();
-            let since = known.iter().map(|one| one.start).min().unwrap_or(0);
-            shared.end(Whose::Run(run), known, since).await
-        })
-    }
-
-    fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
-        let all = std::mem::take(&mut *self.0.lock());
-        if all.is_empty() {
-            return Box::pin(std::future::ready(Vec::new()));
-        }
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let steps = all.into_values().flat_map(HashMap::into_values);
-            let whose = Whose::All(shared.marks.state.clone());
-            shared.end(whose, steps.flatten().collect(), 0).await
-        })
-    }
-
-    fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let mut wanted = Wanted {
-                known: HashSet::new(),
-                session: None,
-                whose: Whose::All(shared.marks.state.clone()),
-                since: 0,
-            };
-            let found = tree::look(&mut wanted).await;
-            if found.is_empty() {
-                return Vec::new();
-            }
-            tree::end(wanted, shared.grace, &shared.clock).await;
-            numbers(&found)
-        })
-    }
-}
-
-fn numbers(processes: &[Identity]) -> Vec<u32> {
+pub(super) fn numbers(processes: &[Identity]) -> Vec<u32> {
     let mut numbers: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     numbers.sort_unstable();
     numbers

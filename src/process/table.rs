@@ -11,7 +11,7 @@ use super::marks::Whose;
 pub(super) struct Identity {
     /// Its number.
     pub pid: u32,
-    /// When it was started, in the system's own count.
+    /// When it was started, in the system's own count; 0 where the system does not tell.
     pub start: u64,
 }
 
@@ -28,14 +28,19 @@ pub(super) struct Row {
     pub is_zombie: bool,
 }
 
-pub(super) use system::{all, is_marked, one};
+pub(super) use system::{all, is_marked, one, variable};
 
 /// Sends `signal` to exactly this process; nothing happens if it is gone.
 pub(super) fn signal(process: Identity, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return;
     };
-    if let Err(fault) = system::send(pid, process, signal)
+    let sent = match process.start {
+        // The system did not tell of it: it is the first of a group, as it was started.
+        0 => rustix::process::kill_process_group(pid, signal),
+        _ => system::send(pid, process, signal),
+    };
+    if let Err(fault) = sent
         && fault != rustix::io::Errno::SRCH
     {
         tracing::debug!(pid = process.pid, ?signal, %fault, "a process takes no signal");
@@ -90,6 +95,12 @@ mod system {
         })
     }
 
+    /// A variable of its environment, if that can be read.
+    pub(in crate::process) fn variable(pid: u32, name: &str) -> Option<std::ffi::OsString> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        process.environ().ok()?.remove(std::ffi::OsStr::new(name))
+    }
+
     /// By a handle, so that the number cannot become another process's between look and signal.
     pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {
         let handle = pidfd_open(pid, PidfdFlags::empty());
@@ -134,6 +145,10 @@ mod system {
 
     pub(in crate::process) fn is_marked(_: u32, _: &Whose) -> bool {
         false
+    }
+
+    pub(in crate::process) fn variable(_: u32, _: &str) -> Option<std::ffi::OsString> {
+        None
     }
 
     pub(super) fn send(pid: Pid, process: Identity, signal: Signal) -> rustix::io::Result<()> {

@@ -10,11 +10,16 @@ use super::marks::Whose;
 use super::table::{self, Identity, Row};
 use crate::clock::Clock;
 
+/// The most time that a program may be given to end when it is asked.
+pub const LONGEST_GRACE: Duration = Duration::from_millis(1500);
 /// How long after the forced end is looked whether all are gone.
 const LAST_LOOKS: Duration = Duration::from_millis(400);
 /// The first pause between two looks; each next one is longer, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
+
+/// Whatever the setting of the grace: a call returns within two seconds.
+const _: () = assert!(LONGEST_GRACE.as_millis() + LAST_LOOKS.as_millis() < 2000);
 
 /// What is to be found.
 #[derive(Clone, Debug)]
@@ -81,9 +86,13 @@ fn members(
 pub(super) async fn look(wanted: &mut Wanted) -> Vec<Identity> {
     let asked = wanted.clone();
     let looking = tokio::task::spawn_blocking(move || {
-        let rows = table::all();
+        let (rows, me) = (table::all(), std::process::id());
+        if rows.iter().all(|row| row.id.pid != me) {
+            // The system does not tell: what cannot be seen to have ended may go on.
+            return asked.known.into_iter().collect();
+        }
         let is_marked = |pid| table::is_marked(pid, &asked.whose);
-        members(&rows, &asked, std::process::id(), is_marked)
+        members(&rows, &asked, me, is_marked)
     });
     // A look fails only with the runtime, and then nobody waits for it.
     let alive = looking.await.unwrap_or_default();

@@ -158,6 +158,7 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             allow: AllowList::Unset,
             linked: Vec::new(),
             max_spawn_depth: None,
+            on_uncertain: run.on_uncertain,
             definition,
             tools,
         }))

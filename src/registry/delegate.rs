@@ -61,6 +61,7 @@ impl Registry {
             who: Principal {
                 org: run.org.clone(),
                 user: run.user.clone(),
+                run: Some(run.id),
             },
             run,
             session,

@@ -22,6 +22,7 @@ mod outputs;
 mod questions;
 mod request;
 mod restore;
+mod review;
 mod send;
 mod service;
 mod spawn;
@@ -29,6 +30,7 @@ mod sweeps;
 mod timers;
 mod view;
 mod wait;
+mod within;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +48,7 @@ pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
 pub use sweeps::Retention;
+pub use within::Object;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;

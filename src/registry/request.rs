@@ -13,7 +13,7 @@ use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::kernel::step::Step;
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
-pub use crate::store::command::{Accepted, CancelTarget};
+pub use crate::store::command::{Accepted, CancelTarget, Verdict};
 
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Principal {
     pub org: String,
     /// The user.
     pub user: String,
+    /// The run whose program calls; `None`: it is no run's.
+    pub run: Option<RunId>,
 }
 
 /// An idempotency key and what it was first used for.
@@ -268,10 +270,25 @@ pub struct RunFilter {
     pub tree: Option<RunId>,
     /// Only those whose announce is not delivered (or not acknowledged).
     pub undelivered: bool,
+    /// Only those that hold still until a person has said whether an effect happened.
+    pub needs_review: bool,
+    /// Only those whose meta has all of these fields with these values.
+    pub meta: Vec<(String, MetaValue)>,
     /// Only those accepted after this point.
     pub created_after: Option<Timestamp>,
     /// Only those accepted before this point.
     pub created_before: Option<Timestamp>,
+}
+
+/// A value of a field of meta by which runs can be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetaValue {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Number(i64),
+    /// True or false.
+    Flag(bool),
 }
 
 /// One page of a list.
@@ -334,6 +351,8 @@ pub struct RunDetail {
     pub approvals: Vec<Approval>,
     /// What it has written down to do, where one run is asked for.
     pub todo: Option<Value>,
+    /// Its steps of which a person must say whether they happened.
+    pub reviews: Vec<Step>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.

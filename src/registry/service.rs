@@ -275,6 +275,8 @@ impl Service {
     fn recover(&self, run: RunId, loss: Loss) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
+            // What was at work on its steps has ended before anything is said of them.
+            inner.processes.end_run(run).await;
             let command = Command::Recover { run, loss };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.

@@ -1,8 +1,8 @@
 //! What the doors show: lists, histories, inboxes. One source, the rows.
 
 use super::request::{
-    AnnounceState, Counts, History, InboxEntry, Page, RunDetail, RunFilter, SessionFilter,
-    SessionKind, SessionView, StepPage,
+    AnnounceState, Counts, History, InboxEntry, MetaValue, Page, RunDetail, RunFilter,
+    SessionFilter, SessionKind, SessionView, StepPage,
 };
 use super::{Principal, Registry};
 use crate::kernel::announce::Note;
@@ -205,6 +205,8 @@ impl Registry {
             label: filter.label,
             tree: filter.tree,
             undelivered: filter.undelivered,
+            needs_review: filter.needs_review,
+            meta: filter.meta.into_iter().map(meta_field).collect(),
             created_after: filter.created_after,
             created_before: filter.created_before,
             before: place(cursor)?,
@@ -276,6 +278,7 @@ impl Registry {
             questions: shown.questions,
             approvals: shown.approvals,
             todo: None,
+            reviews: shown.reviews,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {
@@ -300,6 +303,16 @@ impl Registry {
     ) -> Result<Option<SessionId>, Fault> {
         key.map(|key| self.session_id(who, key)).transpose()
     }
+}
+
+/// A field of meta as the store keeps it.
+fn meta_field((name, value): (String, MetaValue)) -> (String, String) {
+    let value = match value {
+        MetaValue::Text(text) => format!("t{text}"),
+        MetaValue::Number(number) => format!("i{number}"),
+        MetaValue::Flag(flag) => flag.to_string(),
+    };
+    (name, value)
 }
 
 fn view((session, busy): read::ShownSession) -> SessionView {

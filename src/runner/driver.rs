@@ -15,7 +15,9 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
-use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunError, RunOrigin, RunState, Usage};
+use crate::kernel::run::{
+    AnnouncePolicy, Lane, OnUncertain, Pins, Run, RunError, RunOrigin, RunState, Usage,
+};
 use crate::kernel::step::{Intent, Step, StepKind, StepState};
 use crate::kernel::time::Timestamp;
 use crate::provider::{self, Providers};
@@ -268,6 +270,7 @@ fn run(folder: &Path, model: &str) -> Run {
         root_run: run_id(1),
         root_session: session,
         retry_of: None,
+        on_uncertain: OnUncertain::Report,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

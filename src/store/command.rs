@@ -40,6 +40,7 @@ mod quarantine;
 mod record_outcome;
 mod recover;
 mod remove;
+mod resolve;
 mod send;
 mod spawn;
 mod start_run;
@@ -64,6 +65,7 @@ pub(crate) use new_run::first_answer;
 pub use new_run::{Accepted, Key, NewRun};
 pub use record_outcome::{Recorded, Then};
 pub use remove::DeleteSession;
+pub use resolve::{Resolve, Verdict};
 pub(crate) use send::kinship;
 pub use send::{SendMessage, Sender};
 pub use spawn::{Begins, Spawn, SpawnedBy};
@@ -186,6 +188,9 @@ commands! {
     /// The project is not trusted.
     RevokeTrust({ /** The tenant. */ org: String, /** The project. */ folder: String })
         = "revoke_trust",
+    /// The step has the outcome that a person gives it, or is carried out once more; or its run
+    /// has ended.
+    Resolve((Box<Resolve>)) = "resolve",
     /// The row lies in quarantine, whole; what can be read of it stays where it was.
     Quarantine({ /** What was found of it. */ row: BadRow }) = "quarantine",
     /// The store that was saved out of a damaged file fits together: these open runs, of which
@@ -367,6 +372,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             hash,
         } => agents::trust_project(context, org, user, folder, hash),
         Command::RevokeTrust { org, folder } => agents::revoke_trust(context, &org, &folder),
+        Command::Resolve(said) => resolve::resolve(context, *said),
         Command::Quarantine { row } => quarantine::quarantine(context, &row),
         Command::SettleSalvaged { broken, untold } => {
             quarantine::settle_salvaged(context, &broken, &untold)

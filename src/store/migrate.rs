@@ -61,8 +61,13 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
-        name: "0010_tools",
-        sql: include_str!("migrations/sqlite/0010_tools.sql"),
+        name: "0010_review_and_meta",
+        sql: include_str!("migrations/sqlite/0010_review_and_meta.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0011_tools",
+        sql: include_str!("migrations/sqlite/0011_tools.sql"),
         destructive: false,
     },
 ];

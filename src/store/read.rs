@@ -15,8 +15,9 @@ use crate::contract::journal::RunView;
 use crate::kernel::approval::Approval;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::question::Question;
-use crate::kernel::run::{Run, RunOrigin, RunState};
+use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
 use crate::kernel::session::Session;
+use crate::kernel::step::Step;
 use crate::kernel::time::Timestamp;
 
 /// A runner sees at most so many messages of a transcript: the newest.
@@ -71,6 +72,8 @@ pub struct Shown {
     pub questions: Vec<Question>,
     /// What it needs a person's leave for, and nobody has decided yet.
     pub approvals: Vec<Approval>,
+    /// Its steps of which a person must say whether they happened.
+    pub reviews: Vec<Step>,
 }
 
 /// The columns of a run as lists show it: [`runs::COLUMNS`], its place, and what its last step
@@ -96,6 +99,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
         announce: None,
         questions: Vec::new(),
         approvals: Vec::new(),
+        reviews: Vec::new(),
         run,
     })
 }
@@ -140,7 +144,17 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     for (run, step) in steps::open_of_runs(tx, &at_work)? {
         steps.entry(run).or_insert(step);
     }
+    let in_review: Vec<RunId> = page
+        .iter()
+        .filter(|shown| shown.run.state.pause() == Some(PauseReason::Review))
+        .map(|shown| shown.run.id)
+        .collect();
+    let mut reviews: HashMap<RunId, Vec<Step>> = HashMap::new();
+    for step in steps::in_review(tx, &in_review)? {
+        reviews.entry(step.run).or_default().push(step);
+    }
     for shown in page {
+        shown.reviews = reviews.remove(&shown.run.id).unwrap_or_default();
         // Of several at the same time the first open one.
         if let Some(step) = steps.remove(&shown.run.id) {
             shown.step = Some(step);
@@ -181,6 +195,10 @@ pub struct RunQuery {
     pub tree: Option<RunId>,
     /// Whose announce waits for somebody.
     pub undelivered: bool,
+    /// That hold still until a person has said whether an effect happened.
+    pub needs_review: bool,
+    /// Whose meta has these fields, by name and value as `run_meta` writes it.
+    pub meta: Vec<(String, String)>,
     /// Accepted after this point.
     pub created_after: Option<Timestamp>,
     /// Accepted before this point.
@@ -226,6 +244,14 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
             // Lets the engine walk the short index of open runs.
             filter.only("ended_at IS NULL");
         }
+    }
+    if query.needs_review {
+        filter.only("ended_at IS NULL AND state = 'paused' AND pause = 'review'");
+    }
+    for (name, value) in &query.meta {
+        filter.by("seq IN (SELECT seq FROM run_meta WHERE org = ?", &query.org);
+        filter.by("name = ?", name);
+        filter.by("value = ?)", value);
     }
     if query.undelivered {
         // Each part has an index that holds only what waits, however long the history.

@@ -9,7 +9,8 @@ use super::columns::{
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
-    AnnouncePolicy, CancelRequest, Lane, Pins, Requester, Run, RunError, RunOrigin, RunState, Usage,
+    AnnouncePolicy, CancelRequest, Lane, OnUncertain, Pins, Requester, Run, RunError, RunOrigin,
+    RunState, Usage,
 };
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -21,7 +22,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
-     thinking, cancel_reason, cancel_inherited";
+     thinking, cancel_reason, cancel_inherited, on_uncertain";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -114,6 +115,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         title: row.text(at!(title))?.to_owned(),
         retry_of: opt_uuid(row, at!(retry_of))?.map(RunId),
         thinking: opt_named(row, at!(thinking), Thinking::parse)?,
+        on_uncertain: named(row, at!(on_uncertain), OnUncertain::parse)?,
     })
 }
 
@@ -171,6 +173,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("title", (&run.title).into()),
             ("retry_of", run.retry_of.as_ref().map(|id| &id.0).into()),
             ("thinking", run.thinking.map(Thinking::as_str).into()),
+            ("on_uncertain", run.on_uncertain.as_str().into()),
         ],
     )
 }

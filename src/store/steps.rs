@@ -48,7 +48,7 @@ pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
         waits: match row.opt_text(at!(waits))? {
             Some(_) => Some(Wait {
                 kind: named(row, at!(waits), WaitKind::parse)?,
-                until: time(row, at!(wait_until))?,
+                until: opt_time(row, at!(wait_until))?,
             }),
             None => None,
         },
@@ -105,7 +105,22 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
             (&run.0).into(),
             seq.into(),
             wait.kind.as_str().into(),
-            wait.until.0.into(),
+            wait.until.map(|at| at.0).into(),
+        ],
+    )
+    .map(|_| ())
+}
+
+/// The open step is carried out once more, as `step` says: it waits for nothing any more.
+pub fn take_up(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steps SET state = ?3, attempts = ?4, waits = NULL, wait_until = NULL \
+         WHERE run_id = ?1 AND seq = ?2",
+        &[
+            (&step.run.0).into(),
+            step.seq.into(),
+            step.state.as_str().into(),
+            step.attempts.into(),
         ],
     )
     .map(|_| ())
@@ -150,6 +165,29 @@ pub fn get(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<Option<Step>, DbErro
         &[(&run.0).into(), seq.into()],
         read,
     )
+}
+
+/// The step of the run with that id.
+pub fn by_id(tx: &mut dyn Tx, run: RunId, id: StepId) -> Result<Option<Step>, DbError> {
+    first(
+        tx,
+        &format!("SELECT {COLUMNS} FROM steps WHERE run_id = ?1 AND id = ?2"),
+        &[(&run.0).into(), (&id.0).into()],
+        read,
+    )
+}
+
+/// The steps of these runs that a person must look at, each run's in call order.
+pub fn in_review(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Step>, DbError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.one_of("run_id", runs.iter().map(|run| &run.0));
+    filter.only("ended_at IS NULL AND waits = 'review'");
+    let (conditions, params) = filter.finish();
+    let sql = format!("SELECT {COLUMNS} FROM steps WHERE {conditions} ORDER BY run_id, seq");
+    all(tx, &sql, &params, read)
 }
 
 /// The run's steps after `seq`, in order.

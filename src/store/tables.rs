@@ -143,6 +143,7 @@ pub const TABLES: &[Table] = &[
             ("title", "title = ''"),
             ("input", "input = NULL"),
             ("retry_of", "retry_of = NULL"),
+            ("on_uncertain", "on_uncertain = 'report'"),
             ("cancel_reason", "cancel_reason = NULL"),
             ("cancel_inherited", "cancel_inherited = 0"),
             ("thinking", "thinking = NULL"),

@@ -83,12 +83,12 @@ async fn g13_4_a_time_out_says_that_it_was_stopped_once_nothing_is_left() {
     let stage = Stage::new();
     let command = "echo before; sleep 4000 & sleep 4000";
     let output = stage
-        .call(json!({ "command": command, "timeout": 1 }))
+        .call(json!({ "command": command, "timeout": 2 }))
         .await;
     assert!(output.is_error);
     assert_eq!(
         output.text,
-        "time-out: it had not ended after 1s; it was stopped, with everything that it had \
+        "time-out: it had not ended after 2s; it was stopped, with everything that it had \
          started\nstdout:\nbefore"
     );
 }

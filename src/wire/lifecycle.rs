@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::decode::Params;
-use super::input::{self, ThinkingLevel};
-use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
+use super::input::{self, ThinkingLevel, choice};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey, StepId};
 
 /// `runs.cancel`.
 #[skip_serializing_none]
@@ -88,6 +88,40 @@ pub struct Steered {
     pub run_id: RunId,
     /// The id of the message that the run's next model call sees.
     pub message_id: MessageId,
+}
+
+choice! {
+    /// What a person says of a call that may have happened.
+    Decision {
+        /// It has happened.
+        Done = "done",
+        /// It has not: it is carried out now.
+        NotDone = "not_done",
+        /// Whatever it is, the run ends.
+        Abort = "abort",
+    }
+}
+
+/// `runs.resolve`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResolveRun {
+    /// A run that needs a review.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// The call, one of the run's `reviews`.
+    #[serde(deserialize_with = "input::id")]
+    pub step_id: StepId,
+    /// What is said of it.
+    pub decision: Decision,
+    /// With `done`: its result, for the model.
+    pub result: Option<String>,
+}
+impl Params for ResolveRun {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
 }
 
 /// `runs.retry`.

@@ -1,6 +1,7 @@
 //! `agent.*` and `runs.*`: start turns, wait for runs, look at them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -191,6 +192,12 @@ pub struct ListRuns {
     /// Only those whose announce is not delivered or not acknowledged.
     #[serde(default)]
     pub undelivered: bool,
+    /// Only those that hold still until a person has said whether a call has happened.
+    #[serde(default)]
+    pub needs_review: bool,
+    /// Only those whose `meta` has all of these fields with these values: texts, whole numbers,
+    /// true or false.
+    pub meta: Option<BTreeMap<String, MetaValue>>,
     /// Only those accepted after this point.
     pub created_after: Option<Timestamp>,
     /// Only those accepted before this point.
@@ -201,8 +208,21 @@ pub struct ListRuns {
     /// Where to go on.
     pub cursor: Option<String>,
 }
-impl Params for ListRuns {
-    const LATER: &'static [&'static str] = &["meta", "needsReview"];
+impl Params for ListRuns {}
+
+/// A value of a field of `meta` by which runs can be found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "a text, a whole number, true or false is expected"
+)]
+pub enum MetaValue {
+    /// True or false.
+    Flag(bool),
+    /// A whole number.
+    Number(i64),
+    /// A text.
+    Text(String),
 }
 
 /// What `runs.list` answers.

@@ -101,6 +101,9 @@ pub struct Run {
     /// What it has written down to do; only in `runs.get`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub todo: Vec<TodoItem>,
+    /// Calls that may have happened when the daemon was killed: a person must say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reviews: Vec<OpenReview>,
     /// One trace through parent, child and restarts.
     pub trace_id: String,
     /// How far the telling of its end has come.
@@ -148,6 +151,27 @@ pub struct OpenApproval {
     pub asked_at: Timestamp,
     /// When it runs out as a no.
     pub expires_at: Timestamp,
+}
+
+/// A call of which nobody is certain whether it has happened; `runs.resolve` settles it.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenReview {
+    /// The step.
+    pub step_id: StepId,
+    /// Its place in the run.
+    pub seq: u32,
+    /// Which tool; `command`: the program that the agent is.
+    pub tool: String,
+    /// The arguments, exactly; null for a program.
+    pub arguments: Value,
+    /// What is called, on one line.
+    pub summary: Option<String>,
+    /// When it was intended.
+    pub started_at: Timestamp,
+    /// How often it was begun.
+    pub attempts: u32,
 }
 
 /// A run's present step.

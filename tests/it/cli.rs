@@ -105,6 +105,22 @@ fn nonsense_is_a_usage_error() {
         assert_eq!(said.code, 2, "{line:?}: {}", said.err);
         assert!(!said.err.is_empty(), "{line:?}");
         assert!(said.out.is_empty(), "{line:?}: {}", said.out);
+
+        // A program that asked for JSON gets it, and knows what is wrong.
+        let said = home.abide(&[line, &["--json"]].concat());
+        assert_eq!(said.code, 2, "{line:?}: {}", said.err);
+        if !line.is_empty() {
+            let failure: Value = serde_json::from_str(&said.out).unwrap();
+            let error = &failure["error"];
+            assert_eq!(
+                (&error["kind"], &error["exitCode"]),
+                (&json!("usage"), &json!(2))
+            );
+            assert!(
+                !error["message"].as_str().unwrap().is_empty(),
+                "{line:?}: {failure}"
+            );
+        }
     }
 }
 

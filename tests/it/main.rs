@@ -47,6 +47,7 @@ mod programs;
 mod questions;
 mod random_kills;
 mod restart;
+mod reviews;
 mod scenarios;
 mod schemas;
 mod sends;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::harness::{Daemon, Link, Place, Script, calls, fails, kind_of, run, says};
+use crate::harness::{Daemon, Link, Place, Script, calls, eventually, fails, kind_of, run, says};
 use crate::house::root;
 use crate::schemas::Document;
 
@@ -91,6 +91,7 @@ impl Checked {
             "questions.answer",
             "approvals.resolve",
             "runs.output",
+            "runs.resolve",
             "runs.steer",
             "runs.retry",
             "runs.retry_announce",
@@ -255,6 +256,13 @@ async fn course(client: &mut Checked, place: &Place) {
     client
         .call("sessions.get", json!({"sessionKey": "client:bot"}))
         .await;
+    // What has ended is told a moment later.
+    eventually("three announces", async || {
+        let params = json!({"sessionKey": "client:bot"});
+        let inbox = client.link.call("sessions.inbox", params).await;
+        (inbox["announces"].as_array()?.len() == 3).then_some(())
+    })
+    .await;
     let inbox = client
         .call("sessions.inbox", json!({"sessionKey": "client:bot"}))
         .await;
@@ -326,6 +334,9 @@ async fn course(client: &mut Checked, place: &Place) {
     client.link.in_state(&late, "running").await;
     let steer = json!({"runId": late, "message": "Look again."});
     client.call("runs.steer", steer).await;
+    // No call of it was cut off; what settles one is tried with a kill, where there is one.
+    let said = json!({"runId": late, "stepId": late, "decision": "done"});
+    client.attempt("runs.resolve", said).await;
     client
         .call("runs.cancel", json!({"runId": late, "reason": "enough"}))
         .await;

@@ -62,6 +62,14 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     }
 }
 
+/// Children of this process that have ended and that nobody has asked for.
+fn zombies_below(parent: u32) -> Vec<String> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let below = format!(") Z {parent} ");
+    stats.filter(|stat| stat.contains(&below)).collect()
+}
+
 fn alive(pids: &[u32]) -> Vec<u32> {
     pids.iter().copied().filter(|pid| is_alive(*pid)).collect()
 }
@@ -131,6 +139,10 @@ fn g13_1_g13_4_a_cancelled_run_has_ended_when_nothing_of_it_is_left() {
         assert_eq!(alive(&pids), [0; 0], "{ended}");
         assert_eq!(ended["status"], "cancelled");
         assert_eq!(ended.get("error"), None, "{ended}");
+        eventually("no zombie below the daemon", async || {
+            zombies_below(daemon.pid()).is_empty().then_some(())
+        })
+        .await;
         assert_eq!(daemon.stop().await, 0);
     });
 }
@@ -141,7 +153,7 @@ fn g13_1_the_time_limit_of_a_run_ends_its_commands() {
         let place = place(TREE);
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let params = json!({ "task": "[go]", "agent": "worker", "runTimeout": "2s" });
+        let params = json!({ "task": "[go]", "agent": "worker", "runTimeout": "4s" });
         let run = client.spawn(params).await;
         let pids = pids(&place).await;
         assert_eq!(client.ended(&run.id).await["status"], "timeout");
@@ -264,6 +276,67 @@ fn g13_3_the_settings_of_processes_are_obeyed() {
         let says = "time-out: it had not ended after 300ms; it was stopped, with everything \
                     that it had started";
         assert_eq!(told, says);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_program_of_a_run_sees_its_run_over_the_socket_and_approves_and_governs_nothing() {
+    run(async {
+        let abide = env!("CARGO_BIN_EXE_abide");
+        let command =
+            "setsid sh -c '(setsid sh calls.sh &)'; while [ ! -s pids ]; do sleep 0.01; done";
+        let place = place(command);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let other = client.spawn(json!({ "task": "[held]" })).await;
+        // What is below it has left its group, its session and its parents.
+        let call = |method: &str, params: &str| {
+            format!("{abide} rpc {method} '{params}' > {method}.out 2>&1; ")
+        };
+        let own = r#"{"runId":"'$ABIDE_RUN_ID'"}"#;
+        let calls = [
+            call("runs.get", own),
+            call("agents.list", "{}"),
+            call("runs.steps", &format!(r#"{{"runId":"{}"}}"#, other.id)),
+            call("runs.list", "{}"),
+            call("gateway.drain", "{}"),
+            call(
+                "questions.answer",
+                &format!(r#"{{"id":"{}","text":"yes"}}"#, other.id),
+            ),
+            call("trust.add", r#"{"folder":"/"}"#),
+            call("sessions.spawn", r#"{"task":"x"}"#),
+        ];
+        let file = place.work().join("calls.sh");
+        fs::write(&file, format!("{} echo 1 > pids", calls.concat())).unwrap();
+        let params = json!({ "task": "[go]", "agent": "worker" });
+        let run = client.spawn(params).await;
+        assert_eq!(client.ended(&run.id).await["status"], "ok");
+        let said = |method: &str| {
+            let file = place.work().join(format!("{method}.out"));
+            fs::read_to_string(file).unwrap()
+        };
+        let shown: Value = serde_json::from_str(&said("runs.get")).unwrap();
+        assert_eq!(shown["runId"], run.id.as_str());
+        assert!(said("agents.list").contains("explore"));
+        for method in [
+            "runs.steps",
+            "runs.list",
+            "gateway.drain",
+            "questions.answer",
+            "trust.add",
+            "sessions.spawn",
+        ] {
+            let said = said(method);
+            assert!(said.contains("a program that run"), "{method}: {said}");
+        }
+        // A program that is no run's has every right.
+        let all = client.call("runs.list", json!({})).await;
+        assert_eq!(all["runs"].as_array().unwrap().len(), 2);
+        client
+            .call("runs.cancel", json!({ "runId": other.id }))
+            .await;
         assert_eq!(daemon.stop().await, 0);
     });
 }

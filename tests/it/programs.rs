@@ -201,7 +201,7 @@ fn g13_1_cancel_and_time_limit_end_a_program_with_all_that_it_started() {
         assert!(!started.iter().any(|pid| is_alive(*pid)), "{started:?}");
 
         fs::remove_file(place.work().join("pids")).unwrap();
-        let params = json!({ "task": "x", "agent": "program", "runTimeout": "1s" });
+        let params = json!({ "task": "x", "agent": "program", "runTimeout": "4s" });
         let spawned = client.spawn(params).await;
         let started = pids(&place).await;
         assert_eq!(client.ended(&spawned.id).await["status"], "timeout");

@@ -101,7 +101,7 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
     );
     let wait = Wait {
         kind: WaitKind::Approval,
-        until: approval.expires_at,
+        until: Some(approval.expires_at),
     };
     begin(context, &run, &step, wait, &[id.0])?;
     Ok(Reply::Approval(Box::new(approval)))

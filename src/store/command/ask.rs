@@ -67,7 +67,7 @@ pub fn ask(context: &mut Context<'_>, ask: Ask) -> Result<Reply, Fault> {
     );
     let wait = Wait {
         kind: WaitKind::Answer,
-        until: question.expires_at,
+        until: Some(question.expires_at),
     };
     begin(context, &run, &step, wait, &[question.id.0])?;
     Ok(Reply::Done)

@@ -104,6 +104,7 @@ pub fn new_run(
         root_run: new.id,
         root_session: session.root,
         retry_of: new.retry_of,
+        on_uncertain: new.agent.on_uncertain,
         origin,
         agent: new.agent.id,
         label: new.label,

@@ -12,7 +12,8 @@ use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::recover::{self, Loss, StepFate};
 use crate::kernel::run::{Run, RunState, Usage};
-use crate::kernel::step::{Step, StepState};
+use crate::kernel::step::{Step, StepState, Wait, WaitKind};
+use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, steps};
 
 /// The open run without an executor is queued, paused, settling or ended, as
@@ -27,12 +28,13 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
         // the daemon was down does not count.
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
-    let open = steps::open(context.tx, id).map_err(db_fault)?;
+    let mut open = steps::open(context.tx, id).map_err(db_fault)?;
     let policy = context.settings.recovery;
     let plan = recover::recover(&run, &open, loss, policy, context.now.wall);
     let held = run.state == RunState::Running;
     let mut lost = 0;
     let mut changed = Vec::new();
+    let mut event = plan.event.clone();
     // A parked run's steps have not begun; they are carried out as they stand.
     if held {
         for (step, fate) in plan.steps {
@@ -47,10 +49,15 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
             run = move_run(context, &run, RunEvent::StepEnded { model, usage })?;
         }
         if matches!(plan.event, RunEvent::Recovered { .. }) && run.cancel.is_none() {
-            notice(context, &run, loss)?;
+            open = steps::open(context.tx, id).map_err(db_fault)?;
+            if let Stand::Waits(reason) = waiting::stand(&open) {
+                // Nothing of it can be carried out before somebody has said something.
+                event = RunEvent::Paused(reason);
+            }
+            notice(context, &run, loss, matches!(event, RunEvent::Paused(_)))?;
         }
     }
-    let run = move_run_quietly(context, &run, plan.event, plan.quietly)?;
+    let run = move_run_quietly(context, &run, event, plan.quietly)?;
     if run.state == RunState::Settling {
         context.effect(Effect::Settling(id, run.left_at(context.now.steady)));
     }
@@ -73,13 +80,16 @@ fn reopen(
             steps::update(context.tx, &step).map_err(db_fault)?;
         }
         StepFate::Attach => {}
+        StepFate::Review => {
+            let wait = Wait {
+                kind: WaitKind::Review,
+                until: None,
+            };
+            steps::set_wait(context.tx, run.id, step.seq, wait).map_err(db_fault)?;
+            step.waits = Some(wait);
+        }
         StepFate::Uncertain => {
-            let tool = step.tool.as_deref().unwrap_or("the tool");
-            let text = format!(
-                "uncertain: the daemon ended while {tool} was at work on this call. It may have \
-                 happened, wholly, partly or not at all; it was not repeated. Look before you \
-                 do it again."
-            );
+            let text = waiting::uncertain(step.tool.as_deref().unwrap_or("the tool"));
             let message = tool_result(context, &step, &text, true);
             let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
             step.message_seq = appended.first().map(|message| message.seq);
@@ -93,17 +103,24 @@ fn reopen(
     Ok(step)
 }
 
-/// A visible entry for people: this turn was interrupted and goes on.
-fn notice(context: &mut Context<'_>, run: &Run, loss: Loss) -> Result<(), Fault> {
+/// A visible entry for people: this turn was interrupted and goes on, or holds still until
+/// somebody has said something.
+fn notice(
+    context: &mut Context<'_>,
+    run: &Run,
+    loss: Loss,
+    holds_still: bool,
+) -> Result<(), Fault> {
     let what = match loss {
         Loss::Killed | Loss::Drained => "the daemon was restarted",
         Loss::Executor => "the task that drove this run was lost",
         Loss::CutOff => "the daemon drained and waited no longer",
     };
-    let text = format!(
-        "{what} while run {} was at work; it goes on at its step",
-        run.id
-    );
+    let then = match holds_still {
+        true => "it holds still until a person has said whether its call has happened",
+        false => "it goes on at its step",
+    };
+    let text = format!("{what} while run {} was at work; {then}", run.id);
     let mut message = NewMessage::new(
         context.message_id(),
         Role::System,

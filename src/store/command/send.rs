@@ -105,7 +105,11 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         match &speaker.by {
             Some((run, step)) => {
                 let kind = WaitKind::Reply;
-                begin(context, run, step, Wait { kind, until }, &[accepted.run.0])?;
+                let wait = Wait {
+                    kind,
+                    until: Some(until),
+                };
+                begin(context, run, step, wait, &[accepted.run.0])?;
             }
             None if speaker.session.is_some() => {
                 context.effect(Effect::Window(Window::Call(accepted.run), until));

@@ -13,11 +13,12 @@ use crate::kernel::action::EventKind;
 use crate::kernel::approval::ApprovalState;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{AnnounceId, ApprovalId, QuestionId, RunId, SessionId};
+use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
+use crate::kernel::message::{Block, NewMessage};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepState, Wait, WaitKind};
-use crate::kernel::text::preview;
+use crate::kernel::text::{preview, storable};
 use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, outbox, runs, sends, sessions, steps, waits};
@@ -72,7 +73,9 @@ pub fn begin(
     for id in awaited {
         waits::insert(context.tx, *id, run.id, step.seq).map_err(db_fault)?;
     }
-    context.effect(Effect::Window(Window::Step(run.id, step.seq), wait.until));
+    if let Some(until) = wait.until {
+        context.effect(Effect::Window(Window::Step(run.id, step.seq), until));
+    }
     regroup(context, run).map(|_| ())
 }
 
@@ -136,13 +139,20 @@ pub fn finish(
     };
     step.result_summary = Some(preview(text, SUMMARY));
     step.error = failed.then(|| preview(text, SUMMARY));
-    let message = tool_result(context, &step, text, failed);
+    let message = match step.kind.answers() {
+        true => {
+            let text = storable(text);
+            let id = MessageId::answer_of(step.id);
+            NewMessage::answer(id, run.id, vec![Block::Text { text }])
+        }
+        false => tool_result(context, &step, text, failed),
+    };
     let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
     step.message_seq = appended.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step);
     let ended = RunEvent::StepEnded {
-        model: false,
+        model: step.kind.answers(),
         usage: Usage::default(),
     };
     let run = move_run(context, &run, ended)?;
@@ -266,10 +276,10 @@ pub fn wait_for(context: &mut Context<'_>, wait: WaitFor) -> Result<Reply, Fault
     } else {
         WaitKind::Child
     };
-    let until = wait.until;
+    let until = Some(wait.until);
     let awaited: Vec<Uuid> = wait.runs.iter().map(|id| id.0).collect();
     begin(context, &run, &step, Wait { kind, until }, &awaited)?;
-    look(context, run.id, step.seq, until <= context.now.wall)?;
+    look(context, run.id, step.seq, wait.until <= context.now.wall)?;
     Ok(Reply::Done)
 }
 

@@ -9,6 +9,7 @@ mod damaged_rows;
 mod lifecycle;
 mod plans;
 mod recovery;
+mod reviews;
 mod schema;
 mod spawning;
 mod starting;
@@ -35,7 +36,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::run::{AnnouncePolicy, Run, Usage};
+use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::step::{Effect as Class, Intent, StepKind};
 use crate::kernel::time::Timestamp;
@@ -190,6 +191,7 @@ pub(super) fn agent(name: &str) -> Resolved {
         allow: AllowList::Unset,
         linked: Vec::new(),
         max_spawn_depth: None,
+        on_uncertain: OnUncertain::Report,
         definition: pinned(name),
         tools: pinned("[]"),
         warnings: Vec::new(),
@@ -404,4 +406,11 @@ contract! { sqlite:
     recovery::a_sleep_of_the_machine_does_not_count,
     recovery::g1_2_a_run_that_is_too_old_is_told_quietly,
     recovery::parked_steps_go_on_as_they_stand,
+    reviews::a_call_in_review_holds_its_run_until_a_person_has_said,
+    reviews::what_a_person_says_has_not_happened_is_carried_out_once_more,
+    reviews::a_review_that_ends_its_run_leaves_the_call_uncertain,
+    reviews::a_cancelled_review_is_uncertain_too,
+    reviews::other_calls_of_the_answer_go_on_before_a_review,
+    reviews::an_agent_may_want_an_uncertain_call_repeated,
+    reviews::runs_are_found_by_the_fields_of_their_meta,
 }

@@ -8,9 +8,12 @@ use crate::harness::{Book, Step};
 /// steps wait holds still.
 pub(super) fn who_waits_is_known(book: &Book) {
     let waiting = |step: &&Step| step.is_open() && step.waits.is_some();
+    // A person's word has no row that it could name.
+    let in_review = |step: &Step| step.waits.as_deref() == Some("review");
     let named: BTreeSet<&(String, i64)> = book.waits.iter().map(|(_, step)| step).collect();
     for (place, step) in &book.steps {
-        assert_eq!(named.contains(place), waiting(&step), "{step:?}");
+        let names = waiting(&step) && !in_review(step);
+        assert_eq!(named.contains(place), names, "{step:?}");
     }
     for (awaited, place) in &book.waits {
         let step = &book.steps[place];

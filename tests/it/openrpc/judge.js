@@ -17,6 +17,7 @@ const SKIPPED = [
   "questions.answer",
   "approvals.resolve",
   "runs.output",
+  "runs.resolve",
   "runs.steer",
   "runs.retry_announce",
   "runs.dismiss_announce",

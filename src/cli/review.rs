@@ -1,0 +1,216 @@
+//! `abide review`: calls of which nobody is certain whether they have happened, and what a
+//! person says of them.
+
+use clap::{Args, ValueEnum};
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::text::{COLUMNS, age, clean, line, short};
+use super::{ids, print, tree};
+use crate::clock::Clock;
+use crate::kernel::ids::StepId;
+use crate::kernel::time::Timestamp;
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::lifecycle::{Decision, ResolveRun};
+use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::shapes::{OpenReview, Run};
+
+/// So many lines of a call's arguments are shown; --json has all of them.
+const LINES: usize = 40;
+
+/// Settle calls that were cut off by a kill
+///
+/// When the daemon is killed while a call is at work that must not be repeated, nobody knows
+/// whether it has happened. An agent with `on_uncertain: review` then holds still. Look for
+/// yourself, and say it. Without a run: everything that waits, with the exact call.
+#[derive(Debug, Args)]
+#[command(after_help = r#"abide review
+abide review 4f2a91c3 done --result "3 rows written"
+abide review 4f2a91c3 not-done"#)]
+pub(crate) struct Review {
+    /// The run
+    #[arg(value_name = "RUN", requires = "said")]
+    run: Option<String>,
+
+    /// It has happened; it has not, and is carried out now; or the run ends
+    #[arg(value_name = "DECISION", value_enum)]
+    said: Option<Said>,
+
+    /// With done: its result, for the model
+    #[arg(long, value_name = "TEXT")]
+    result: Option<String>,
+
+    /// Which step, where several wait
+    #[arg(long, value_name = "N")]
+    step: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Said {
+    Done,
+    NotDone,
+    Abort,
+}
+
+impl Review {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let (Some(named), Some(said)) = (&self.run, self.said) else {
+            return list(&link, common).await;
+        };
+        if self.result.is_some() && said != Said::Done {
+            return Err(Failure::usage("only what is done has a --result"));
+        }
+        let run_id = ids::run(&link, named).await?;
+        let run = ids::details(&link, run_id).await?;
+        let request = ResolveRun {
+            run_id,
+            step_id: step(&run, self.step)?,
+            decision: match said {
+                Said::Done => Decision::Done,
+                Said::NotDone => Decision::NotDone,
+                Said::Abort => Decision::Abort,
+            },
+            result: self.result,
+        };
+        let raw = link.raw("runs.resolve", &request).await?;
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let run: Run = link::read(&raw)?;
+        print::note(&match said {
+            Said::Abort => format!("run {} has ended", short(run.run_id)),
+            _ if !run.reviews.is_empty() => format!(
+                "taken; run {} has {} more to settle: abide review",
+                short(run.run_id),
+                run.reviews.len()
+            ),
+            _ => format!("run {} goes on: abide wait {0}", short(run.run_id)),
+        });
+        Ok(0)
+    }
+}
+
+/// The step that is meant: the only one, or the one that was named.
+fn step(run: &Run, named: Option<u32>) -> Result<StepId, Failure> {
+    let waiting = || {
+        let steps: Vec<String> = run.reviews.iter().map(|one| one.seq.to_string()).collect();
+        steps.join(", ")
+    };
+    match (named, &run.reviews[..]) {
+        (_, []) => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!(
+                "run {} needs no review: it is {}",
+                short(run.run_id),
+                run.state
+            ),
+        )
+        .hint("see what does: abide review")),
+        (None, [only]) => Ok(only.step_id),
+        (None, _) => Err(Failure::usage(format!(
+            "several calls of run {} wait, steps {}",
+            short(run.run_id),
+            waiting()
+        ))
+        .hint("name one: --step N")),
+        (Some(seq), all) => match all.iter().find(|one| one.seq == seq) {
+            Some(one) => Ok(one.step_id),
+            None => Err(Failure::new(
+                exit::NOT_FOUND,
+                "not_found",
+                format!(
+                    "step {seq} of run {} waits for no review",
+                    short(run.run_id)
+                ),
+            )
+            .hint(format!("these do: {}", waiting()))),
+        },
+    }
+}
+
+async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+    let request = ListRuns {
+        needs_review: true,
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let raw = link.raw("runs.list", &request).await?;
+    if common.json {
+        print::object(&raw)?;
+        return Ok(0);
+    }
+    let page: Runs = link::read(&raw)?;
+    if page.runs.is_empty() {
+        print::note("no run needs a review");
+    }
+    let now = Clock::system().now();
+    for run in &page.runs {
+        print::answer(&show(run, now))?;
+    }
+    Ok(0)
+}
+
+/// A run with the calls that wait, and what can be said of them.
+fn show(run: &Run, now: Timestamp) -> String {
+    let head = format!(
+        "{} of {}: {}",
+        short(run.run_id),
+        run.agent,
+        tree::name(run)
+    );
+    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    for review in &run.reviews {
+        out.push_str(&format!("\n{}", call(review, now)));
+    }
+    out.push_str(&format!(
+        "\n  look whether it has happened, then: abide review {} done|not-done|abort\n",
+        short(run.run_id)
+    ));
+    out
+}
+
+/// One call, with its arguments as they are.
+fn call(review: &OpenReview, now: Timestamp) -> String {
+    let what = format!(
+        "step {}, {}, was at work when the daemon was killed; begun {} ago",
+        review.seq,
+        review.tool,
+        age(review.started_at, now)
+    );
+    let mut out = format!("  {}", line(&what, COLUMNS - 2));
+    // Lines of a text are easier to read as lines.
+    let fields = review.arguments.as_object().into_iter().flatten();
+    let mut lines: Vec<String> = Vec::new();
+    for (name, value) in fields {
+        match value.as_str() {
+            Some(text) if text.contains('\n') => {
+                lines.push(format!("{name}:"));
+                lines.extend(clean(text).lines().map(|line| format!("  {line}")));
+            }
+            Some(text) => lines.push(format!("{name}: {}", clean(text))),
+            None => lines.push(format!("{name}: {value}")),
+        }
+    }
+    if lines.is_empty() {
+        lines.extend(
+            review
+                .summary
+                .as_deref()
+                .map(|call| line(call, COLUMNS - 4)),
+        );
+    }
+    let more = lines.len().saturating_sub(LINES);
+    for said in lines.iter().take(LINES) {
+        out.push_str(&format!("\n    {said}"));
+    }
+    if more > 0 {
+        out.push_str(&format!(
+            "\n    … and {more} more lines: abide review --json"
+        ));
+    }
+    out
+}

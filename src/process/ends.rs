@@ -1,0 +1,118 @@
+//! The ends of runs and of the daemon: nothing that was started outlives them. The registry asks
+//! through `contract::processes`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::marks::{RUN_ID, STATE_DIR, Whose};
+use super::running::{Processes, Shared, numbers};
+use super::table::{self, Identity};
+use super::tree::{self, Wanted};
+use crate::contract::BoxFuture;
+use crate::contract::processes;
+use crate::kernel::ids::{RunId, StepId};
+
+/// So many levels above a process are looked at.
+const DEEPEST: usize = 64;
+
+impl processes::Processes for Processes {
+    fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
+        let Some(steps) = self.0.lock().remove(&run) else {
+            return Box::pin(std::future::ready(Vec::new()));
+        };
+        let known: HashSet<Identity> = steps.into_values().flatten().collect();
+        if known.is_empty() {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let since = known.iter().map(|one| one.start).min().unwrap_or(0);
+            shared.end(Whose::Run(run), known, since).await
+        })
+    }
+
+    fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
+        let all = std::mem::take(&mut *self.0.lock());
+        if all.is_empty() {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let steps = all.into_values().flat_map(HashMap::into_values);
+            let whose = Whose::All(shared.marks.state.clone());
+            shared.end(whose, steps.flatten().collect(), 0).await
+        })
+    }
+
+    fn run_of(&self, pid: u32) -> Option<RunId> {
+        // Mostly nothing runs, and then nobody is anybody's.
+        if self.0.lock().is_empty() {
+            return None;
+        }
+        let me = std::process::id();
+        let mut pid = pid;
+        for _ in 0..DEEPEST {
+            if pid <= 1 || pid == me {
+                return None;
+            }
+            let row = table::one(pid)?;
+            if let Some(run) = self.0.run_with(row.id).or_else(|| self.0.marked_run(pid)) {
+                return Some(run);
+            }
+            pid = row.parent;
+        }
+        None
+    }
+
+    fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let mut wanted = Wanted {
+                known: HashSet::new(),
+                session: None,
+                whose: Whose::All(shared.marks.state.clone()),
+                since: 0,
+            };
+            let found = tree::look(&mut wanted).await;
+            if found.is_empty() {
+                return Vec::new();
+            }
+            let left = tree::end(wanted, shared.grace, &shared.clock).await;
+            if !left.is_empty() {
+                tracing::error!(pids = ?numbers(&left), "what an earlier life left could not be ended");
+            }
+            numbers(&found)
+        })
+    }
+}
+
+impl Shared {
+    /// The run that is known to have started this process.
+    fn run_with(&self, process: Identity) -> Option<RunId> {
+        let known = self.lock();
+        let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
+            steps.values().any(|alive| alive.contains(&process))
+        };
+        known
+            .iter()
+            .find(|(_, steps)| holds(steps))
+            .map(|(run, _)| *run)
+    }
+
+    /// The run that a process names by its marks.
+    fn marked_run(&self, pid: u32) -> Option<RunId> {
+        let ours = table::variable(pid, STATE_DIR)?;
+        let run = table::variable(pid, RUN_ID).filter(|_| ours == self.marks.state.as_os_str())?;
+        run.to_str()?.parse().ok()
+    }
+
+    async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
+        let wanted = Wanted {
+            known,
+            session: None,
+            whose,
+            since,
+        };
+        numbers(&tree::end(wanted, self.grace, &self.clock).await)
+    }
+}

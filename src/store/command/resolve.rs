@@ -1,0 +1,112 @@
+//! A person's word on an effect that nobody is certain of.
+
+use super::context::Context;
+use super::moves::{load, move_run};
+use super::waiting::{finish, regroup};
+use super::{Reply, RunAfter};
+use crate::kernel::event::RunEvent;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::run::{Run, RunError, RunState};
+use crate::kernel::step::{Step, StepState, WaitKind};
+use crate::kernel::waiting::reviewed;
+use crate::store::{db_fault, steps};
+
+/// What a person says of an effect that may have happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has happened, with this result if that is known.
+    Done(Option<String>),
+    /// It has not: it is carried out now.
+    NotDone,
+    /// Whatever it is, the run ends.
+    Abort,
+}
+
+/// A person's word on a step that waits for a review.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolve {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: RunId,
+    /// The step.
+    pub step: StepId,
+    /// What is said.
+    pub verdict: Verdict,
+    /// Who says it.
+    pub by: String,
+}
+
+/// The step has the outcome that the person gives, or is carried out once more, and its run
+/// goes on; or the run has ended.
+pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fault> {
+    let run = load(context, resolve.run)?;
+    if run.org != resolve.org {
+        return Err(Fault::not_found("run", resolve.run));
+    }
+    let found = steps::by_id(context.tx, run.id, resolve.step).map_err(db_fault)?;
+    let mut step = found.ok_or_else(|| {
+        Fault::not_found("step", resolve.step).hint("runs.get names those that need a review")
+    })?;
+    check(&run, &step)?;
+    match resolve.verdict {
+        Verdict::Done(result) => {
+            let told = match result {
+                // What a program has written is the answer itself.
+                Some(result) if step.kind.answers() => result,
+                result => reviewed(&resolve.by, result.as_deref()),
+            };
+            finish(context, run.id, step.seq, (&told, false))?;
+        }
+        Verdict::NotDone => {
+            step.state = StepState::Intended;
+            step.attempts += 1;
+            step.waits = None;
+            steps::take_up(context.tx, &step).map_err(db_fault)?;
+            regroup(context, &run)?;
+        }
+        Verdict::Abort => {
+            let message = format!(
+                "the daemon was killed while {} was at work on step {}; {} has looked and ended \
+                 the run: whether it happened stays uncertain",
+                step.tool.as_deref().unwrap_or("its program"),
+                step.seq,
+                resolve.by
+            );
+            let error = RunError::new("uncertain", message);
+            move_run(context, &run, RunEvent::Interrupted(error))?;
+        }
+    }
+    Ok(Reply::Run(Box::new(RunAfter {
+        run: load(context, run.id)?,
+        messages: Vec::new(),
+        steps: Vec::new(),
+    })))
+}
+
+fn check(run: &Run, step: &Step) -> Result<(), Fault> {
+    let waits = step.waits.is_some_and(|wait| wait.kind == WaitKind::Review);
+    let why = if !step.state.is_open() || !waits {
+        format!("step {} of run {} waits for no review", step.seq, run.id)
+    } else if !matches!(run.state, RunState::Paused(_)) {
+        // Nobody who holds the run would know of the step.
+        format!(
+            "run {} is at work on other calls of the same answer",
+            run.id
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(
+        Kind::Conflict,
+        format!(
+            "{why}: the step is {}, the run {}; nothing was changed",
+            step.state,
+            run.state.as_str()
+        ),
+    )
+    .hint("runs.get shows how it stands; runs.list {needsReview: true} what waits for a review")
+    .with("stepState", step.state.as_str())
+    .with("runState", run.state.as_str()))
+}

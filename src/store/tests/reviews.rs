@@ -1,0 +1,218 @@
+//! Calls of which nobody is certain whether they have happened, where the agent wants a person
+//! to say so; and runs found by their meta.
+
+use serde_json::json;
+
+use super::{Bench, accepted, after, spawn_of, tool};
+use crate::kernel::fault::Kind;
+use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::message::MessageKind;
+use crate::kernel::recover::Loss;
+use crate::kernel::run::{OnUncertain, Outcome, PauseReason, RunState};
+use crate::kernel::step::{Effect as Class, Step, StepState};
+use crate::store::command::{Cancel, CancelTarget, Resolve, Verdict};
+use crate::store::read::{self, RunQuery};
+use crate::store::{Command, Effect, runs, steps};
+
+/// A run in the middle of a call that must not be repeated, when the daemon was killed.
+fn cut_off(bench: &mut Bench, on_uncertain: OnUncertain, others: &[Class]) -> RunId {
+    let mut spawn = spawn_of(None);
+    spawn.run.agent.on_uncertain = on_uncertain;
+    let run = accepted(bench.run(Command::Spawn(Box::new(spawn)))).run;
+    let calls = [Class::Once].into_iter().chain(others.iter().copied());
+    let intents = calls
+        .enumerate()
+        .map(|(place, class)| tool(&place.to_string(), class))
+        .collect();
+    after(bench.run(Command::StartRun {
+        run,
+        intents,
+        seen: 0,
+    }));
+    begin(bench, run, 1).unwrap();
+    killed(bench, run);
+    run
+}
+
+fn begin(bench: &mut Bench, run: RunId, attempt: u32) -> Result<(), Kind> {
+    let step = 1;
+    let begun = bench.run(Command::BeginEffect { run, step, attempt });
+    begun.map(drop).map_err(|fault| fault.kind)
+}
+
+fn killed(bench: &mut Bench, run: RunId) -> Vec<Effect> {
+    let loss = Loss::Killed;
+    bench.run(Command::Recover { run, loss }).unwrap().1
+}
+
+fn first_step(bench: &mut Bench, run: RunId) -> Step {
+    steps::get(bench.db.as_mut(), run, 1).unwrap().unwrap()
+}
+
+fn say(bench: &mut Bench, run: RunId, step: StepId, verdict: Verdict) -> Result<(), Kind> {
+    let said = Resolve {
+        org: "default".to_owned(),
+        run,
+        step,
+        verdict,
+        by: "ann".to_owned(),
+    };
+    let resolved = bench.run(Command::Resolve(Box::new(said)));
+    resolved.map(drop).map_err(|fault| fault.kind)
+}
+
+fn told(bench: &mut Bench, run: RunId) -> String {
+    let session = bench.row(run).session_key;
+    let transcript = bench.transcript(&session);
+    let told = transcript.iter();
+    let told = told.filter(|message| message.kind == MessageKind::ToolResult);
+    format!(
+        "{:?}",
+        told.map(|message| &message.content).collect::<Vec<_>>()
+    )
+}
+
+pub fn a_call_in_review_holds_its_run_until_a_person_has_said(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[]);
+    let step = first_step(&mut bench, run);
+    for _ in 0..2 {
+        assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
+        // The exact call is shown, and nobody can carry it out.
+        let shown = read::run(bench.db.as_mut(), run).unwrap().unwrap();
+        assert_eq!(shown.reviews[0].id, step.id);
+        assert_eq!(shown.reviews[0].input, step.input);
+        // Another kill changes nothing.
+        killed(&mut bench, run);
+    }
+    assert_eq!(told(&mut bench, run), "[]");
+    let result = Some("3 rows".to_owned());
+    say(&mut bench, run, step.id, Verdict::Done(result.clone())).unwrap();
+    assert_eq!(bench.row(run).state, RunState::Queued);
+    assert_eq!(first_step(&mut bench, run).state, StepState::Done);
+    let told = told(&mut bench, run);
+    assert!(told.contains("ann") && told.contains("3 rows"), "{told}");
+    // Said once, it stands.
+    for verdict in [Verdict::Done(result), Verdict::NotDone, Verdict::Abort] {
+        assert_eq!(say(&mut bench, run, step.id, verdict), Err(Kind::Conflict));
+    }
+    assert_eq!(begin(&mut bench, run, 1), Err(Kind::Conflict));
+}
+
+pub fn what_a_person_says_has_not_happened_is_carried_out_once_more(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[]);
+    let step = first_step(&mut bench, run);
+    say(&mut bench, run, step.id, Verdict::NotDone).unwrap();
+    assert_eq!(bench.row(run).state, RunState::Queued);
+    let again = first_step(&mut bench, run);
+    assert_eq!(
+        (again.state, again.attempts, again.waits),
+        (StepState::Intended, 2, None)
+    );
+    bench.started(run);
+    // A late executor of the first try must not begin it.
+    assert_eq!(begin(&mut bench, run, 1), Err(Kind::Conflict));
+    begin(&mut bench, run, 2).unwrap();
+    // The next kill asks again.
+    killed(&mut bench, run);
+    assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
+}
+
+pub fn a_review_that_ends_its_run_leaves_the_call_uncertain(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[]);
+    let step = first_step(&mut bench, run);
+    say(&mut bench, run, step.id, Verdict::Abort).unwrap();
+    let row = bench.row(run);
+    assert_eq!(row.state, RunState::Ended(Outcome::Interrupted));
+    assert_eq!(row.error.unwrap().kind, "uncertain");
+    assert_eq!(first_step(&mut bench, run).state, StepState::Uncertain);
+}
+
+pub fn a_cancelled_review_is_uncertain_too(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[]);
+    bench
+        .run(Command::Cancel(Box::new(Cancel {
+            org: "default".to_owned(),
+            target: CancelTarget::Run(run),
+            by: "ann".to_owned(),
+            reason: None,
+        })))
+        .unwrap();
+    assert_eq!(bench.row(run).state, RunState::Ended(Outcome::Cancelled));
+    assert_eq!(first_step(&mut bench, run).state, StepState::Uncertain);
+}
+
+pub fn other_calls_of_the_answer_go_on_before_a_review(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[Class::Read]);
+    assert_eq!(bench.row(run).state, RunState::Queued);
+    after(bench.run(Command::StartRun {
+        run,
+        intents: Vec::new(),
+        seen: 100,
+    }));
+    let step = first_step(&mut bench, run);
+    // Whoever holds the run does not know of the call.
+    assert_eq!(
+        say(&mut bench, run, step.id, Verdict::NotDone),
+        Err(Kind::Conflict)
+    );
+    after(bench.run(Command::RecordOutcome {
+        run,
+        step: 2,
+        attempt: 2,
+        outcome: super::Recorded::ToolResult {
+            text: "read".to_owned(),
+            is_error: false,
+        },
+        then: super::Then::Wait,
+    }));
+    assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
+    say(&mut bench, run, step.id, Verdict::NotDone).unwrap();
+    assert_eq!(bench.row(run).state, RunState::Queued);
+}
+
+pub fn an_agent_may_want_an_uncertain_call_repeated(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Retry, &[]);
+    assert_eq!(bench.row(run).state, RunState::Queued);
+    bench.started(run);
+    assert_eq!(begin(&mut bench, run, 1), Err(Kind::Conflict));
+    begin(&mut bench, run, 2).unwrap();
+}
+
+pub fn runs_are_found_by_the_fields_of_their_meta(mut bench: Bench) {
+    let mut made = Vec::new();
+    for meta in [
+        json!({ "chat": "42", "thread": 7, "vip": true }),
+        json!({ "chat": "42", "thread": 8 }),
+        json!({ "chat": 42, "tags": ["chat"] }),
+        json!("42"),
+    ] {
+        let mut spawn = spawn_of(None);
+        spawn.run.meta = Some(meta);
+        made.push(accepted(bench.run(Command::Spawn(Box::new(spawn)))).run);
+    }
+    bench.spawned(None);
+    let found = |bench: &mut Bench, fields: &[(&str, &str)]| {
+        let query = RunQuery {
+            org: "default".to_owned(),
+            meta: fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            limit: 10,
+            ..RunQuery::default()
+        };
+        let page = read::runs(bench.db.as_mut(), &query).unwrap();
+        page.iter().map(|shown| shown.run.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&mut bench, &[("chat", "t42")]), [made[1], made[0]]);
+    assert_eq!(found(&mut bench, &[("chat", "i42")]), [made[2]]);
+    let both = [("chat", "t42"), ("thread", "i7"), ("vip", "true")];
+    assert_eq!(found(&mut bench, &both), [made[0]]);
+    assert_eq!(found(&mut bench, &[("tags", "tchat")]), []);
+    assert_eq!(bench.count("SELECT count(*) FROM run_meta"), 6);
+    // What is removed is not found, and leaves nothing.
+    for run in &made {
+        runs::remove(bench.db.as_mut(), *run).unwrap();
+    }
+    assert_eq!(bench.count("SELECT count(*) FROM run_meta"), 0);
+}
