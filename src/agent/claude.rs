@@ -13,6 +13,11 @@ const TOOLS: &[(&str, &str)] = &[
     ("Grep", "grep"),
     ("Glob", "glob"),
     ("LS", "list"),
+    ("Write", "write"),
+    ("Edit", "edit"),
+    ("Bash", "shell"),
+    ("WebFetch", "fetch"),
+    ("TodoWrite", "todo"),
 ];
 
 /// The names of models that mean nothing outside that program.

@@ -5,6 +5,7 @@ use super::folder::{Dialect, Found, parse, read};
 use super::raw::{Broken, Format};
 use super::set::{Layers, Source};
 use crate::contract::catalog::AgentMode;
+use crate::kernel::gate::WriteScope;
 use crate::kernel::thinking::Thinking;
 use std::fs;
 use std::path::Path;
@@ -315,24 +316,49 @@ fn what_a_model_is_asked_with_is_checked() {
 
 #[test]
 fn what_nothing_obeys_yet_is_said() {
+    let draft =
+        markdown("---\ndescription: d\nprovider: {}\nskills: []\nstrategy: plan\n---\nx").unwrap();
+    assert_eq!(draft.not_in_force, ["provider", "skills", "strategy: plan"]);
+    assert_eq!(draft.needs_trust, [""; 0]);
+}
+
+#[test]
+fn a_gate_is_rules_in_their_order() {
     let draft = markdown(
-        "---\ndescription: d\nprovider: {}\nskills: []\nstrategy: plan\n\
-         gate:\n  read: ask\n  glob: deny\n  grep: allow\n---\nx",
+        "---\ndescription: d\nwrite_scope: own\ngate:\n  read: ask\n  shell:\n    \
+         - decision: ask\n    - {match: \"git *\", decision: allow}\n---\nx",
     )
     .unwrap();
+    let rules: Vec<String> = draft
+        .definition
+        .gate
+        .iter()
+        .map(|rule| format!("{} {:?} {}", rule.tool, rule.pattern, rule.decision))
+        .collect();
     assert_eq!(
-        draft.not_in_force,
+        rules,
         [
-            "provider",
-            "skills",
-            "strategy: plan",
-            "gate (until then left out: read)"
+            "read None ask",
+            "shell None ask",
+            "shell Some(\"git *\") allow"
         ]
     );
-    // What nobody can be asked for is not had.
-    let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
-    assert_eq!(draft.tools.pick(&tools).0, ["list", "grep"]);
-    assert_eq!(draft.needs_trust, [""; 0]);
+    assert_eq!(draft.definition.write_scope, Some(WriteScope::Own));
+    // What a person would be asked for is not settled by a file that came with a project.
+    assert_eq!(draft.needs_trust, ["gate: allow"]);
+    for (field, says) in [
+        ("gate: {shell: [git]}", "a rule has decision"),
+        ("gate: {shell: [{match: x}]}", "a rule has decision"),
+        (
+            "gate: {shell: [{match: x, decision: maybe}]}",
+            "is not one of",
+        ),
+        ("gate: {shell: [{when: x, decision: ask}]}", "not \"when\""),
+        ("write_scope: all", "workspace, own, none"),
+    ] {
+        let broken = markdown(&format!("---\ndescription: d\n{field}\n---\nx")).unwrap_err();
+        assert!(broken.reason.contains(says), "{field}: {}", broken.reason);
+    }
 }
 
 #[test]
@@ -380,7 +406,7 @@ fn files_of_claude_are_read_in_their_own_words() {
     let tools = ["read", "list", "glob", "grep"].map(str::to_owned);
     let (chosen, unknown) = draft.tools.pick(&tools);
     assert_eq!(chosen, ["read", "grep"]);
-    assert_eq!(unknown, ["Bash"]);
+    assert_eq!(unknown, ["shell"]);
     let said = draft.warnings.join("\n");
     for part in [
         "colon",

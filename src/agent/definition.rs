@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
+use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
@@ -66,6 +67,12 @@ pub struct AgentDefinition {
     /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
+    /// What becomes of calls of its tools; see [`Rights::judge`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<Rule>,
+    /// Where its file tools may write; anywhere in the workspace if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_scope: Option<WriteScope>,
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
@@ -102,9 +109,17 @@ impl AgentDefinition {
             allow_agents: None,
             linked_agents: Vec::new(),
             max_spawn_depth: None,
+            gate: Vec::new(),
+            write_scope: None,
             command: None,
             on_uncertain: None,
         }
+    }
+
+    /// What its runs may do, below `bundle`.
+    pub fn rights(&self, bundle: Bundle) -> Rights {
+        let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
+        Rights::new(&self.name, &self.gate, scope, bundle)
     }
 
     /// Whom it may delegate to.

@@ -11,6 +11,7 @@ use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
 use crate::contract::catalog::AgentMode;
+use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
@@ -40,6 +41,7 @@ const IN_FORCE: &[&str] = &[
     "max_tokens",
     "tools",
     "gate",
+    "write_scope",
     "system_prompt",
     "linked_agents",
     "allow_agents",
@@ -192,6 +194,12 @@ impl Reader<'_> {
             "linked_agents" => self.linked_agents(value)?,
             "tools" => self.tools(value)?,
             "gate" => self.gate(value)?,
+            "write_scope" => {
+                let word = text(value)?;
+                let scope = WriteScope::parse(&word);
+                let scope = scope.ok_or_else(|| no_word(&word, &["workspace", "own", "none"]))?;
+                definition.write_scope = Some(scope);
+            }
             "execution" => self.execution(value)?,
             "command" => definition.command = Some(command::read(value)?),
             "strategy" => match text(value)?.as_str() {
@@ -339,28 +347,34 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Nobody can be asked and no argument is looked at yet, so a tool that is not simply
-    /// allowed is left out: a gate never opens more than it says.
+    /// A word for every call of a tool, or a list of rules that look at what it is called with.
     fn gate(&mut self, value: &Value) -> Result<(), String> {
-        let Value::Object(rules) = value else {
+        let Value::Object(tools) = value else {
             return Err("names of tools with allow, deny or ask are expected".to_owned());
         };
-        let mut closed = Vec::new();
-        for (tool, rule) in rules {
-            match rule {
-                Value::String(word) if word == "allow" => {}
-                Value::String(word) if word == "deny" => self.draft.tools.deny.push(tool.clone()),
-                Value::String(word) if word == "ask" => closed.push(tool.clone()),
-                Value::String(word) => return Err(no_word(word, &["allow", "deny", "ask"])),
-                Value::Array(_) => closed.push(tool.clone()),
+        let mut rules = Vec::new();
+        for (tool, value) in tools {
+            let rule = |pattern, decision| Rule {
+                tool: tool.clone(),
+                pattern,
+                decision,
+            };
+            match value {
+                Value::String(_) => rules.push(rule(None, decision(value)?)),
+                Value::Array(items) => {
+                    for item in items {
+                        let (pattern, decision) = matched(item)?;
+                        rules.push(rule(pattern, decision));
+                    }
+                }
                 _ => return Err("allow, deny, ask or a list of rules is expected".to_owned()),
             }
         }
-        if !closed.is_empty() {
-            let names = closed.join(", ");
-            self.later(&format!("gate (until then left out: {names})"));
-            self.draft.tools.deny.extend(closed);
+        if rules.iter().any(|rule| rule.decision == Decision::Allow) {
+            // What a person would be asked for must not be settled by somebody else's file.
+            self.needs("gate: allow");
         }
+        self.draft.definition.gate = rules;
         Ok(())
     }
 
@@ -384,6 +398,25 @@ impl Reader<'_> {
         self.draft.definition.linked_agents = linked;
         Ok(())
     }
+}
+
+/// One rule of a list: what the call must look like, and what becomes of it.
+fn matched(item: &Value) -> Result<(Option<String>, Decision), String> {
+    let expected = "a rule has decision: allow, deny or ask, and match: a pattern";
+    let fields = item.as_object().ok_or(expected)?;
+    if let Some(other) = fields
+        .keys()
+        .find(|name| !matches!(name.as_str(), "match" | "decision"))
+    {
+        return Err(format!("{expected}, not {:?}", preview(other, 64)));
+    }
+    let pattern = fields.get("match").map(text).transpose()?;
+    Ok((pattern, decision(fields.get("decision").ok_or(expected)?)?))
+}
+
+fn decision(value: &Value) -> Result<Decision, String> {
+    let word = text(value)?;
+    Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
 }
 
 /// Says which words there are.

@@ -27,6 +27,8 @@ as file:line with what stands there.";
 pub(super) fn presets() -> Vec<AgentDefinition> {
     let looking = ["read", "list", "glob", "grep"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
+    // Of these names the tools that there are.
+    let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
     let dealing = [
         "agents_list",
         "sessions_spawn",
@@ -35,6 +37,8 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
         "sessions_list",
         "sessions_history",
         "session_status",
+        "sessions_yield",
+        "runs_cancel",
         "ask",
     ];
     let build = "The main agent: answers questions and does work in a workspace.";
@@ -45,6 +49,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
             tools: tools
                 .iter()
                 .cloned()
+                .chain(changing.map(str::to_owned))
                 .chain(dealing.map(str::to_owned))
                 .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),

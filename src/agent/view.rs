@@ -12,6 +12,7 @@ use super::set::{Layers, Source, Taken, shown};
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
@@ -250,9 +251,12 @@ impl Entry {
     fn new(taken: &Taken, models: &Models, names: &[String]) -> Self {
         let draft = &taken.candidate.draft;
         let mut definition = draft.definition.clone();
-        let (chosen, unknown) = draft.tools.pick(names);
+        let (mut chosen, unknown) = draft.tools.pick(names);
+        // A tool of which no call is open is not shown to models either.
+        chosen.retain(|tool| !is_closed(&definition.gate, tool));
         let mut warnings = draft.warnings.clone();
-        if !unknown.is_empty() {
+        // A preset names what it would take; another definition what it counts on.
+        if !unknown.is_empty() && taken.candidate.source != Source::Preset {
             warnings.push(format!(
                 "no tool {}; the tools are {}",
                 unknown.join(", "),

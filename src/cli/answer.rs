@@ -1,5 +1,8 @@
 //! `abide answer`: what runs ask people, and the answers.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use clap::Args;
 use serde_json::Value;
 
@@ -47,7 +50,10 @@ impl Answer {
             return Ok(0);
         };
         let (question, text) = match (self.text, &open[..]) {
-            (Some(text), open) => (find(open, &first)?, text),
+            (Some(text), open) => {
+                let ids: Vec<QuestionId> = open.iter().map(|question| question.id).collect();
+                (find_open(&ids, &first, "question", "abide answer")?, text)
+            }
             (None, [only]) => (only.id, first),
             (None, _) => {
                 return Err(Failure::usage("say which question is answered, and how")
@@ -89,30 +95,34 @@ pub(crate) async fn waiting(
     Ok((raw, page.questions))
 }
 
-fn find(open: &[Question], wanted: &str) -> Result<QuestionId, Failure> {
+/// The one of these that is meant: by its whole id or its last digits.
+pub(crate) fn find_open<I: Copy + Display + FromStr>(
+    open: &[I],
+    wanted: &str,
+    what: &str,
+    list: &str,
+) -> Result<I, Failure> {
     if let Ok(id) = wanted.parse() {
         return Ok(id);
     }
     let digits = wanted.to_ascii_lowercase();
-    let found: Vec<QuestionId> = open
+    let found: Vec<I> = open
         .iter()
-        .map(|question| question.id)
+        .copied()
         .filter(|id| digits.len() >= 4 && id.to_string().ends_with(&digits))
         .collect();
+    let missing = |message| Failure::new(exit::NOT_FOUND, "not_found", message);
     match found[..] {
         [id] => Ok(id),
-        [] => Err(Failure::new(
-            exit::NOT_FOUND,
-            "not_found",
-            format!("no open question has the id {}", line(wanted, 40)),
-        )
-        .hint("see what waits: abide answer")),
-        _ => Err(Failure::new(
-            exit::NOT_FOUND,
-            "not_found",
-            format!("more than one question ends in {}", line(wanted, 40)),
-        )
-        .hint("give more digits: abide answer --json shows the whole ids")),
+        [] => Err(
+            missing(format!("no open {what} has the id {}", line(wanted, 40)))
+                .hint(format!("see what there is: {list}")),
+        ),
+        _ => Err(
+            missing(format!("more than one {what} ends in {}", line(wanted, 40))).hint(format!(
+                "give more digits: {list} --json shows the whole ids"
+            )),
+        ),
     }
 }
 

@@ -11,9 +11,9 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use super::discover::Where;
 use super::failure::Failure;
 use super::{
-    agents, answer, attach, audit, backup, cancel, chat, completions, config, demo, doctor, events,
-    help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send, serve, sessions,
-    spawn, status, steer, stop, trust, wait,
+    agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
+    doctor, events, help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send,
+    serve, sessions, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -80,6 +80,7 @@ enum Command {
     Send(send::Send),
     Chat(chat::Chat),
     Answer(answer::Answer),
+    Approvals(approvals::Approvals),
     Ps(ps::Ps),
     Sessions(sessions::Sessions),
     Logs(logs::Logs),
@@ -170,6 +171,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Send(command) => Box::pin(command.run(common)),
         Command::Chat(command) => Box::pin(command.run(common)),
         Command::Answer(command) => Box::pin(command.run(common)),
+        Command::Approvals(command) => Box::pin(command.run(common)),
         Command::Ps(command) => Box::pin(command.run(common)),
         Command::Sessions(command) => Box::pin(command.run(common)),
         Command::Logs(command) => Box::pin(command.run(common)),

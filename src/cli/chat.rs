@@ -4,19 +4,20 @@ use std::io::{BufRead, IsTerminal};
 
 use clap::Args;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::args::Common;
+use super::asked::Asked;
 use super::failure::{Failure, exit};
 use super::follow::{Asks, End, Interrupt, Task, follow};
 use super::link::{self, Link};
 use super::text::{COLUMNS, line};
-use super::{answer, cancel, ids, print, start, wait};
+use super::{cancel, ids, print, start, wait};
 use crate::clock::Clock;
-use crate::kernel::ids::{QuestionId, RunId, SessionKey};
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::message::plain_text;
 use crate::wire::gateway::{NoParams, Status};
 use crate::wire::input::PageSize;
-use crate::wire::questions::{AnswerQuestion, Question};
 use crate::wire::runs::{Turn, TurnAccepted};
 use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
 use crate::wire::shapes::{Message, Run, Session};
@@ -135,8 +136,8 @@ struct Talk<'a> {
     key: SessionKey,
     input: Input,
     interrupt: Interrupt,
-    /// Questions that were put to the person already.
-    asked: Vec<QuestionId>,
+    /// What was put to the person already.
+    asked: Vec<Uuid>,
 }
 
 impl Talk<'_> {
@@ -173,8 +174,8 @@ impl Talk<'_> {
             let link = self.link().await?;
             let raw = match follow(link, &self.common.place, task, &mut self.interrupt).await? {
                 End::Done(raw) | End::Window(raw) => raw,
-                End::Asked(questions) => {
-                    self.put(questions).await?;
+                End::Asked(open) => {
+                    self.put(open).await?;
                     continue;
                 }
                 End::Detached => {
@@ -211,34 +212,31 @@ impl Talk<'_> {
     }
 
     /// Puts what this session's tree asks to the person; an empty line leaves it open.
-    async fn put(&mut self, questions: Vec<Question>) -> Result<(), Failure> {
-        for question in questions {
-            self.asked.push(question.id);
-            print::note(&answer::show(&question, Clock::system().now()));
-            let Some(said) = self.line("your answer (empty: later)").await else {
-                continue;
-            };
-            if !said.trim().is_empty() {
-                self.answer(&question, said.trim()).await?;
+    async fn put(&mut self, open: Vec<Asked>) -> Result<(), Failure> {
+        for asked in open {
+            self.asked.push(asked.id());
+            print::note(&asked.show(Clock::system().now()));
+            while let Some(said) = self.line(asked.prompt()).await
+                && !said.trim().is_empty()
+                && !self.answer(&asked, said.trim()).await?
+            {
+                print::note("say yes or no");
             }
         }
         Ok(())
     }
 
-    async fn answer(&self, question: &Question, said: &str) -> Result<(), Failure> {
-        let request = AnswerQuestion {
-            id: question.id,
-            text: Some(said.to_owned()),
-            choice: None,
-        };
+    /// Passes on an answer; whether it was one.
+    async fn answer(&self, asked: &Asked, said: &str) -> Result<bool, Failure> {
         let link = self.link().await?;
-        match link.raw("questions.answer", &request).await {
-            Ok(_) => {}
+        match asked.answer(&link, said).await {
             // It ran out, or somebody else was first: the conversation goes on.
-            Err(refused) if refused.kind == "conflict" => print::note(&refused.to_string()),
-            Err(failure) => return Err(failure),
+            Err(refused) if refused.kind == "conflict" => {
+                print::note(&refused.to_string());
+                Ok(true)
+            }
+            answered => answered,
         }
-        Ok(())
     }
 
     /// Queues a turn. A request whose answer was lost is recognised by its key.

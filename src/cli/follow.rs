@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use uuid::Uuid;
 
+use super::asked::Asked;
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::view::View;
 use super::watch::{Seen, Watch};
-use super::{answer, print};
-use crate::kernel::ids::{QuestionId, RunId, SessionKey};
+use super::{asked, print};
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
-use crate::wire::questions::Question;
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited};
 use crate::wire::shapes::Step;
 
@@ -66,12 +67,12 @@ pub(crate) struct Task<'a> {
     pub(crate) asks: Option<Asks<'a>>,
 }
 
-/// The questions that somebody is here to answer.
+/// What is asked that somebody is here to answer.
 pub(crate) struct Asks<'a> {
     /// Those of the runs in this session and below it.
     pub(crate) session: &'a SessionKey,
     /// They were put to the person already.
-    pub(crate) known: &'a [QuestionId],
+    pub(crate) known: &'a [Uuid],
 }
 
 /// How the waiting ended.
@@ -81,7 +82,7 @@ pub(crate) enum End {
     /// The window passed; the daemon's last answer.
     Window(Value),
     /// This is asked, and was not before.
-    Asked(Vec<Question>),
+    Asked(Vec<Asked>),
     /// The person wants to do something else. The runs go on.
     Detached,
 }
@@ -124,8 +125,8 @@ pub(crate) async fn follow(
 /// The events after which the runs stand otherwise.
 fn news_of(task: &Task<'_>) -> SubscribeEvents {
     let kinds: &[&str] = match (task.show, &task.asks) {
-        (true, _) => &["run.*", "tool.*", "question.asked"],
-        (false, Some(_)) => &["run.ended", "question.asked"],
+        (true, _) => &["run.*", "tool.*", "question.asked", "approval.requested"],
+        (false, Some(_)) => &["run.ended", "question.asked", "approval.requested"],
         (false, None) => &["run.ended"],
     };
     SubscribeEvents {
@@ -168,8 +169,8 @@ impl Follow<'_> {
         let Some(asks) = &self.task.asks else {
             return Ok(None);
         };
-        let (_, mut open) = answer::waiting(&self.watch.link, Some(asks.session)).await?;
-        open.retain(|question| !asks.known.contains(&question.id));
+        let mut open = asked::open(&self.watch.link, Some(asks.session)).await?;
+        open.retain(|one| !asks.known.contains(&one.id()));
         Ok((!open.is_empty()).then_some(End::Asked(open)))
     }
 

@@ -15,7 +15,16 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Give work",
         &[
-            "run", "spawn", "chat", "send", "answer", "review", "steer", "cancel", "retry",
+            "run",
+            "spawn",
+            "chat",
+            "send",
+            "answer",
+            "approvals",
+            "review",
+            "steer",
+            "cancel",
+            "retry",
         ],
     ),
     (

@@ -3,7 +3,9 @@
 
 mod agents;
 mod answer;
+mod approvals;
 mod args;
+mod asked;
 mod attach;
 mod audit;
 mod backup;

@@ -10,7 +10,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::text::{Table, age, short};
-use super::{answer, ids, print, tree};
+use super::{answer, approvals, ids, print, tree};
 use crate::clock::Clock;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -82,8 +82,15 @@ impl Ps {
             return Ok(0);
         }
         // What waits for a person comes first, whatever else goes on.
+        let (_, approvals) = approvals::waiting(&link, None).await?;
         let (_, questions) = answer::waiting(&link, None).await?;
         let now = Clock::system().now();
+        for approval in &approvals {
+            print::answer(&approvals::in_short(approval, now))?;
+        }
+        if !approvals.is_empty() {
+            print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals");
+        }
         for question in &questions {
             print::answer(&answer::in_short(question, now))?;
         }

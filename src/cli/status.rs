@@ -87,6 +87,11 @@ fn show(status: &Answer, state: &Path) -> String {
             "  results  {waiting} wait to be told; see: abide inbox --undelivered"
         ));
     }
+    let waits = |count: u64, what: &str, see: &str| {
+        (count > 0).then(|| format!("  people   {count} {what} wait; see: {see}"))
+    };
+    lines.extend(waits(counts.approvals, "calls of tools", "abide approvals"));
+    lines.extend(waits(counts.questions, "questions", "abide answer"));
     if let Some(salvaged) = &status.salvaged {
         let least = if salvaged.more { "at least " } else { "" };
         lines.push(format!(

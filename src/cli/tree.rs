@@ -206,6 +206,7 @@ pub(crate) fn pause(run: &Run) -> String {
     match run.pause_reason.as_deref() {
         Some("child") => "waits for a run that it asked for".to_owned(),
         Some("reply") => "waits for a reply".to_owned(),
+        Some("approval") => "wants to call a tool; allow or deny it: abide approvals".to_owned(),
         Some("review") => format!("needs a review: abide review {}", short(run.run_id)),
         Some("input") => "asks something; answer it: abide answer".to_owned(),
         Some(other) => format!("holds still: {other}"),

@@ -2,13 +2,17 @@
 //! type commands. Used where an error of the daemon becomes a message.
 
 /// What a person types for a method. A method that is not here has no command of its own.
-const COMMANDS: [(&str, &str); 30] = [
+const COMMANDS: [(&str, &str); 34] = [
     ("agent.run", "abide chat"),
     ("agent.wait", "abide wait"),
     ("agents.create", "abide agents create"),
     ("agents.delete", "abide agents delete"),
     ("agents.get", "abide agents show"),
     ("agents.list", "abide agents"),
+    ("approvals.forget", "abide approvals forget"),
+    ("approvals.list", "abide approvals"),
+    ("approvals.remembered", "abide approvals remembered"),
+    ("approvals.resolve", "abide approvals allow"),
     ("events.subscribe", "abide events"),
     ("gateway.backup", "abide backup"),
     ("gateway.config", "abide config show"),

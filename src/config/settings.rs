@@ -156,6 +156,11 @@ settings! {
     Reload "sessions.agent_to_agent.allow" => agent_to_agent: Vec<String> = Vec::new(), Texts;
     /// Turns of an exchange after the first answer; 0 = none.
     Reload "sessions.max_ping_pong" => max_ping_pong: u32 = 5, Count(0, 5);
+    /// How long a person's leave for a call of a tool is waited for; then it is a no.
+    Reload "approvals.timeout" =>
+        approval_timeout: Duration = Duration::from_mins(10), Period;
+    /// Hosts, addresses and networks that fetch may reach although they are not public.
+    Start "fetch.allow_private" => fetch_private: Vec<String> = Vec::new(), Texts;
     /// Open runs without activity for longer are closed at start.
     Reload "recovery.max_age" => max_age: Duration = Duration::from_hours(24), Span;
     /// Kills in the middle of the same step that a run survives.

@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
+use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::session::{Cleanup, SessionMode};
+use crate::kernel::thinking::Thinking;
 
 /// The step of a run on whose behalf a tool acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub struct Site {
 /// What a tool is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// This, as JSON for the model.
+    /// This, as JSON for the model; a text is told as it is.
     Now(Value),
     /// Nothing yet: the step waits, and gets its outcome from elsewhere.
     Waits,
@@ -55,6 +58,18 @@ pub struct SpawnAsk {
     pub label: Option<String>,
     /// How long it may run, milliseconds.
     pub run_timeout_ms: Option<u64>,
+    /// In place of the agent's model, `provider/name`.
+    pub model: Option<String>,
+    /// In place of the agent's thinking level.
+    pub thinking: Option<Thinking>,
+    /// What becomes of its session once all is told.
+    pub cleanup: Cleanup,
+    /// How long its session stays open for messages.
+    pub mode: SessionMode,
+    /// Its transcript begins with the caller's as it is now.
+    pub fork: bool,
+    /// What its runs may do at most.
+    pub bundle: Bundle,
 }
 
 /// A message by a run.
@@ -104,6 +119,18 @@ pub trait Delegate: Send + Sync + 'static {
     /// Asks a person.
     fn ask(&self, site: Site, ask: QuestionAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
+    /// Ends a run that lies below the caller's session, and all below it.
+    fn cancel(
+        &self,
+        site: Site,
+        run: String,
+        reason: Option<String>,
+    ) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Whether something will be told to the caller's session by itself, so that its turn may
+    /// end and wait for that.
+    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
+
     /// The sessions within the caller's reach.
     fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;
 
@@ -113,6 +140,19 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// How a session and its open runs are; the caller's own if it names none.
     fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Keeps all that a call has answered, which is too long to be shown whole; it is in the
+    /// store once this returns.
+    fn keep(&self, site: Site, text: String) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// At most `most` bytes of a long answer of a call in the caller's session, from `offset` on.
+    fn output(
+        &self,
+        site: Site,
+        tool_call: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::BoxFuture;
 use super::journal::RunView;
+use crate::kernel::approval::Consent;
 use crate::kernel::message::Block;
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::{Intent, Step};
@@ -45,6 +46,17 @@ pub enum StepOutcome {
     Failed(RunError),
 }
 
+/// Whether the effect of a step may begin.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Admission {
+    /// It may.
+    Goes,
+    /// Once a person allows it.
+    Asks(Consent),
+    /// It may not; the step is told so in these words, and nothing is done.
+    Refused(String),
+}
+
 /// Takes the text of a model's answer while it comes, for those who listen. Nothing of it is
 /// stored: what counts is the outcome.
 pub trait TextSink: Send + Sync + 'static {
@@ -71,6 +83,10 @@ pub trait Runner: Send + Sync + 'static {
     /// same answer (apart from fresh step ids), also after a restart. Called only when no
     /// step of the view is open.
     fn next(&self, view: &RunView) -> Next;
+
+    /// Whether the effect of a tool's step may begin. Asked before each try, and before anything
+    /// is begun.
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission>;
 
     /// Carries out one step whose intent is committed. Dropping the future stops it. May be
     /// called again for the same step after a kill, as the step's effect class allows. What a

@@ -152,6 +152,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         },
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
+        approval_ms: millis(config.approval_timeout),
         drain_timeout,
         compare_each: config.compare_each,
         touch_each: config.touch_each,
@@ -200,6 +201,7 @@ pub fn workers(
     let (models, followed_models) = tokio::sync::watch::channel(models);
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
+        private: tool::Private::new(&config.fetch_private),
         delegate,
         shell: Some(shell),
     });

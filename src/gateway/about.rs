@@ -158,6 +158,12 @@ pub(super) const METHODS: &[About] = &[
         r#"{"sessionKey": "agent:build:desk"}"#,
     ),
     row(
+        "runs.output",
+        Reads,
+        "Gives a part of what a tool has answered, also where the transcript shows a cut.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "toolCallId": "call-1", "offset": 0}"#,
+    ),
+    row(
         "runs.steps",
         Reads,
         "Lists the journal of a run, oldest first.",
@@ -240,6 +246,30 @@ pub(super) const METHODS: &[About] = &[
         Reads,
         "Lists what runs ask people.",
         r#"{"sessionKey": "agent:build:desk", "tree": true}"#,
+    ),
+    row(
+        "approvals.list",
+        Reads,
+        "Lists calls of tools that need a person's leave.",
+        r#"{"sessionKey": "agent:build:desk", "tree": true}"#,
+    ),
+    row(
+        "approvals.resolve",
+        Changes,
+        "Allows or denies a call of a tool.",
+        r#"{"id": "01936f0e-0000-7000-8000-000000000003", "decision": "allow"}"#,
+    ),
+    row(
+        "approvals.remembered",
+        Reads,
+        "Lists the decisions that count for later calls.",
+        "{}",
+    ),
+    row(
+        "approvals.forget",
+        Changes,
+        "Forgets a remembered decision.",
+        r#"{"id": "01936f0e-0000-7000-8000-000000000003"}"#,
     ),
     row(
         "runs.cancel",

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
+use crate::kernel::approval::{Approval, Remember, Remembered};
 use crate::kernel::ids::AgentId;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::question::Question;
@@ -12,9 +13,9 @@ use crate::kernel::run::{Budget, PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
-use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
+use crate::registry::{ApprovalView, InboxEntry, QuestionView, RunDetail, SessionView, Waited};
 use crate::wire::input::ThinkingLevel;
-use crate::wire::{agents, questions, runs, shapes};
+use crate::wire::{agents, approvals, questions, runs, shapes};
 
 /// The most bytes of a result in a list.
 pub(super) const RESULT_PREVIEW: usize = 1024;
@@ -31,6 +32,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         announce,
         held_up,
         questions,
+        approvals,
+        todo,
         reviews,
         held,
         elapsed_ms,
@@ -80,6 +83,8 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         needs_review: pause == Some(PauseReason::Review),
         held_up,
         questions: questions.into_iter().map(open_question).collect(),
+        approvals: approvals.into_iter().map(open_approval).collect(),
+        todo: todo.map(todo_items).unwrap_or_default(),
         reviews: reviews.into_iter().map(open_review).collect(),
         trace_id: run.trace_id,
         announce: shapes::AnnounceProgress {
@@ -97,6 +102,66 @@ fn open_question(question: Question) -> shapes::OpenQuestion {
         choices: question.choices,
         asked_at: question.asked_at,
         expires_at: question.expires_at,
+    }
+}
+
+/// The entries of a list as `todo` was called with; what a later version wrote is left out.
+fn todo_items(mut list: serde_json::Value) -> Vec<shapes::TodoItem> {
+    serde_json::from_value(list["items"].take()).unwrap_or_default()
+}
+
+fn open_approval(approval: Approval) -> shapes::OpenApproval {
+    shapes::OpenApproval {
+        id: approval.id,
+        tool: approval.tool,
+        arguments: approval.arguments,
+        why: approval.consent.why,
+        asked_at: approval.asked_at,
+        expires_at: approval.expires_at,
+    }
+}
+
+/// A call that waits for leave, with where it comes from.
+pub(super) fn approval(view: ApprovalView) -> approvals::Approval {
+    let ApprovalView {
+        approval,
+        origin,
+        root,
+    } = view;
+    approvals::Approval {
+        id: approval.id,
+        run_id: approval.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        tool: approval.tool,
+        arguments: approval.arguments,
+        why: approval.consent.why,
+        covers: Some(approval.consent.covers).filter(|covers| !covers.is_empty()),
+        asked_at: approval.asked_at,
+        expires_at: approval.expires_at,
+        state: approval.state.as_str().into(),
+        resolved_by: approval.resolved_by,
+        remember: approval.remember.map(|scope| scope.as_str().into()),
+        ended_at: approval.ended_at,
+    }
+}
+
+/// A decision that counts for later calls.
+pub(super) fn remembered(one: Remembered) -> approvals::Remembered {
+    approvals::Remembered {
+        id: one.id,
+        scope: one.scope.as_str().into(),
+        agent: one.agent,
+        session_id: (one.scope == Remember::Session).then_some(one.session),
+        tool: one.tool,
+        covers: Some(one.covers).filter(|covers| !covers.is_empty()),
+        decision: one.choice.as_str().into(),
+        by: one.by,
+        at: one.at,
     }
 }
 
@@ -303,6 +368,7 @@ pub(super) fn step(step: Step) -> shapes::Step {
         kind: step.kind.as_str().into(),
         effect: (step.kind != StepKind::Model).then(|| Cow::Borrowed(step.effect.as_str())),
         tool: step.tool,
+        tool_call_id: step.tool_call,
         state: step.state.as_str().into(),
         params_summary: step.params_summary,
         result_summary: step.result_summary,

@@ -11,8 +11,8 @@ use super::discover::{self, Described};
 use super::methods::{Answered, Call, Methods};
 use super::rpc::Connection;
 use super::{
-    Context, Shared, about, agents, care, events, lifecycle, ops, questions, runs, sessions,
-    status, trust, within,
+    Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
+    sessions, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -28,6 +28,7 @@ pub(super) fn table(shared: Shared) -> Methods {
         described: Vec::new(),
     };
     agents::register(&mut table);
+    approvals::register(&mut table);
     care::register(&mut table);
     events::register(&mut table);
     questions::register(&mut table);

@@ -3,6 +3,7 @@
 
 mod about;
 mod agents;
+mod approvals;
 mod auth;
 mod care;
 mod convert;

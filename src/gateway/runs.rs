@@ -15,7 +15,33 @@ pub(super) fn register(table: &mut Table) {
     table.method("agent.wait", wait);
     table.method("runs.get", get);
     table.method("runs.list", list);
+    table.method("runs.output", output);
     table.method("runs.steps", steps);
+}
+
+/// The most bytes of one part of a tool's answer.
+const OUTPUT_PART: usize = 256 * 1024;
+
+async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::Output, Fault> {
+    let wire::GetOutput {
+        run_id,
+        tool_call_id,
+        offset,
+    } = params;
+    let registry = &context.registry;
+    let who = &context.principal;
+    let part = registry
+        .output(who, run_id, &tool_call_id, offset.unwrap_or(0), OUTPUT_PART)
+        .await?;
+    Ok(wire::Output {
+        run_id,
+        tool_call_id,
+        offset: part.offset,
+        text: part.text,
+        next_offset: part.next,
+        bytes: part.bytes,
+        kept: part.kept,
+    })
 }
 
 async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {

@@ -110,6 +110,8 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
             paused: counts.paused,
             settling: counts.settling,
             pending_announces: counts.pending_announces,
+            approvals: counts.approvals,
+            questions: counts.questions,
         },
     })
 }

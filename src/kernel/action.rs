@@ -66,6 +66,10 @@ super::text_enum::text_enum! {
         QuestionAsked = "question.asked",
         /// A question is over: answered, run out, or closed with its run.
         QuestionAnswered = "question.answered",
+        /// A call of a tool waits for a person's leave.
+        ApprovalRequested = "approval.requested",
+        /// An approval is over: allowed, denied, run out, or closed with its run.
+        ApprovalResolved = "approval.resolved",
         /// Other agents count than before.
         AgentsChanged = "agents.changed",
         /// Something that a person should look at.

@@ -94,6 +94,11 @@ uuid_id!(
     /// repeated step asks once.
     QuestionId, "question id"
 );
+uuid_id!(
+    /// A person's leave for one call of a tool. The step that is the call has the same digits,
+    /// so that a repeated step asks once.
+    ApprovalId, "approval id"
+);
 
 impl AnnounceId {
     /// The announce of `run`. A run has at most one, so the two share their digits.

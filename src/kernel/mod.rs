@@ -3,13 +3,16 @@
 
 pub mod action;
 pub mod announce;
+pub mod approval;
 pub mod env;
 pub mod event;
 pub mod fault;
+pub mod gate;
 pub mod ids;
 pub mod limits;
 pub mod machine;
 pub mod message;
+pub mod pattern;
 pub mod policy;
 pub mod question;
 pub mod recover;

@@ -74,6 +74,8 @@ text_enum! {
         AnyChild = "any_child",
         /// A person's answer.
         Answer = "answer",
+        /// A person's leave to be carried out at all.
+        Approval = "approval",
         /// A person's word on whether its effect has happened.
         Review = "review",
     }
@@ -86,6 +88,7 @@ impl WaitKind {
             WaitKind::Reply => PauseReason::Reply,
             WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
             WaitKind::Answer => PauseReason::Input,
+            WaitKind::Approval => PauseReason::Approval,
             WaitKind::Review => PauseReason::Review,
         }
     }

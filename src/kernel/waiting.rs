@@ -25,7 +25,7 @@ pub enum Stand {
 }
 
 /// What the open steps of a run let it do. The reason that people should see first goes before
-/// the others: a review, then an answer, then a reply, then a child.
+/// the others: what waits for a person (a leave, a review, an answer), then a reply, then a child.
 pub fn stand(open: &[Step]) -> Stand {
     let mut reason = None;
     for step in open {
@@ -39,10 +39,11 @@ pub fn stand(open: &[Step]) -> Stand {
 
 fn first(known: Option<PauseReason>, other: PauseReason) -> PauseReason {
     let rank = |reason| match reason {
-        PauseReason::Review => 0,
-        PauseReason::Input => 1,
-        PauseReason::Reply => 2,
-        _ => 3,
+        PauseReason::Approval => 0,
+        PauseReason::Review => 1,
+        PauseReason::Input => 2,
+        PauseReason::Reply => 3,
+        _ => 4,
     };
     match known {
         Some(known) if rank(known) <= rank(other) => known,
@@ -57,7 +58,7 @@ pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
         WaitKind::AnyChild => awaited.iter().any(ended),
         // Only a person brings it.
-        WaitKind::Answer | WaitKind::Review => false,
+        WaitKind::Answer | WaitKind::Approval | WaitKind::Review => false,
     }
 }
 
@@ -156,6 +157,13 @@ pub fn unanswered() -> String {
                  in your result what you could not ask",
     })
     .to_string()
+}
+
+/// What a call is told that nobody has allowed, where nothing more is known of it.
+pub fn not_allowed() -> String {
+    "denied: nobody allowed this call in time (setting approvals.timeout). It was not made, \
+     nothing was done"
+        .to_owned()
 }
 
 /// What the model is told of an effect that nobody is certain of.

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::outputs::OutputPart;
+use super::request::CancelTarget;
 use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
@@ -10,17 +12,20 @@ use crate::contract::catalog::{AgentSummary, Overrides};
 use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId};
 use crate::kernel::message::{Block, Message};
-use crate::kernel::policy::{Right, Target, Visibility, Who};
+use crate::kernel::policy::{Kinship, Right, Target, Visibility, Who};
 use crate::kernel::run::Run;
-use crate::kernel::session::{Cleanup, Session, SessionMode};
+use crate::kernel::session::Session;
 use crate::kernel::text;
 use crate::kernel::waiting;
-use crate::store::command::{Ask, Begins, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship};
+use crate::store::command::{
+    Ask, Begins, KeepOutput, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship,
+};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, messages, runs, sessions};
+use crate::store::{Command, messages, outbox, runs, sends, sessions};
 
 /// The most sessions that one listing shows.
 const LISTED: usize = 100;
@@ -72,9 +77,13 @@ impl Registry {
             None => {
                 let named = Some(ask.agent.as_deref().unwrap_or(own));
                 let folder = caller.run.cwd.as_deref();
+                let overrides = Overrides {
+                    model: ask.model.as_deref(),
+                    thinking: ask.thinking,
+                };
                 let agent = self
                     .inner
-                    .resolve(&caller.who.org, folder, named, Overrides::default())
+                    .resolve(&caller.who.org, folder, named, overrides)
                     .await?;
                 let bounds = self.bounds(&caller).await?;
                 let run = self.new_run(
@@ -102,10 +111,14 @@ impl Registry {
                         allowed: bounds.allowed,
                         max_depth: bounds.max_depth,
                     }),
-                    thinking: None,
-                    mode: SessionMode::Run,
-                    cleanup: Cleanup::Keep,
-                    begins: Begins::Isolated,
+                    thinking: ask.thinking,
+                    mode: ask.mode,
+                    cleanup: ask.cleanup,
+                    begins: match ask.fork {
+                        true => Begins::Fork,
+                        false => Begins::Isolated,
+                    },
+                    bundle: bound(&ask.bundle)?,
                 })))
                 .await?
             }
@@ -187,6 +200,63 @@ impl Registry {
         }));
         self.inner.store.submit_patiently(command).await?;
         Ok(Told::Waits)
+    }
+
+    async fn cancel_by(
+        &self,
+        site: Site,
+        run: String,
+        reason: Option<String>,
+    ) -> Result<Told, Fault> {
+        let caller = self.caller(site)?;
+        let id = run_id(&run)?;
+        let mut stands = Ok(Kinship::Other);
+        let found = self.inner.store.read_now(|tx| {
+            let Some(run) = runs::get(tx, id)? else {
+                return Ok(false);
+            };
+            if let Some(session) = sessions::by_id(tx, run.session)? {
+                stands = kinship(tx, caller.session.id, &session);
+            }
+            Ok(run.org == caller.who.org)
+        })?;
+        if !found || stands? != Kinship::Below {
+            return Err(Fault::not_found("run below this session", id)
+                .hint("session_status shows what this session has spawned"));
+        }
+        let done = self
+            .cancel(&caller.who, CancelTarget::Run(id), reason)
+            .await?;
+        Ok(Told::Now(json!({
+            "cancelled": done.cancelled,
+            "alreadyEnded": done.already_ended,
+            "notEnded": done.not_ended,
+        })))
+    }
+
+    fn awaited_by(&self, site: Site) -> Result<Told, Fault> {
+        let caller = self.caller(site)?;
+        let session = caller.session.id;
+        let (open, replies, waiting) = self.inner.store.read_now(|tx| {
+            Ok((
+                runs::count_live_children(tx, session)?,
+                sends::is_unfinished(tx, session)?,
+                outbox::has_waking(tx, session)?,
+            ))
+        })?;
+        if open == 0 && !replies && !waiting {
+            return Err(Fault::new(
+                Kind::Conflict,
+                "nothing will come: this session has spawned nothing that is still open, and \
+                 nothing waits to be told to it",
+            )
+            .hint("go on, or end with your answer"));
+        }
+        Ok(Told::Now(json!({
+            "yielded": true,
+            "openRuns": open,
+            "note": "your turn ends here; what they bring begins your next one by itself",
+        })))
     }
 
     fn sessions_of(&self, site: Site) -> Result<Told, Fault> {
@@ -329,6 +399,34 @@ impl Registry {
     }
 }
 
+/// The bundle as it is stored; one that binds nothing needs no row.
+fn bound(bundle: &Bundle) -> Result<Option<String>, Fault> {
+    if *bundle == Bundle::default() {
+        return Ok(None);
+    }
+    serde_json::to_string(bundle)
+        .map(Some)
+        .map_err(Fault::internal)
+}
+
+/// A part of a result as its model reads it, with the way to the next one.
+fn in_words(part: OutputPart, tool_call: &str) -> String {
+    let OutputPart {
+        offset,
+        text,
+        next,
+        bytes,
+        kept,
+    } = part;
+    let end = offset + text.len() as u64;
+    let rest = match next {
+        Some(next) => format!("go on with output {{toolCallId: {tool_call:?}, offset: {next}}}"),
+        None if kept < bytes => format!("of the rest, {} bytes, nothing was kept", bytes - kept),
+        None => "this is the end".to_owned(),
+    };
+    format!("{text}\n… bytes {offset} to {end} of {bytes}; {rest}")
+}
+
 fn step_ref(site: Site) -> StepRef {
     StepRef {
         run: site.run,
@@ -407,6 +505,21 @@ impl Delegate for Registry {
         Box::pin(async move { registry.ask_by(site, ask).await })
     }
 
+    fn cancel(
+        &self,
+        site: Site,
+        run: String,
+        reason: Option<String>,
+    ) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.cancel_by(site, run, reason).await })
+    }
+
+    fn awaits(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.awaited_by(site) })
+    }
+
     fn sessions(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.sessions_of(site) })
@@ -425,6 +538,31 @@ impl Delegate for Registry {
     fn status(&self, site: Site, of: Named) -> BoxFuture<'static, Result<Told, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.status_of(site, of) })
+    }
+
+    fn keep(&self, site: Site, text: String) -> BoxFuture<'static, Result<(), Fault>> {
+        let registry = self.clone();
+        Box::pin(async move {
+            let by = step_ref(site);
+            let command = Command::KeepOutput(Box::new(KeepOutput { by, text }));
+            registry.inner.store.submit_patiently(command).await?;
+            Ok(())
+        })
+    }
+
+    fn output(
+        &self,
+        site: Site,
+        tool_call: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move {
+            let session = registry.caller(site)?.session.id;
+            let part = registry.output_in(session, &tool_call, offset, most)?;
+            Ok(Told::Now(in_words(part, &tool_call).into()))
+        })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {

@@ -2,23 +2,28 @@
 //! journaled, carried out and journaled again. What the run is, the rows say; the copy here
 //! is only what the runner is shown, and is replaced by each command's answer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Nobody, StepOutcome};
+use crate::contract::runner::{Admission, Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
+use crate::kernel::approval::ApprovalState;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::ids::{MessageId, RunId, StepId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
-use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
-use crate::store::{Command, Reply, read, runs};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::store::command::{
+    Conclusion, Recorded, RequestApproval, RunAfter, StepRef, Then, TurnEnd,
+};
+use crate::store::{Command, Reply, read, runs, steps};
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -33,6 +38,15 @@ pub(super) enum Ended {
     Panicked,
 }
 
+/// How the service reaches a drive task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hold {
+    /// The task must stop.
+    pub stop: CancellationToken,
+    /// A step of its run that waited may be carried out now.
+    pub released: Arc<Notify>,
+}
+
 /// A write that met a full disk is tried again after this long.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 /// A time-out that the store refused is asked for again after this long.
@@ -42,7 +56,7 @@ type Performing =
     FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<StepOutcome, Fault>)>>;
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
-pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToken) -> Ended {
+pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let loaded = inner.store.read_first(move |tx| read::view(tx, run)).await;
     let (view, input) = match loaded {
         Ok(Some(loaded)) => loaded,
@@ -55,7 +69,8 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, stop: CancellationToke
     let mut drive = Drive {
         inner,
         view: Arc::new(view),
-        stop,
+        hold,
+        in_flight: HashSet::new(),
     };
     match drive.start(input.as_deref()).await {
         Ok(Some(steps)) => drive.go_on(steps).await,
@@ -86,7 +101,9 @@ fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
 struct Drive<'a> {
     inner: &'a Arc<Inner>,
     view: Arc<RunView>,
-    stop: CancellationToken,
+    hold: Hold,
+    /// Steps that are being carried out.
+    in_flight: HashSet<StepId>,
 }
 
 impl Drive<'_> {
@@ -139,19 +156,26 @@ impl Drive<'_> {
         let mut parking = false;
         let mut pause = Duration::ZERO;
         let mut performing: Performing = FuturesUnordered::new();
+        let released = Arc::clone(&self.hold.released);
         self.perform(&mut performing, steps);
         loop {
             if performing.is_empty() {
-                return Ended::Lost("no step was open");
+                if let Err(fault) = self.take_up_released(&mut performing).await {
+                    return refused(run, &fault, "its open steps could not be read");
+                }
+                if performing.is_empty() {
+                    return Ended::Lost("no step was open");
+                }
             }
             let limit = self.time_left();
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
+                () = self.hold.stop.cancelled() => {
                     drop(performing);
                     return self.stopped().await;
                 }
                 Some((step, outcome)) = performing.next() => {
+                    self.in_flight.remove(&step.id);
                     let after = match outcome {
                         Ok(StepOutcome::Waits) => self.look_again(&step).await,
                         Ok(outcome) => self.record(&step, outcome).await,
@@ -175,6 +199,11 @@ impl Drive<'_> {
                         return self.park().await;
                     }
                 }
+                () = released.notified(), if !parking => {
+                    if let Err(fault) = self.take_up_released(&mut performing).await {
+                        return refused(run, &fault, "its open steps could not be read");
+                    }
+                }
                 () = inner.drained(), if !parking => {
                     // Steps in flight end, nothing new begins.
                     parking = true;
@@ -190,15 +219,29 @@ impl Drive<'_> {
         }
     }
 
-    fn perform(&self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
+    /// Begins the steps that have waited for leave to be carried out, and have it now.
+    async fn take_up_released(&mut self, performing: &mut Performing) -> Result<(), Fault> {
+        let id = self.view.run.id;
+        let store = &self.inner.store;
+        let open = store.read_first(move |tx| steps::open(tx, id)).await?;
+        self.perform(performing, open.into_iter().map(Arc::new).collect());
+        Ok(())
+    }
+
+    fn perform(&mut self, performing: &mut Performing, steps: Vec<Arc<Step>>) {
         for step in steps {
             // A step that waits gets its outcome from elsewhere.
-            if !step.state.is_open() || step.waits.is_some() {
+            if !step.state.is_open() || step.waits.is_some() || !self.in_flight.insert(step.id) {
                 continue;
             }
             let inner = Arc::clone(self.inner);
             let view = Arc::clone(&self.view);
             performing.push(Box::pin(async move {
+                match admit(&inner, &view, &step).await {
+                    Ok(None) => {}
+                    Ok(Some(outcome)) => return (step, Ok(outcome)),
+                    Err(fault) => return (step, Err(fault)),
+                }
                 if step.effect == Effect::Once && step.state == StepState::Intended {
                     let begin = Command::BeginEffect {
                         run: step.run,
@@ -424,20 +467,75 @@ impl Drive<'_> {
     }
 }
 
+/// Asks whether the effect of a step may begin, and a person where that is needed; the step's
+/// outcome if it may not, or not yet.
+async fn admit(
+    inner: &Arc<Inner>,
+    view: &Arc<RunView>,
+    step: &Arc<Step>,
+) -> Result<Option<StepOutcome>, Fault> {
+    if step.kind == StepKind::Model {
+        return Ok(None);
+    }
+    let refused = |text: String| {
+        Some(match step.kind {
+            // There is nobody to tell but who waits for the run.
+            StepKind::Command => StepOutcome::Failed(RunError::new("denied", text)),
+            _ => StepOutcome::ToolResult {
+                text,
+                is_error: true,
+            },
+        })
+    };
+    let runner = &inner.runner;
+    let consent = match runner.admit(Arc::clone(view), Arc::clone(step)).await {
+        Admission::Goes => return Ok(None),
+        Admission::Refused(text) => return Ok(refused(text)),
+        Admission::Asks(consent) => consent,
+    };
+    reach("drive.asking");
+    let command = Command::RequestApproval(Box::new(RequestApproval {
+        by: StepRef {
+            run: step.run,
+            step: step.seq,
+            attempt: step.attempts,
+        },
+        consent,
+        window_ms: inner.options().approval_ms,
+    }));
+    let approval = match submit_any(inner, command).await? {
+        Reply::Approval(approval) => approval,
+        other => return Err(super::spawn::unexpected(&other)),
+    };
+    Ok(match approval.state {
+        ApprovalState::Allowed => None,
+        ApprovalState::Open => Some(StepOutcome::Waits),
+        ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {
+            refused(approval.refusal())
+        }
+    })
+}
+
+/// Submits a command of a run's task that answers with the run.
+async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault> {
+    match submit_any(inner, command).await? {
+        Reply::Run(after) => Ok(*after),
+        other => Err(super::spawn::unexpected(&other)),
+    }
+}
+
 /// Submits a command of a run's task. A full disk is waited out: what a step has brought is
 /// not thrown away for it.
-async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault> {
+async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
     loop {
         match inner.store.submit_patiently(command.clone()).await {
-            Ok(Reply::Run(after)) => return Ok(*after),
-            Ok(other) => return Err(super::spawn::unexpected(&other)),
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {
                 tokio::select! {
                     () = tokio::time::sleep(FULL_DISK_PAUSE) => {}
                     () = inner.drained() => return Err(fault),
                 }
             }
-            Err(fault) => return Err(fault),
+            answered => return answered,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::command::{
     Accepted, Begins, DeleteSession, PatchSession, ResetSession, RunTurn, Spawn,
 };
-use crate::store::{Command, Reply, clearings, messages, outbox, read, runs, sessions};
+use crate::store::{Command, Reply, bundles, clearings, messages, outbox, read, runs, sessions};
 
 impl Registry {
     /// Gives a session other names, another model or folder.
@@ -157,12 +157,13 @@ impl Registry {
             )
             .hint("wait for it (agent.wait), or cancel it first (runs.cancel)"));
         }
-        let (said, session) = self.inner.store.read_now(|tx| {
+        let (said, session, bundle) = self.inner.store.read_now(|tx| {
             let said = match runs::input(tx, id)? {
                 Some(text) => Some(text),
                 None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
             };
-            Ok((said, sessions::by_id(tx, old.session)?))
+            let bundle = bundles::get(tx, old.session)?;
+            Ok((said, sessions::by_id(tx, old.session)?, bundle))
         })?;
         if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
             return Err(Fault::new(
@@ -200,7 +201,7 @@ impl Registry {
         run.retry_of = Some(id);
         run.budget = old.budget;
         let command = if old.origin == RunOrigin::Spawn {
-            Command::Spawn(Box::new(self.spawn_again(old, said, run, session)))
+            Command::Spawn(Box::new(self.spawn_again(old, said, run, session, bundle)))
         } else {
             Command::RunTurn(Box::new(RunTurn {
                 org: who.org.clone(),
@@ -221,6 +222,7 @@ impl Registry {
         task: String,
         run: crate::store::command::NewRun,
         session: Option<Session>,
+        bundle: Option<String>,
     ) -> Spawn {
         let fork = session.as_ref().and_then(|session| session.fork);
         Spawn {
@@ -241,6 +243,7 @@ impl Registry {
                 .as_ref()
                 .map_or(Cleanup::Keep, |session| session.cleanup),
             begins: fork.map_or(Begins::Isolated, Begins::At),
+            bundle,
         }
     }
 

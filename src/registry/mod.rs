@@ -3,6 +3,7 @@
 
 mod agents;
 mod announce;
+mod approvals;
 mod audit;
 mod cancel;
 mod care;
@@ -17,6 +18,7 @@ mod gauges;
 mod lanes;
 mod lifecycle;
 mod options;
+mod outputs;
 mod questions;
 mod request;
 mod restore;
@@ -41,6 +43,7 @@ pub use events::{
     TextEvent,
 };
 pub use options::{LaneCaps, Options};
+pub use outputs::OutputPart;
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;

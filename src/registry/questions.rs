@@ -4,8 +4,9 @@ use super::request::{Page, QuestionAnswer, QuestionFilter, QuestionView};
 use super::view::{cut, place};
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::QuestionId;
-use crate::kernel::question::{Asker, Question};
+use crate::kernel::ids::{QuestionId, RunId, SessionId, SessionKey};
+use crate::kernel::question::{Asker, Question, QuestionState};
+use crate::store::asked::Query;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{Command, Reply, questions, runs, sessions};
 
@@ -19,26 +20,15 @@ impl Registry {
         limit: u32,
         cursor: Option<String>,
     ) -> Result<Page<QuestionView>, Fault> {
-        let mut query = questions::Query {
-            org: who.org.clone(),
-            session: None,
-            root: None,
-            state: filter.state,
-            after: place(cursor)?,
-            limit: limit + 1,
-        };
-        if let Some(key) = &filter.session {
-            let found = self
-                .inner
-                .store
-                .read_now(|tx| sessions::by_key(tx, &who.org, key))?
-                .ok_or_else(|| Fault::not_found("session", key))?;
-            if filter.tree {
-                query.root = Some(found.root);
-            } else {
-                query.session = Some(found.id);
-            }
-        }
+        let state = filter.state.map(QuestionState::as_str);
+        let query = self.asked(
+            who,
+            filter.session.as_ref(),
+            filter.tree,
+            state,
+            limit,
+            cursor,
+        )?;
         let mut found = self
             .inner
             .store
@@ -84,6 +74,39 @@ impl Registry {
         }
     }
 
+    /// Which of what is asked a list gives, for questions and approvals alike.
+    pub(super) fn asked(
+        &self,
+        who: &Principal,
+        session: Option<&SessionKey>,
+        tree: bool,
+        state: Option<&'static str>,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Query, Fault> {
+        let mut query = Query {
+            org: who.org.clone(),
+            session: None,
+            root: None,
+            state,
+            after: place(cursor)?,
+            limit: limit + 1,
+        };
+        if let Some(key) = session {
+            let found = self
+                .inner
+                .store
+                .read_now(|tx| sessions::by_key(tx, &who.org, key))?
+                .ok_or_else(|| Fault::not_found("session", key))?;
+            if tree {
+                query.root = Some(found.root);
+            } else {
+                query.session = Some(found.id);
+            }
+        }
+        Ok(query)
+    }
+
     /// A choice must be one of those that the question proposes.
     fn choice(&self, id: QuestionId, choice: String) -> Result<String, Fault> {
         let found = self.inner.store.read_now(|tx| questions::get(tx, id))?;
@@ -106,19 +129,30 @@ impl Registry {
 
 /// The question with the run and session that it comes from.
 fn with_origin(tx: &mut dyn Tx, question: Question) -> Result<Option<QuestionView>, DbError> {
-    let Some(run) = runs::get(tx, question.run)? else {
-        return Ok(None);
-    };
-    let root = sessions::by_id(tx, question.root_session)?;
-    Ok(Some(QuestionView {
-        root: root.map(|root| root.key),
-        origin: Asker {
-            agent: run.agent,
-            session: run.session_key,
-            label: run.label,
-            title: run.title,
-            depth: run.depth,
-        },
+    let origin = origin(tx, question.run, question.root_session)?;
+    Ok(origin.map(|(origin, root)| QuestionView {
+        root,
+        origin,
         question,
     }))
+}
+
+/// The run that asks, for people, and the top of its tree; `None`: the run is not there.
+pub(super) fn origin(
+    tx: &mut dyn Tx,
+    run: RunId,
+    root: SessionId,
+) -> Result<Option<(Asker, Option<SessionKey>)>, DbError> {
+    let Some(run) = runs::get(tx, run)? else {
+        return Ok(None);
+    };
+    let root = sessions::by_id(tx, root)?;
+    let asker = Asker {
+        agent: run.agent,
+        session: run.session_key,
+        label: run.label,
+        title: run.title,
+        depth: run.depth,
+    };
+    Ok(Some((asker, root.map(|root| root.key))))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::kernel::approval::{Approval, ApprovalState};
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Message;
 use crate::kernel::question::{Asker, Question, QuestionState};
@@ -160,6 +161,28 @@ pub struct QuestionView {
     /// Its row.
     pub question: Question,
     /// Who asks.
+    pub origin: Asker,
+    /// The top of the tree, where people look.
+    pub root: Option<SessionKey>,
+}
+
+/// `approvals.list`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ApprovalFilter {
+    /// Only those of this session.
+    pub session: Option<SessionKey>,
+    /// With that: those of the whole tree in which it lies.
+    pub tree: bool,
+    /// Only those in this state.
+    pub state: Option<ApprovalState>,
+}
+
+/// An approval with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalView {
+    /// Its row.
+    pub approval: Approval,
+    /// Who wants to make the call.
     pub origin: Asker,
     /// The top of the tree, where people look.
     pub root: Option<SessionKey>,
@@ -328,6 +351,10 @@ pub struct RunDetail {
     pub held_up: Option<String>,
     /// What it asks people, and nobody has answered yet.
     pub questions: Vec<Question>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    pub approvals: Vec<Approval>,
+    /// What it has written down to do, where one run is asked for.
+    pub todo: Option<Value>,
     /// Its steps of which a person must say whether they happened.
     pub reviews: Vec<Step>,
     /// Why that is undelivered.
@@ -433,6 +460,10 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+    /// Calls of tools that wait for a person's leave.
+    pub approvals: u64,
+    /// Questions that wait for a person's answer.
+    pub questions: u64,
 }
 
 /// What a cancel has done.

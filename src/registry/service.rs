@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::Inner;
@@ -16,7 +15,7 @@ use super::agents::ReloadReason;
 use super::announce::Announcer;
 use super::compare::Suspects;
 use super::drain::{Order, Patience};
-use super::drive::{self, Ended};
+use super::drive::{self, Ended, Hold};
 use super::lanes::Lanes;
 use super::sweeps::Sweeper;
 use super::timers::{Settling, Windows};
@@ -56,7 +55,7 @@ pub struct Service {
     effects: mpsc::UnboundedReceiver<Vec<Effect>>,
     signals: mpsc::UnboundedReceiver<Signal>,
     lanes: Lanes,
-    drives: HashMap<RunId, CancellationToken>,
+    drives: HashMap<RunId, Hold>,
     tasks: TaskTracker,
     announcer: Announcer,
     settling: Settling,
@@ -170,11 +169,11 @@ impl Service {
         }
         while let Some(ticket) = self.lanes.admit() {
             let run = ticket.run;
-            let stop = CancellationToken::new();
-            self.drives.insert(run, stop.clone());
+            let hold = Hold::default();
+            self.drives.insert(run, hold.clone());
             let inner = Arc::clone(&self.inner);
             self.tasks.spawn(async move {
-                let driven = AssertUnwindSafe(drive::drive(&inner, run, stop));
+                let driven = AssertUnwindSafe(drive::drive(&inner, run, hold));
                 let ended = driven.catch_unwind().await.unwrap_or(Ended::Panicked);
                 // The loop is gone when the daemon stops; recovery reads the rows.
                 let _ = inner.signals.send(Signal::DriveEnded(run, ended));
@@ -204,10 +203,16 @@ impl Service {
                 self.lanes.enqueue(ticket, self.inner.clock.moment());
             }
             Effect::StopExecutor(run) => {
-                if let Some(stop) = self.drives.get(&run) {
-                    stop.cancel();
+                if let Some(hold) = self.drives.get(&run) {
+                    hold.stop.cancel();
                 } else {
                     self.recover(run, Loss::Executor);
+                }
+            }
+            Effect::Released(run) => {
+                // Where nobody holds it any more, whoever does next sees the row.
+                if let Some(hold) = self.drives.get(&run) {
+                    hold.released.notify_one();
                 }
             }
             Effect::Settling(run, left) => {
@@ -403,8 +408,8 @@ impl Service {
             runs = self.drives.len(),
             "the drain's time is over; these runs go on later at their step"
         );
-        for stop in self.drives.values() {
-            stop.cancel();
+        for hold in self.drives.values() {
+            hold.stop.cancel();
         }
     }
 

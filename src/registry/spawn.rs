@@ -67,6 +67,7 @@ impl Registry {
             } else {
                 Begins::Isolated
             },
+            bundle: None,
         }));
         self.accepted(command).await
     }

@@ -10,7 +10,9 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, Reply, expired, messages, outbox, read, runs, sends, sessions, steps};
+use crate::store::{
+    Command, Reply, asked, expired, messages, outbox, read, runs, sends, sessions, steps,
+};
 
 /// In the data of a fault: the run was there, and retention has removed it.
 pub(super) const EXPIRED: &str = "expired";
@@ -156,9 +158,15 @@ impl Registry {
 
     /// One run.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
-        let shown = self.inner.store.read_now(|tx| read::run(tx, id))?;
+        let (shown, todo) = self
+            .inner
+            .store
+            .read_now(|tx| Ok((read::run(tx, id)?, steps::todo(tx, id)?)))?;
         match shown.filter(|shown| shown.run.org == who.org) {
-            Some(shown) => Ok(self.detail(shown)),
+            Some(shown) => Ok(RunDetail {
+                todo,
+                ..self.detail(shown)
+            }),
             None => Err(self.missing(who, id)?),
         }
     }
@@ -250,6 +258,8 @@ impl Registry {
                     paused,
                     settling,
                     pending_announces: u64::try_from(pending).unwrap_or(0),
+                    approvals: asked::count_open(tx, "approvals")?,
+                    questions: asked::count_open(tx, "questions")?,
                 })
             })
             .await
@@ -266,6 +276,8 @@ impl Registry {
             announce: announce_state(&run, shown.announce.as_ref()),
             held_up: closed.filter(|_| waits),
             questions: shown.questions,
+            approvals: shown.approvals,
+            todo: None,
             reviews: shown.reviews,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),

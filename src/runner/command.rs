@@ -8,12 +8,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::prompt::conversation;
+use super::rights::rights;
 use super::turn::{SUMMARY_LIMIT, answer_of, has_unseen_input, pinned_agent};
 use crate::agent::{AgentDefinition, CommandSpec, Progress, Stdin, TASK};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::env::Environment;
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Role, plain_text};
@@ -21,6 +22,7 @@ use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text::{preview, storable};
 use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
+use crate::tool;
 
 /// So much of what a program said last is part of its failure, bytes.
 const SAID_LAST: usize = 2000;
@@ -111,6 +113,21 @@ impl Runner for CommandRunner {
             return self.start(view, &definition);
         }
         Next::EndTurn(Some(plain_text(answer_of(view, latest))))
+    }
+
+    fn admit(&self, view: Arc<RunView>, _: Arc<Step>) -> BoxFuture<'static, Admission> {
+        let admitted = pinned_agent(&view).and_then(|definition| {
+            let argv = definition
+                .command
+                .as_ref()
+                .map(|command| command.argv.join(" "));
+            Ok(tool::admit_program(
+                &rights(&definition, &view)?,
+                &argv.unwrap_or_default(),
+            ))
+        });
+        let admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
+        Box::pin(std::future::ready(admitted))
     }
 
     fn perform(

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use super::{CommandRunner, TurnRunner};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::step::Step;
 
 /// Carries out runs of every kind.
@@ -38,6 +38,10 @@ impl Runners {
 impl Runner for Runners {
     fn next(&self, view: &RunView) -> Next {
         self.of(view).next(view)
+    }
+
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
+        self.of(&view).admit(view, step)
     }
 
     fn perform(

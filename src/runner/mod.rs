@@ -8,6 +8,7 @@ mod driver;
 mod models;
 mod perform;
 mod prompt;
+mod rights;
 mod turn;
 
 pub use command::CommandRunner;

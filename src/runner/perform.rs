@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::prompt::{conversation, system};
+use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
+use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{StepOutcome, TextSink};
+use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
 use crate::provider::{ModelRequest, ToolSchema};
-use crate::tool::Called;
+use crate::tool::{Call, Called};
 
 impl TurnRunner {
     pub(super) async fn perform_model(
@@ -64,7 +66,9 @@ impl TurnRunner {
         definition: &AgentDefinition,
         view: &RunView,
     ) -> Result<Vec<ToolSchema>, RunError> {
+        let rights = rights(definition, view)?;
         let mut tools = pinned_tools(view)?;
+        tools.retain(|tool| !rights.closes(&tool.name));
         if self.levels_left(definition, view) == 0 {
             tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
         }
@@ -85,9 +89,38 @@ impl TurnRunner {
         }
     }
 
+    /// Whether the call may be made, by the rules that the run has pinned.
+    pub(super) fn admit_tool(
+        &self,
+        view: &RunView,
+        step: &Step,
+    ) -> Result<BoxFuture<'static, Admission>, RunError> {
+        let rights = rights(&pinned_agent(view)?, view)?;
+        let name = step.tool.as_deref().unwrap_or_default();
+        let admitted = self.tools.admit(Call {
+            id: step.tool_call.as_deref().unwrap_or_default(),
+            name,
+            root: self.workspace(view),
+            rights: &rights,
+            arguments: &step.input,
+        });
+        let (name, tools) = (name.to_owned(), Arc::clone(&view.tools));
+        Ok(Box::pin(async move {
+            match admitted.await {
+                // Nobody is asked about a tool that there is not; the call says so.
+                Admission::Asks(_) if !has_tool(&tools, &name) => Admission::Goes,
+                decided => decided,
+            }
+        }))
+    }
+
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
-        let tools = match pinned_tools(view) {
-            Ok(tools) => tools,
+        let pinned = pinned_tools(view).and_then(|tools| {
+            let rights = rights(&pinned_agent(view)?, view)?;
+            Ok((tools, rights))
+        });
+        let (tools, rights) = match pinned {
+            Ok(pinned) => pinned,
             Err(error) => return StepOutcome::Failed(error),
         };
         let name = step.tool.as_deref().unwrap_or_default();
@@ -121,9 +154,14 @@ impl TurnRunner {
             step: step.seq,
             attempt: step.attempts,
         };
-        let call = self
-            .tools
-            .call(name, self.workspace(view), site, step.input.clone());
+        let call = Call {
+            id: step.tool_call.as_deref().unwrap_or_default(),
+            name,
+            root: self.workspace(view),
+            rights: &rights,
+            arguments: &step.input,
+        };
+        let call = self.tools.call(call, site);
         match tokio::time::timeout(limit, call).await {
             Ok(Called::Done(output)) => StepOutcome::ToolResult {
                 text: output.text,
@@ -136,6 +174,11 @@ impl TurnRunner {
             },
         }
     }
+}
+
+fn has_tool(tools: &str, name: &str) -> bool {
+    let tools: Vec<ToolSchema> = serde_json::from_str(tools).unwrap_or_default();
+    tools.iter().any(|tool| tool.name == name)
 }
 
 fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {

@@ -14,14 +14,17 @@ use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Runner, StepOutcome, TextSink};
+use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text;
 use crate::provider::Providers;
-use crate::tool::Catalogue;
+use crate::tool::{Catalogue, YIELD};
+
+/// What the turn says of a model that yields without a word.
+const WAITING: &str = "Waiting for what others were asked to do.";
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
@@ -178,6 +181,15 @@ impl Runner for TurnRunner {
         if !missing.is_empty() {
             return Next::Steps(missing);
         }
+        if let Some(said) = yielded(view, latest)
+            && !has_unseen_input(view, latest)
+        {
+            let own = plain_text(answer);
+            let text = [own.trim(), said.trim()]
+                .into_iter()
+                .find(|text| !text.is_empty());
+            return Next::EndTurn(Some(text.unwrap_or(WAITING).to_owned()));
+        }
         if !calls.is_empty() || has_unseen_input(view, latest) {
             return self.ask_model(view);
         }
@@ -189,6 +201,13 @@ impl Runner for TurnRunner {
             return self.ask_model(view);
         }
         Next::EndTurn(None)
+    }
+
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
+        match self.admit_tool(&view, &step) {
+            Ok(admitted) => admitted,
+            Err(error) => Box::pin(std::future::ready(Admission::Refused(error.message))),
+        }
     }
 
     fn perform(
@@ -310,6 +329,30 @@ fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
     view.steps
         .iter()
         .any(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(call))
+}
+
+/// Has the model, in this answer, ended its turn until something is told to it? What it says to
+/// that.
+fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
+    let mut steps = view
+        .steps
+        .iter()
+        .filter(|step| step.asked_by == Some(model.id) && step.tool.as_deref() == Some(YIELD));
+    let step = steps.find(|step| {
+        let result = step.message_seq.and_then(|seq| at(view, seq));
+        let blocks = result.map_or(&[][..], |message| &message.content);
+        let went_well = |block: &Block| {
+            matches!(
+                block,
+                Block::ToolResult {
+                    is_error: false,
+                    ..
+                }
+            )
+        };
+        blocks.iter().any(went_well)
+    })?;
+    Some(step.input["message"].as_str().unwrap_or_default())
 }
 
 /// Has something been said to this run, or has an announce come, since the model last looked?

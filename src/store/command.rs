@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 use super::audit::Entry;
 use crate::contract::rows::TrustedProject;
+use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{
+    AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+};
 use crate::kernel::message::Message;
 use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
@@ -17,6 +20,7 @@ use crate::kernel::step::{Intent, Step};
 use crate::store::tx::BadRow;
 
 mod agents;
+mod approve;
 mod ask;
 mod begin_effect;
 mod cancel;
@@ -29,6 +33,7 @@ mod create_session;
 mod deliver;
 mod exchange;
 mod gateway;
+mod keep_output;
 mod moves;
 mod new_run;
 mod quarantine;
@@ -47,6 +52,7 @@ mod turn;
 mod waiting;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
+pub use approve::{RequestApproval, ResolveApproval};
 pub use ask::Ask;
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
@@ -54,6 +60,7 @@ pub use conclude::{Conclusion, TurnEnd};
 pub use context::{Context, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
 pub use gateway::GatewayNote;
+pub use keep_output::KeepOutput;
 pub(crate) use new_run::first_answer;
 pub use new_run::{Accepted, Key, NewRun};
 pub use record_outcome::{Recorded, Then};
@@ -148,6 +155,15 @@ commands! {
     /// The question is answered, and its step has the answer as its outcome.
     Answer({ /** The tenant. */ org: String, /** The question. */ id: QuestionId,
              /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
+    /// The result, too long for the transcript, can be fetched.
+    KeepOutput((Box<KeepOutput>)) = "keep_output",
+    /// The approval stands and its step waits for it, or it is decided already.
+    RequestApproval((Box<RequestApproval>)) = "request_approval",
+    /// The approval is decided: its step is to be carried out, or has the refusal as its outcome.
+    ResolveApproval((Box<ResolveApproval>)) = "resolve_approval",
+    /// The remembered decision counts no more.
+    ForgetApproval({ /** The tenant. */ org: String, /** Of which approval. */ id: ApprovalId })
+        = "forget_approval",
     /// The window is over: who waits is told how far things are.
     WindowOver({ /** Which. */ window: Window }) = "window_over",
     /// The audit row of a call that no other command has taken along is there.
@@ -265,6 +281,8 @@ pub enum Reply {
     Acked(Vec<AnnounceId>),
     /// The question as it is now.
     Question(Box<Question>),
+    /// The approval as it is now.
+    Approval(Box<Approval>),
     /// The revision of what was stored.
     Revision(i64),
     /// Whether this command took it away.
@@ -324,6 +342,10 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             answer,
             by,
         } => ask::answer(context, &org, id, &answer, &by),
+        Command::KeepOutput(keep) => keep_output::keep(context, *keep),
+        Command::RequestApproval(asked) => approve::request(context, *asked),
+        Command::ResolveApproval(said) => approve::resolve(context, *said),
+        Command::ForgetApproval { org, id } => approve::forget(context, &org, id),
         Command::WindowOver { window } => waiting::window_over(context, window),
         Command::Audit { entry, outcome } => {
             let (seq, now) = (context.take_seq()?, context.now.wall);

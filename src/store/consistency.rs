@@ -100,6 +100,8 @@ fn count_on(db: &mut Sqlite) -> Result<(), DbError> {
         ("boots", "seq"),
         ("quarantine", "seq"),
         ("questions", "seq"),
+        ("approvals", "seq"),
+        ("remembered", "seq"),
         ("events", "cursor"),
     ] {
         let sql = format!(

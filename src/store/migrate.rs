@@ -70,6 +70,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0011_budgets.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0012_tools",
+        sql: include_str!("migrations/sqlite/0012_tools.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

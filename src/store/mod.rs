@@ -7,8 +7,11 @@
 //! keys compared bytewise. Migrations are each engine's own.
 
 pub mod agents;
+pub mod approvals;
+pub mod asked;
 pub mod audit;
 pub mod blobs;
+pub mod bundles;
 pub mod clearings;
 pub mod command;
 pub mod events;
@@ -17,10 +20,12 @@ pub mod findings;
 pub mod gauges;
 pub mod messages;
 pub mod outbox;
+pub mod outputs;
 pub mod purges;
 pub mod quarantine;
 pub mod questions;
 pub mod read;
+pub mod remembered;
 pub mod runs;
 pub mod sends;
 pub mod sessions;

@@ -1,9 +1,9 @@
 //! The table of questions.
 
+use super::asked::{self, Query};
 use super::columns::{
     at, count, json, named, opt_string, opt_time, time, to_json, uuid, whole, width,
 };
-use super::filter::Filter;
 use super::tx::{DbError, Row, Tx, all, first, insert_row};
 use crate::kernel::ids::{QuestionId, RunId, SessionId};
 use crate::kernel::question::{Question, QuestionState};
@@ -96,10 +96,7 @@ pub fn open_of_runs(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Question>, Db
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut filter = Filter::default();
-    filter.one_of("run_id", runs.iter().map(|run| &run.0));
-    filter.only("state = 'open'");
-    let (conditions, params) = filter.finish();
+    let (conditions, params) = asked::open_of(runs);
     let sql = format!("SELECT {COLUMNS} FROM questions WHERE {conditions} ORDER BY step");
     all(tx, &sql, &params, read)
 }
@@ -113,36 +110,9 @@ pub fn remove(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// Which questions a list gives.
-#[derive(Clone, Debug, Default)]
-pub struct Query {
-    /// The tenant.
-    pub org: String,
-    /// Of this session only.
-    pub session: Option<SessionId>,
-    /// Of the tree with this root only.
-    pub root: Option<SessionId>,
-    /// In this state only.
-    pub state: Option<QuestionState>,
-    /// Places above this one only.
-    pub after: Option<i64>,
-    /// So many at most.
-    pub limit: u32,
-}
-
 /// A page of questions with their places, oldest first.
 pub fn list(tx: &mut dyn Tx, query: &Query) -> Result<Vec<(i64, Question)>, DbError> {
-    let mut filter = Filter::default();
-    filter.by("org = ?", &query.org);
-    filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
-    filter.maybe("root_session = ?", query.root.as_ref().map(|id| &id.0));
-    filter.maybe("seq > ?", query.after);
-    match query.state {
-        // Written out, so that the engine can take the short index of open ones.
-        Some(QuestionState::Open) => filter.only("state = 'open'"),
-        state => filter.maybe("state = ?", state.map(QuestionState::as_str)),
-    }
-    let (conditions, params) = filter.finish();
+    let (conditions, params) = query.conditions();
     let sql = format!(
         "SELECT {COLUMNS}, seq FROM questions WHERE {conditions} ORDER BY seq LIMIT {}",
         query.limit

@@ -8,9 +8,11 @@ use super::command::Window;
 use super::filter::Filter;
 use super::tx::{DbError, DbErrorKind, Row, Tx, all, first};
 use super::{
-    blobs, consistency, messages, outbox, questions, runs, salvage, sends, sessions, steps, waits,
+    approvals, blobs, bundles, consistency, messages, outbox, questions, runs, salvage, sends,
+    sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
+use crate::kernel::approval::Approval;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
@@ -31,11 +33,16 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = pinned(tx, &run.pins.agent)?;
     let tools = pinned(tx, &run.pins.tools)?;
+    let bundle = match run.depth {
+        0 => None,
+        _ => bundles::get(tx, run.session)?,
+    };
     let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),
         tools: tools.into(),
+        bundle: bundle.map(Into::into),
         messages: messages.into_iter().map(Arc::new).collect(),
         steps: steps.into_iter().map(Arc::new).collect(),
         run,
@@ -63,6 +70,8 @@ pub struct Shown {
     pub announce: Option<outbox::Entry>,
     /// What it asks people, and nobody has answered yet.
     pub questions: Vec<Question>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    pub approvals: Vec<Approval>,
     /// Its steps of which a person must say whether they happened.
     pub reviews: Vec<Step>,
 }
@@ -89,6 +98,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
         step: what.map(|what| (run.steps, what)),
         announce: None,
         questions: Vec::new(),
+        approvals: Vec::new(),
         reviews: Vec::new(),
         run,
     })
@@ -126,6 +136,10 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     for question in questions::open_of_runs(tx, &at_work)? {
         questions.entry(question.run).or_default().push(question);
     }
+    let mut approvals: HashMap<RunId, Vec<Approval>> = HashMap::new();
+    for approval in approvals::open_of_runs(tx, &at_work)? {
+        approvals.entry(approval.run).or_default().push(approval);
+    }
     let mut steps: HashMap<RunId, steps::ShownStep> = HashMap::new();
     for (run, step) in steps::open_of_runs(tx, &at_work)? {
         steps.entry(run).or_insert(step);
@@ -147,6 +161,7 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
         }
         shown.announce = announces.remove(&shown.run.id);
         shown.questions = questions.remove(&shown.run.id).unwrap_or_default();
+        shown.approvals = approvals.remove(&shown.run.id).unwrap_or_default();
     }
     Ok(())
 }

@@ -126,6 +126,15 @@ pub fn take_up(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
     .map(|_| ())
 }
 
+/// The open step waits no more; it is to be carried out.
+pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE steps SET waits = NULL, wait_until = NULL WHERE run_id = ?1 AND seq = ?2",
+        &[(&run.0).into(), seq.into()],
+    )
+    .map(|_| ())
+}
+
 /// Is the run in the middle of a turn? A turn ends with an answer of the model, never with a
 /// tool; what waits for a slot after one goes on with the same turn.
 pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
@@ -191,6 +200,34 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
         &[(&run.0).into(), seq.into()],
         read,
     )
+}
+
+/// What the run has written down to do: the arguments of its latest call of `todo` that was
+/// taken.
+pub fn todo(tx: &mut dyn Tx, run: RunId) -> Result<Option<serde_json::Value>, DbError> {
+    first(
+        tx,
+        "SELECT input, run_id, seq FROM steps WHERE run_id = ?1 AND tool = 'todo' \
+         AND state = 'done' ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into()],
+        |row| {
+            whole(row, "steps", &[("run_id", 1), ("seq", 2)], |row| {
+                json(row, 0)
+            })
+        },
+    )
+}
+
+/// Where the outcome of the run's latest call of that name stands in the transcript.
+pub fn result_of(tx: &mut dyn Tx, run: RunId, tool_call: &str) -> Result<Option<i64>, DbError> {
+    let found = first(
+        tx,
+        "SELECT message_seq FROM steps WHERE run_id = ?1 AND tool_call = ?2 \
+         ORDER BY seq DESC LIMIT 1",
+        &[(&run.0).into(), tool_call.into()],
+        |row| row.opt_int(0),
+    )?;
+    Ok(found.flatten())
 }
 
 /// The run's steps without an outcome, in call order.

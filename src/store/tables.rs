@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, audit, blobs, events, idempotency, messages, outbox, questions, runs, sends, sessions,
-    steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
+    questions, remembered, runs, sends, sessions, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -232,6 +232,50 @@ pub const TABLES: &[Table] = &[
         decode: |row| questions::decode(row).map(drop),
         // The step that asked it is told "no answer" when its window is over.
         mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "approvals",
+        primary: &["id"],
+        columns: &[approvals::COLUMNS],
+        decode: |row| approvals::decode(row).map(drop),
+        // The step that asked for it is told "not allowed" when its window is over.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "remembered",
+        primary: &["id"],
+        columns: &[remembered::COLUMNS],
+        decode: |row| remembered::decode(row).map(drop),
+        // A person is asked again.
+        mends: &[],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "bundles",
+        primary: &["session_id"],
+        columns: &[bundles::COLUMNS],
+        decode: |row| bundles::decode(row).map(drop),
+        mends: &[],
+        // Without it the session's runs would be bound by nothing.
+        beyond: Beyond::Kept,
+    },
+    Table {
+        name: "outputs",
+        primary: &["run_id", "step"],
+        columns: &[outputs::COLUMNS],
+        decode: |row| outputs::decode(row).map(drop),
+        // What was shown of it stands in the transcript.
+        mends: &[("kept_at", "kept_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "output_parts",
+        primary: &["run_id", "step", "place"],
+        columns: &[outputs::PART_COLUMNS],
+        decode: |row| outputs::decode_part(row).map(drop),
+        mends: &[("body", "body = '[damaged]'")],
         beyond: Beyond::Moved,
     },
     Table {

@@ -30,6 +30,22 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// Runs `work`, which is short, on a blocking thread; its panic goes on in whoever waits.
+pub(super) fn off_thread<T, F>(work: F) -> BoxFuture<'static, T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    Box::pin(async move {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(done) => done,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            // The runtime is shutting down: nobody waits for an answer any more.
+            Err(_) => std::future::pending().await,
+        }
+    })
+}
+
 /// Runs `work` on a blocking thread; its error becomes a failed result, its panic goes on in
 /// whoever waits.
 pub(super) fn blocking<F>(work: F) -> BoxFuture<'static, ToolOutput>

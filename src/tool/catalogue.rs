@@ -2,18 +2,29 @@
 //! and every call to the same limits.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::dealing::{self, Called, Dealing};
+use super::address::Private;
+use super::blocking::off_thread;
+use super::dealing::{self, By, Called, Dealing};
+use super::edit::Edit;
+use super::fetch::Fetch;
+use super::gate::{self, Aim};
 use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
+use super::output::Rest;
 use super::read::Read;
 use super::shell::Shell;
+use super::todo::Todo;
+use super::write::Write;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
-use crate::contract::delegate::{DelegateSlot, Site};
+use crate::contract::delegate::{Delegate, DelegateSlot, Site};
+use crate::contract::runner::Admission;
+use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::step::Effect;
 
 /// What the catalogue must know.
@@ -24,8 +35,25 @@ pub struct Options {
     pub denied: Vec<PathBuf>,
     /// The registry, once it is there.
     pub delegate: DelegateSlot,
+    /// Addresses that are no public ones and may be fetched from all the same.
+    pub private: Private,
     /// What commands are started with; `None`: there is no tool `shell`.
     pub shell: Option<Shell>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The model's name for it.
+    pub id: &'a str,
+    /// Which.
+    pub name: &'a str,
+    /// The folder that it sees.
+    pub root: &'a Path,
+    /// What the run that calls it may do.
+    pub rights: &'a Rights,
+    /// With what.
+    pub arguments: &'a Value,
 }
 
 /// All tools by name.
@@ -45,6 +73,10 @@ impl Catalogue {
                 Box::new(List),
                 Box::new(Glob),
                 Box::new(Grep),
+                Box::new(Write),
+                Box::new(Edit),
+                Box::new(Todo),
+                Box::new(Fetch::new(options.private)),
             ],
             denied: options.denied,
             delegate: options.delegate,
@@ -103,51 +135,118 @@ impl Catalogue {
             .collect()
     }
 
-    /// Calls a tool on behalf of the step `site`, in the folder `root`. A tool that does not
-    /// exist, a folder that cannot be opened and arguments that do not fit are failed results,
-    /// in words for the model.
-    pub fn call(
-        &self,
-        name: &str,
-        root: &Path,
-        site: Site,
-        arguments: Value,
-    ) -> BoxFuture<'static, Called> {
-        if let Some(dealing) = Self::dealing(name) {
-            let call = dealing.call(self.delegate.get(), site, arguments);
-            return Box::pin(async move {
-                match call.await {
-                    Called::Done(output) => Called::Done(output.bounded()),
-                    Called::Waits => Called::Waits,
-                }
-            });
+    /// What a tool's calls are about, and what becomes of them where no rule speaks of them.
+    fn manner(&self, name: &str) -> (Aim, Decision) {
+        match self.get(name) {
+            Some(tool) => (tool.aim(), tool.habit()),
+            None if name == Shell::NAME => (Aim::Command("command"), Decision::Ask),
+            None => (Aim::Whole, Decision::Allow),
         }
-        let done = |output: ToolOutput| -> BoxFuture<'static, Called> {
-            Box::pin(std::future::ready(Called::Done(output.bounded())))
+    }
+
+    /// Whether a call may be made: the gate, through which every call of every tool goes before
+    /// anything of it is done.
+    pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
+        let (aim, habit) = self.manner(call.name);
+        if matches!(aim, Aim::Command(_))
+            && let Some(refused) = gate::confined(call.name, call.rights)
+        {
+            return Box::pin(std::future::ready(refused));
+        }
+        let (name, rights) = (call.name.to_owned(), call.rights.clone());
+        let (root, denied) = (call.root.to_owned(), self.denied.clone());
+        let arguments = call.arguments.clone();
+        let judge = move |subject: Subject| {
+            gate::admission(&name, rights.judge(&name, habit, &subject), subject.covers)
         };
-        if let Some(shell) = self.shell_called(name) {
-            return match Workspace::open(root, &self.denied) {
+        if !call.rights.looks_at_arguments() {
+            match judge(Subject::default()) {
+                // What a remembered decision covers is in the arguments.
+                Admission::Asks(_) => {}
+                decided => return Box::pin(std::future::ready(decided)),
+            }
+        }
+        if !matches!(aim, Aim::Paths(_)) {
+            let nowhere = Err(String::new());
+            let decided = judge(gate::subject(aim, &nowhere, &arguments));
+            return Box::pin(std::future::ready(decided));
+        }
+        off_thread(move || {
+            let workspace = Workspace::open(&root, &denied);
+            judge(gate::subject(aim, &workspace, &arguments))
+        })
+    }
+
+    /// Makes a call that was admitted. A tool that does not exist, a folder that cannot be opened
+    /// and arguments that do not fit are failed results, in words for the model.
+    pub fn call(&self, call: Call<'_>, site: Site) -> BoxFuture<'static, Called> {
+        let Call {
+            id,
+            name,
+            root,
+            rights,
+            arguments,
+        } = call;
+        let arguments = arguments.clone();
+        let called: BoxFuture<'static, Called> = if let Some(dealing) = Self::dealing(name) {
+            let by = By { site, rights };
+            dealing.call(self.delegate.get(), by, arguments)
+        } else if let Some(shell) = self.shell_called(name) {
+            match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {
                     let call = shell.call(site, &workspace, arguments);
-                    Box::pin(async move { Called::Done(call.await.bounded()) })
+                    Box::pin(async move { Called::Done(call.await) })
                 }
                 Err(text) => done(ToolOutput::error(text)),
-            };
-        }
-        let Some(tool) = self.get(name) else {
+            }
+        } else if let Some(tool) = self.get(name) {
+            match Workspace::open(root, &self.denied) {
+                Ok(workspace) => {
+                    let workspace = workspace.writing(rights.writes().clone());
+                    let call = tool.call(workspace, arguments);
+                    Box::pin(async move { Called::Done(call.await) })
+                }
+                Err(text) => done(ToolOutput::error(text)),
+            }
+        } else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-            return done(ToolOutput::error(format!(
+            done(ToolOutput::error(format!(
                 "no tool {name:?}; the tools are {}",
                 names.join(", ")
-            )));
+            )))
         };
-        match Workspace::open(root, &self.denied) {
-            Ok(workspace) => {
-                let call = tool.call(workspace, arguments);
-                Box::pin(async move { Called::Done(call.await.bounded()) })
+        let (id, registry) = (id.to_owned(), self.delegate.get().cloned());
+        Box::pin(async move {
+            match called.await {
+                Called::Done(output) => Called::Done(bounded(output, site, &id, registry).await),
+                Called::Waits => Called::Waits,
             }
-            Err(text) => done(ToolOutput::error(text)),
-        }
+        })
+    }
+}
+
+fn done(output: ToolOutput) -> BoxFuture<'static, Called> {
+    Box::pin(std::future::ready(Called::Done(output)))
+}
+
+/// The answer within the one limit that holds for all tools; of a longer one the whole is kept
+/// first, so that what is shown of it says how to get the rest.
+async fn bounded(
+    output: ToolOutput,
+    site: Site,
+    id: &str,
+    registry: Option<Arc<dyn Delegate>>,
+) -> ToolOutput {
+    let output = output.storable();
+    if !output.is_long() {
+        return output;
+    }
+    let Some(registry) = registry else {
+        return output.cut(&Rest::Lost("the daemon starts"));
+    };
+    match registry.keep(site, output.text.clone()).await {
+        Ok(()) => output.cut(&Rest::Kept(id)),
+        Err(fault) => output.cut(&Rest::Lost(&fault.message)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the tools through the catalogue, over real folders.
 
+use crate::kernel::gate::{Bundle, Rule, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -251,8 +252,59 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         step: 1,
         attempt: 1,
     };
-    match catalogue.call(tool, root, site, arguments).await {
+    let call = Call {
+        id: "call-1",
+        name: tool,
+        root,
+        rights: &rights(&[]),
+        arguments: &arguments,
+    };
+    match catalogue.call(call, site).await {
         Called::Done(output) => output,
         Called::Waits => panic!("{tool} waits"),
     }
+}
+
+/// What a run may do whose agent has these rules.
+fn rights(rules: &[Rule]) -> Rights {
+    Rights::new("a", rules, WriteScope::Workspace, Bundle::default())
+}
+
+#[tokio::test]
+async fn the_gate_looks_at_where_a_path_leads() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("secrets")).unwrap();
+    std::os::unix::fs::symlink(root.join("secrets"), root.join("open")).unwrap();
+    let rule = |pattern: Option<&str>, decision| Rule {
+        tool: "read".to_owned(),
+        pattern: pattern.map(str::to_owned),
+        decision,
+    };
+    let rights = rights(&[
+        rule(None, Decision::Ask),
+        rule(Some("open/*"), Decision::Allow),
+        rule(Some("secrets/*"), Decision::Deny),
+    ]);
+    let catalogue = Catalogue::new(Options::default());
+    let admit = async |path: &str| {
+        let call = Call {
+            id: "call-1",
+            name: "read",
+            root: &root,
+            rights: &rights,
+            arguments: &json!({ "path": path }),
+        };
+        catalogue.admit(call).await
+    };
+    assert!(
+        matches!(admit("open/key").await, Admission::Refused(why) if why.contains("secrets/*"))
+    );
+    assert!(matches!(
+        admit("x/../secrets/key").await,
+        Admission::Refused(_)
+    ));
+    let asks = admit("notes.txt").await;
+    let covers = root.join("notes.txt").to_string_lossy().into_owned();
+    assert!(matches!(asks, Admission::Asks(consent) if consent.covers == covers));
 }

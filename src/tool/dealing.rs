@@ -6,23 +6,37 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::{OUTPUT_LIMIT, ToolOutput};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
 use crate::kernel::fault::Fault;
+use crate::kernel::gate::Rights;
+use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::step::Effect;
+use crate::kernel::thinking::Thinking;
+
+/// The tool with which a model ends its turn until something is told to it.
+pub const YIELD: &str = "sessions_yield";
 
 /// How long a wait or a send waits where the model does not say, seconds.
 const WINDOW: usize = 30;
 /// The longest window of a wait or a send, seconds.
 const LONGEST_WINDOW: usize = 3600;
+/// Room kept for what is said of a part of a long result, bytes.
+const PART_NOTE: usize = 1024;
 /// How long a question stands where the model does not say, seconds.
 const QUESTION: usize = 600;
 /// The longest that a question stands, seconds.
 const LONGEST_QUESTION: usize = 24 * 3600;
+
+/// The step on whose behalf the registry is asked, and what its run may do.
+pub(super) struct By<'a> {
+    pub site: Site,
+    pub rights: &'a Rights,
+}
 
 type Answer = BoxFuture<'static, Result<Told, Fault>>;
 
@@ -35,7 +49,7 @@ pub(super) struct Dealing {
     /// What a repeat of a call would do: nothing more, the step's id being its key.
     pub effect: Effect,
     parameters: &'static [Parameter],
-    ask: fn(&dyn Delegate, Site, &Arguments) -> Answer,
+    ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
 }
 
 /// What came of a call.
@@ -57,7 +71,7 @@ impl Dealing {
     pub(super) fn call(
         &self,
         registry: Option<&Arc<dyn Delegate>>,
-        site: Site,
+        by: By<'_>,
         arguments: Value,
     ) -> BoxFuture<'static, Called> {
         let failed = |text: String| -> BoxFuture<'static, Called> {
@@ -70,9 +84,10 @@ impl Dealing {
             Ok(arguments) => arguments,
             Err(text) => return failed(text),
         };
-        let asked = (self.ask)(registry.as_ref(), site, &arguments);
+        let asked = (self.ask)(registry.as_ref(), by, &arguments);
         Box::pin(async move {
             match asked.await {
+                Ok(Told::Now(Value::String(text))) => Called::Done(ToolOutput::text(text)),
                 Ok(Told::Now(value)) => Called::Done(ToolOutput::text(value.to_string())),
                 Ok(Told::Waits) => Called::Waits,
                 Err(fault) => Called::Done(ToolOutput::error(in_words(&fault))),
@@ -153,6 +168,36 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "A short name for it.",
             },
             Parameter {
+                name: "model",
+                shape: Shape::AnyText,
+                required: false,
+                description: "In place of its agent's model: provider/name.",
+            },
+            Parameter {
+                name: "thinking",
+                shape: Shape::Choice(&["off", "minimal", "low", "medium", "high"]),
+                required: false,
+                description: "In place of its agent's thinking level.",
+            },
+            Parameter {
+                name: "cleanup",
+                shape: Shape::Choice(&["keep", "delete"]),
+                required: false,
+                description: "What becomes of its session once its end is told. Default keep.",
+            },
+            Parameter {
+                name: "mode",
+                shape: Shape::Choice(&["run", "session"]),
+                required: false,
+                description: "run: for this task alone. session: it stays open for sessions_send. Default run.",
+            },
+            Parameter {
+                name: "context",
+                shape: Shape::Choice(&["isolated", "fork"]),
+                required: false,
+                description: "fork: it begins with this conversation as it is now. Default isolated.",
+            },
+            Parameter {
                 name: "runTimeout",
                 shape: Shape::Count {
                     min: 1,
@@ -162,7 +207,7 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "End it when it has run so many seconds.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             let filled = |name| {
                 arguments
                     .text(name)
@@ -171,12 +216,24 @@ pub(super) const ALL: &[Dealing] = &[
                     .map(str::to_owned)
             };
             registry.spawn(
-                site,
+                by.site,
                 SpawnAsk {
                     task: owned(arguments.text("task")).unwrap_or_default(),
                     agent: filled("agent"),
                     label: filled("label"),
                     run_timeout_ms: arguments.count("runTimeout").map(ms),
+                    model: filled("model"),
+                    thinking: arguments.text("thinking").and_then(Thinking::parse),
+                    cleanup: match arguments.text("cleanup") {
+                        Some("delete") => Cleanup::Delete,
+                        _ => Cleanup::Keep,
+                    },
+                    mode: match arguments.text("mode") {
+                        Some("session") => SessionMode::Session,
+                        _ => SessionMode::Run,
+                    },
+                    fork: arguments.text("context") == Some("fork"),
+                    bundle: by.rights.bundle(),
                 },
             )
         },
@@ -210,9 +267,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How long to wait. Default 30.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.wait(
-                site,
+                by.site,
                 WaitAsk {
                     runs: arguments
                         .texts("runIds")
@@ -250,9 +307,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How long to wait for the reply; 0 = not at all. Default 30.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.send(
-                site,
+                by.site,
                 SendAsk {
                     to: named(arguments),
                     message: owned(arguments.text("message")).unwrap_or_default(),
@@ -267,7 +324,7 @@ pub(super) const ALL: &[Dealing] = &[
                       others as far as you may see them.",
         effect: Effect::Read,
         parameters: &[],
-        ask: |registry, site, _| registry.sessions(site),
+        ask: |registry, by, _| registry.sessions(by.site),
     },
     Dealing {
         name: "sessions_history",
@@ -283,10 +340,10 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How many messages. Default 10.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             let limit = arguments.count("limit").unwrap_or(10);
             registry.history(
-                site,
+                by.site,
                 named(arguments),
                 u32::try_from(limit).unwrap_or(u32::MAX),
             )
@@ -298,14 +355,81 @@ pub(super) const ALL: &[Dealing] = &[
                       not ended. Default: your own.",
         effect: Effect::Read,
         parameters: &[SESSION_KEY, SESSION_LABEL],
-        ask: |registry, site, arguments| registry.status(site, named(arguments)),
+        ask: |registry, by, arguments| registry.status(by.site, named(arguments)),
     },
     Dealing {
         name: "agents_list",
         description: "Lists the agents that you may spawn, and what each is for.",
         effect: Effect::Read,
         parameters: &[],
-        ask: |registry, site, _| registry.agents(site),
+        ask: |registry, by, _| registry.agents(by.site),
+    },
+    Dealing {
+        name: YIELD,
+        description: "Ends your turn while what you have spawned goes on: what it brings is told \
+                      to you by itself and begins your next turn. Call it alone, when there is \
+                      nothing else to do.",
+        effect: Effect::Read,
+        parameters: &[Parameter {
+            name: "message",
+            shape: Shape::AnyText,
+            required: false,
+            description: "What to say to whoever waits for you, in the meantime.",
+        }],
+        ask: |registry, by, _| registry.awaits(by.site),
+    },
+    Dealing {
+        name: "runs_cancel",
+        description: "Ends a run that you have spawned, or one below it, before its time, with \
+                      all that it has spawned.",
+        effect: Effect::Idempotent,
+        parameters: &[
+            Parameter {
+                name: "runId",
+                shape: Shape::Text,
+                required: true,
+                description: "Which, as sessions_spawn or session_status gave it.",
+            },
+            Parameter {
+                name: "reason",
+                shape: Shape::AnyText,
+                required: false,
+                description: "Why, for people.",
+            },
+        ],
+        ask: |registry, by, arguments| {
+            let run = owned(arguments.text("runId")).unwrap_or_default();
+            let reason = arguments.text("reason").map(str::trim);
+            let reason = reason.filter(|text| !text.is_empty()).map(str::to_owned);
+            registry.cancel(by.site, run, reason)
+        },
+    },
+    Dealing {
+        name: "output",
+        description: "Gives more of a result that was cut, from a place on that the cut names.",
+        effect: Effect::Read,
+        parameters: &[
+            Parameter {
+                name: "toolCallId",
+                shape: Shape::Text,
+                required: true,
+                description: "Which call's, as the cut names it.",
+            },
+            Parameter {
+                name: "offset",
+                shape: Shape::Count {
+                    min: 0,
+                    max: 1 << 30,
+                },
+                required: false,
+                description: "The first byte to give. Default 0.",
+            },
+        ],
+        ask: |registry, by, arguments| {
+            let call = owned(arguments.text("toolCallId")).unwrap_or_default();
+            let offset = arguments.count("offset").unwrap_or(0) as u64;
+            registry.output(by.site, call, offset, OUTPUT_LIMIT - PART_NOTE)
+        },
     },
     Dealing {
         name: "ask",
@@ -335,9 +459,9 @@ pub(super) const ALL: &[Dealing] = &[
                 description: "How many seconds it stands. Default 600.",
             },
         ],
-        ask: |registry, site, arguments| {
+        ask: |registry, by, arguments| {
             registry.ask(
-                site,
+                by.site,
                 QuestionAsk {
                     text: owned(arguments.text("question")).unwrap_or_default(),
                     choices: arguments
@@ -356,6 +480,7 @@ pub(super) const ALL: &[Dealing] = &[
 mod tests {
     use super::*;
     use crate::kernel::fault::Kind;
+    use crate::kernel::gate::{Bundle, WriteScope};
     use crate::kernel::ids::{RunId, StepId};
     use serde_json::json;
     use uuid::Uuid;
@@ -363,14 +488,27 @@ mod tests {
     use crate::contract::allow::AGENT_FORMAT;
 
     #[test]
-    fn g4_10_the_spawn_tool_takes_four_arguments_and_no_route() {
+    fn g4_10_the_spawn_tool_takes_nine_arguments_and_no_route() {
         let spawn = ALL
             .iter()
             .find(|tool| tool.name == "sessions_spawn")
             .unwrap();
         let schema = spawn.schema();
         let names: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-        assert_eq!(names.len(), 4, "{names:?}");
+        assert_eq!(
+            names,
+            [
+                "task",
+                "agent",
+                "label",
+                "model",
+                "thinking",
+                "cleanup",
+                "mode",
+                "context",
+                "runTimeout"
+            ]
+        );
         assert_eq!(schema["additionalProperties"], json!(false));
         assert_eq!(schema["properties"]["agent"]["format"], AGENT_FORMAT);
     }
@@ -396,7 +534,12 @@ mod tests {
             step: 1,
             attempt: 1,
         };
-        let called = ALL[0].call(None, site, json!({ "task": "x" })).await;
+        let rights = Rights::new("a", &[], WriteScope::Workspace, Bundle::default());
+        let by = By {
+            site,
+            rights: &rights,
+        };
+        let called = ALL[0].call(None, by, json!({ "task": "x" })).await;
         assert!(matches!(called, Called::Done(output) if output.is_error));
     }
 }

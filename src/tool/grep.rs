@@ -12,7 +12,7 @@ use super::glob::FilePattern;
 use super::output::{Lines, quoted};
 use super::walk::{too_many, walk};
 use super::workspace::open_file;
-use super::{Tool, ToolOutput, Workspace};
+use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 
@@ -101,6 +101,10 @@ impl Tool for Grep {
 
     fn effect(&self) -> Effect {
         Effect::Read
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path", "paths"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -6,7 +6,7 @@ use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::output::Lines;
 use super::walk::{too_many, walk};
-use super::{Tool, ToolOutput, Workspace};
+use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 
@@ -52,6 +52,10 @@ impl Tool for List {
 
     fn effect(&self) -> Effect {
         Effect::Read
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -1,28 +1,43 @@
 //! What an agent can do: the tools, each with its effect class, and the catalogue through
 //! which a runner calls them. The daemon hands their schemas to the agent room.
 
+mod address;
 mod arguments;
 mod blocking;
 mod catalogue;
 mod dealing;
+mod edit;
+mod fetch;
+mod gate;
 mod glob;
 mod grep;
 mod list;
 mod output;
+mod put;
 mod read;
 mod shell;
+mod todo;
 mod walk;
 mod workspace;
+mod write;
 
-pub use catalogue::{Catalogue, Options};
-pub use dealing::Called;
+pub use address::Private;
+pub use catalogue::{Call, Catalogue, Options};
+pub use dealing::{Called, YIELD};
+pub use gate::{Aim, admit_program};
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use shell::Shell;
 pub use workspace::Workspace;
 
+#[cfg(test)]
+mod fetch_tests;
+#[cfg(test)]
+mod writing_tests;
+
 use serde_json::Value;
 
 use crate::contract::BoxFuture;
+use crate::kernel::gate::Decision;
 use crate::kernel::step::Effect;
 
 /// Something that an agent can do.
@@ -38,6 +53,16 @@ pub trait Tool: Send + Sync + 'static {
 
     /// What a repeat of a call would do to the world.
     fn effect(&self) -> Effect;
+
+    /// What becomes of a call where no rule of the agent's gate speaks of it.
+    fn habit(&self) -> Decision {
+        Decision::Allow
+    }
+
+    /// Which of its arguments a rule of a gate looks at.
+    fn aim(&self) -> Aim {
+        Aim::Whole
+    }
 
     /// Calls it in `workspace`. Arguments that do not fit the schema give a result that says
     /// so, and nothing is done. Dropping the future stops the work.

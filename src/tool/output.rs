@@ -14,7 +14,8 @@ const LINE_LIMIT: usize = 400;
 /// What a tool answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What it says, at most [`OUTPUT_LIMIT`] bytes.
+    /// What it says. Of a long answer the catalogue shows [`OUTPUT_LIMIT`] bytes and has the
+    /// whole kept.
     pub text: String,
     /// It says that it failed.
     pub is_error: bool,
@@ -37,18 +38,47 @@ impl ToolOutput {
         }
     }
 
-    /// The same answer within [`OUTPUT_LIMIT`] and without U+0000; a cut is said.
-    pub(super) fn bounded(mut self) -> Self {
+    /// The same answer without U+0000.
+    pub(super) fn storable(mut self) -> Self {
         if self.text.contains('\0') {
             self.text = text::storable(&self.text);
         }
-        if self.text.len() > OUTPUT_LIMIT {
-            let note = format!("\n… cut at {OUTPUT_LIMIT} bytes");
-            let kept = text::prefix(&self.text, OUTPUT_LIMIT - note.len());
-            self.text = format!("{kept}{note}");
-        }
         self
     }
+
+    /// Is it too long to be shown whole?
+    pub(super) fn is_long(&self) -> bool {
+        self.text.len() > OUTPUT_LIMIT
+    }
+
+    /// As much of it as is shown, with a note of what is missing and of how to get it.
+    pub(super) fn cut(mut self, rest: &Rest<'_>) -> Self {
+        if !self.is_long() {
+            return self;
+        }
+        let whole = self.text.len();
+        let kept = text::prefix(&self.text, OUTPUT_LIMIT - NOTES_ROOM);
+        let end = kept.len();
+        let note = match rest {
+            Rest::Kept(tool_call) => format!(
+                "the rest: output {{toolCallId: {:?}, offset: {end}}}",
+                text::prefix(tool_call, 200)
+            ),
+            Rest::Lost(why) => {
+                format!("the rest was not kept: {}", text::preview(why, 200))
+            }
+        };
+        self.text = format!("{kept}\n… cut: {end} of {whole} bytes are shown; {note}");
+        self
+    }
+}
+
+/// What became of the rest of a long answer.
+pub(super) enum Rest<'a> {
+    /// It can be fetched by the model's name for the call.
+    Kept(&'a str),
+    /// It is gone, for this reason.
+    Lost(&'a str),
 }
 
 /// Collects result lines up to the limit; what does not fit is counted and said.
@@ -109,12 +139,15 @@ mod tests {
             unit in "[aä€𝄞]{1,7}", extra in 0usize..40
         ) {
             let long = unit.repeat(OUTPUT_LIMIT / unit.len() + extra);
-            let bounded = ToolOutput::text(long.clone()).bounded();
-            prop_assert!(bounded.text.len() <= OUTPUT_LIMIT);
-            if long.len() > OUTPUT_LIMIT {
-                prop_assert!(bounded.text.ends_with("bytes"));
+            let shown = ToolOutput::text(long.clone()).cut(&Rest::Kept("call-1")).text;
+            prop_assert!(shown.len() <= OUTPUT_LIMIT);
+            if long.len() <= OUTPUT_LIMIT {
+                prop_assert_eq!(shown, long);
             } else {
-                prop_assert_eq!(bounded.text, long);
+                let (kept, note) = shown.rsplit_once("\n… cut: ").unwrap();
+                prop_assert!(long.starts_with(kept));
+                let way = format!("output {{toolCallId: \"call-1\", offset: {}}}", kept.len());
+                prop_assert!(note.ends_with(&way), "{note}");
             }
         }
 
@@ -129,7 +162,7 @@ mod tests {
     #[test]
     fn g9_10_bytes_that_are_no_text_are_replaced() {
         assert_eq!(quoted(b"a\xffb\r\n"), "a\u{fffd}b");
-        assert_eq!(ToolOutput::text("a\0b").bounded().text, "a\u{fffd}b");
+        assert_eq!(ToolOutput::text("a\0b").storable().text, "a\u{fffd}b");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::output::{Lines, quoted};
 use super::workspace::open_file;
-use super::{Tool, ToolOutput, Workspace};
+use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
 
@@ -61,6 +61,10 @@ impl Tool for Read {
 
     fn effect(&self) -> Effect {
         Effect::Read
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -41,7 +41,10 @@ impl Stage {
             attempt: 1,
         };
         let workspace = Workspace::open(&self.folder.path().join("work"), &[]).unwrap();
-        self.shell.call(site, &workspace, arguments).await.bounded()
+        self.shell
+            .call(site, &workspace, arguments)
+            .await
+            .storable()
     }
 }
 

@@ -7,11 +7,14 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::kernel::gate::Writes;
+
 /// A folder with everything below it, apart from what is denied.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     root: PathBuf,
     denied: Vec<PathBuf>,
+    writes: Writes,
 }
 
 impl Workspace {
@@ -28,6 +31,7 @@ impl Workspace {
         let workspace = Workspace {
             denied: denied.iter().map(|path| settled(path)).collect(),
             root,
+            writes: Writes::Nowhere,
         };
         if workspace.denies(&workspace.root) {
             return Err(format!(
@@ -36,6 +40,13 @@ impl Workspace {
             ));
         }
         Ok(workspace)
+    }
+
+    /// The same, where tools may write so; in a workspace that is only opened they may not.
+    #[must_use]
+    pub(super) fn writing(mut self, writes: Writes) -> Self {
+        self.writes = writes;
+        self
     }
 
     /// The folder, without links in its path.
@@ -51,6 +62,46 @@ impl Workspace {
     /// The existing file or folder that `path` names, without links. The error says why not
     /// and which folder is allowed.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
+        self.place(path)?;
+        let joined = self.root.join(path);
+        joined.canonicalize().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "no such file or folder: {path} (paths are taken from the workspace {})",
+                self.root.display()
+            ),
+            _ => format!("{path}: {error}"),
+        })
+    }
+
+    /// The file that `path` names, without links, whether it is there or not, if tools may write
+    /// there. The error says why not and where they may.
+    pub(super) fn resolve_for_writing(&self, path: &str) -> Result<PathBuf, String> {
+        let place = self.place(path)?;
+        if place
+            .strip_prefix(&self.root)
+            .is_ok_and(|below| below.iter().any(|part| part == ".git"))
+        {
+            return Err(format!(
+                "access denied: {path} belongs to git, which runs what stands there; change it \
+                 with git"
+            ));
+        }
+        match &self.writes {
+            Writes::Anywhere => Ok(place),
+            Writes::Below(folder) if place.starts_with(self.root.join(folder)) => Ok(place),
+            Writes::Below(folder) => Err(format!(
+                "access_denied: this agent may write only below {folder}/ of the workspace (field \
+                 write_scope); {path} is not there, nothing was written"
+            )),
+            Writes::Nowhere => Err(format!(
+                "access_denied: this agent may not write (field write_scope); {path} stays as it \
+                 is"
+            )),
+        }
+    }
+
+    /// What `path` names, without links as far as it exists: inside, and not the daemon's own.
+    fn place(&self, path: &str) -> Result<PathBuf, String> {
         if path.contains('\0') {
             return Err("a path cannot hold U+0000".to_owned());
         }
@@ -70,13 +121,13 @@ impl Workspace {
                 "access denied: {path} belongs to the daemon itself; tools may not see it"
             ));
         }
-        joined.canonicalize().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "no such file or folder: {path} (paths are taken from the workspace {})",
-                self.root.display()
-            ),
-            _ => format!("{path}: {error}"),
-        })
+        Ok(settled)
+    }
+
+    /// `path` as it is written and as its links lead, both absolute, whether it is there or not.
+    pub(super) fn spellings(&self, path: &str) -> (PathBuf, PathBuf) {
+        let joined = self.root.join(path);
+        (lexical(&joined), settled(&joined))
     }
 
     fn outside(&self, path: &str) -> String {

@@ -10,7 +10,8 @@ use super::events;
 use super::shapes::Word;
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{
-    AgentId, AnnounceId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+    AgentId, AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+    StepId,
 };
 use crate::kernel::run::{CancelRequest, RunError, Usage};
 use crate::kernel::time::Timestamp;
@@ -41,6 +42,8 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
     (EventKind::QuestionAnswered, shape::<QuestionAnswered>),
+    (EventKind::ApprovalRequested, shape::<ApprovalRequested>),
+    (EventKind::ApprovalResolved, shape::<ApprovalResolved>),
     (EventKind::AlertRaised, shape::<AlertRaised>),
     (EventKind::GatewayStarted, shape::<GatewayStarted>),
     (EventKind::GatewayDraining, shape::<GatewayDraining>),
@@ -274,6 +277,46 @@ pub struct QuestionAnswered {
     pub answer: Option<String>,
     /// By whom.
     pub by: Option<String>,
+}
+
+/// A call of a tool waits for a person's leave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRequested {
+    /// The approval.
+    pub approval_id: ApprovalId,
+    /// Which tool.
+    pub tool: String,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
+    /// The arguments on one line; `approvals.list` has them whole.
+    pub params_summary: Option<String>,
+    /// Which rule asks.
+    pub why: String,
+    /// When it runs out as a no.
+    pub expires_at: Timestamp,
+    /// The session of the run that wants to make the call.
+    pub session_key: SessionKey,
+    /// The run's agent.
+    pub agent: AgentId,
+    /// The run's name.
+    pub label: Option<String>,
+}
+
+/// An approval is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalResolved {
+    /// The approval.
+    pub approval_id: ApprovalId,
+    /// Which tool.
+    pub tool: String,
+    /// `allowed`, `denied`, `expired` or `closed`.
+    pub state: Word,
+    /// Who decided; a remembered decision names who made it.
+    pub by: Option<String>,
+    /// For which later calls that counts: `session` or `agent`.
+    pub remember: Option<Word>,
 }
 
 /// Other agents count than before.

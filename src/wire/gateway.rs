@@ -188,6 +188,12 @@ pub struct Counts {
     pub settling: u64,
     /// Announces that wait to be delivered.
     pub pending_announces: u64,
+    /// Calls of tools that wait for a person's leave.
+    #[serde(default)]
+    pub approvals: u64,
+    /// Questions that wait for a person's answer.
+    #[serde(default)]
+    pub questions: u64,
 }
 
 /// What `GET /ready` answers.

@@ -2,6 +2,7 @@
 //! which decodes requests and encodes answers, and by the client, which does the opposite.
 
 pub mod agents;
+pub mod approvals;
 pub mod audit;
 pub mod budget;
 pub mod care;

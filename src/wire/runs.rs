@@ -256,6 +256,43 @@ pub struct ListSteps {
 }
 impl Params for ListSteps {}
 
+/// `runs.output`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetOutput {
+    /// Of which run.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// Of which of its calls, by the model's name for it.
+    pub tool_call_id: String,
+    /// The first byte to give; 0 if unset.
+    pub offset: Option<u64>,
+}
+impl Params for GetOutput {}
+
+/// What `runs.output` answers: a part of what a tool has answered, as it was before it was cut
+/// for the transcript.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub tool_call_id: String,
+    /// Where the part begins: at the byte that was asked for, or at the next character.
+    pub offset: u64,
+    /// The part.
+    pub text: String,
+    /// Where the next part begins; unset: this was the last.
+    pub next_offset: Option<u64>,
+    /// How long the answer was.
+    pub bytes: u64,
+    /// How much of it is kept.
+    pub kept: u64,
+}
+
 /// What `runs.steps` answers.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 use crate::kernel::ids::{
-    AgentId, AnnounceId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
+    AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
 use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
@@ -95,6 +95,12 @@ pub struct Run {
     /// What it asks people, and nobody has answered yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
+    /// What it needs a person's leave for, and nobody has decided yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<OpenApproval>,
+    /// What it has written down to do; only in `runs.get`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub todo: Vec<TodoItem>,
     /// Calls that may have happened when the daemon was killed: a person must say so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reviews: Vec<OpenReview>,
@@ -117,6 +123,33 @@ pub struct OpenQuestion {
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When it runs out as "no answer".
+    pub expires_at: Timestamp,
+}
+
+/// One thing that a run has to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TodoItem {
+    /// What.
+    pub text: String,
+    /// `open`, `in_progress` or `done`.
+    pub status: Word,
+}
+
+/// A call that a run needs a person's leave for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenApproval {
+    /// Its id.
+    pub id: ApprovalId,
+    /// Which tool.
+    pub tool: String,
+    /// With what, whole.
+    pub arguments: Value,
+    /// Which rule asks.
+    pub why: String,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// When it runs out as a no.
     pub expires_at: Timestamp,
 }
 
@@ -302,6 +335,8 @@ pub struct Step {
     pub kind: Word,
     /// Which tool.
     pub tool: Option<String>,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
     /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
     pub effect: Option<Word>,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.

@@ -24,6 +24,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[];
 const BETWEEN: &[&str] = &[
     "migrate.step",
     "drive.started",
+    "drive.asking",
     "drive.performing",
     "drive.recording",
     "store.salvaged",

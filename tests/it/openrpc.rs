@@ -35,6 +35,7 @@ fn script() -> Script {
                 says("asked"),
             ],
         )
+        .on("[leave]", [calls("list", json!({})), says("listed")])
         .on("Where", [says("In src/one.rs.")])
         .on("What", [says("Two files.")])
         .on("[hold]", [says("held").held_by("go")])
@@ -88,6 +89,8 @@ impl Checked {
         let last = [
             "events.unsubscribe",
             "questions.answer",
+            "approvals.resolve",
+            "runs.output",
             "runs.resolve",
             "runs.steer",
             "runs.retry",
@@ -137,7 +140,9 @@ fn text(value: &Value) -> String {
 #[test]
 fn answers_and_events_are_what_the_document_says() {
     run(async {
-        let place = Place::new(script()).with("defaults.max_spawn_depth", "2");
+        let place = Place::new(script())
+            .with("defaults.max_spawn_depth", "2")
+            .with_agent("careful", "gate: {list: ask}");
         let daemon = place.start().await;
         let link = daemon.client().await;
         let document = document(&link).await;
@@ -184,6 +189,8 @@ fn answers_and_events_are_what_the_document_says() {
             "tool.completed",
             "question.asked",
             "question.answered",
+            "approval.requested",
+            "approval.resolved",
             "gateway.started",
         ] {
             assert!(kinds.contains(kind), "{kind} was never seen: {kinds:?}");
@@ -229,6 +236,12 @@ async fn course(client: &mut Checked, place: &Place) {
     ] {
         client.call("runs.list", params).await;
     }
+    let steps = client
+        .link
+        .call("runs.steps", json!({"runId": runs[1]}))
+        .await;
+    let output = json!({"runId": runs[1], "toolCallId": steps["steps"][1]["toolCallId"]});
+    client.call("runs.output", output).await;
     let looked = client.call("runs.get", json!({"runId": runs[1]})).await;
     let key = &looked["sessionKey"];
     client
@@ -297,6 +310,22 @@ async fn course(client: &mut Checked, place: &Place) {
     let answer = json!({"id": open["questions"][0]["id"], "choice": "80"});
     client.call("questions.answer", answer).await;
     client.link.ended(&text(&asks["runId"])).await;
+    let leave = json!({"task": "[leave]", "agent": "careful"});
+    let leave = client.call("sessions.spawn", leave).await;
+    client.link.in_state(&text(&leave["runId"]), "paused").await;
+    client
+        .call("runs.get", json!({"runId": leave["runId"]}))
+        .await;
+    let open = client
+        .call("approvals.list", json!({"state": "open"}))
+        .await;
+    let id = &open["approvals"][0]["id"];
+    let allow = json!({"id": id, "decision": "allow", "remember": "agent"});
+    client.call("approvals.resolve", allow).await;
+    client.link.ended(&text(&leave["runId"])).await;
+    client.call("approvals.list", json!({})).await;
+    client.call("approvals.remembered", json!({})).await;
+    client.call("approvals.forget", json!({"id": id})).await;
     let said = json!({"sessionKey": SESSION, "message": "[say]", "waitTimeout": "1m"});
     client.call("sessions.send", said).await;
     let late = json!({"task": "[last]", "agent": "explore"});

@@ -27,7 +27,7 @@ pub(crate) fn place(command: &str) -> Place {
     write(
         &config(&place),
         "worker.md",
-        "tools: [shell, read]\n",
+        "tools: [shell, read]\ngate: {shell: allow}\n",
         "Work.",
     );
     place

@@ -90,6 +90,8 @@ pub enum Effect {
     Enqueue(Ticket),
     /// Its executor must stop.
     StopExecutor(RunId),
+    /// A step of it that waited may be carried out now, by whoever holds it.
+    Released(RunId),
     /// It is settling, or holds still while its time counts, and has so much of its limit left.
     Settling(RunId, Option<u64>),
     /// It holds still in the middle of this session's turn, which stays its own.

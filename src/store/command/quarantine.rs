@@ -235,7 +235,7 @@ fn note_what_broke(
 ) -> Result<(), Fault> {
     let (_, run) = owner(table, row);
     match (table.name, fate) {
-        ("runs" | "steps" | "messages" | "steers" | "sends" | "questions", _) => {
+        ("runs" | "steps" | "messages" | "steers" | "sends" | "questions" | "approvals", _) => {
             broken.runs.extend(run);
             if table.name == "runs" && fate == Fate::Moved {
                 broken.children = true;

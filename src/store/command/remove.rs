@@ -15,7 +15,10 @@ use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::{Owner, Session};
 use crate::store::clearings::{self, Clearing};
-use crate::store::{db_fault, messages, outbox, purges, questions, runs, sessions, steers, steps};
+use crate::store::{
+    approvals, bundles, db_fault, messages, outbox, outputs, purges, questions, remembered, runs,
+    sessions, steers, steps,
+};
 
 /// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
 const TREE_AT_ONCE: usize = 200;
@@ -135,6 +138,8 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
         json!({ "key": session.key, "agent": session.agent, "parent": session.parent_key }),
     );
     sessions::remove(context.tx, session.id).map_err(db_fault)?;
+    bundles::remove(context.tx, session.id).map_err(db_fault)?;
+    remembered::remove(context.tx, session.id).map_err(db_fault)?;
     let now = context.now.wall;
     purges::insert(context.tx, session.id, now).map_err(db_fault)?;
     clearings::remove(context.tx, session.id).map_err(db_fault)?;
@@ -160,13 +165,15 @@ pub fn purge(context: &mut Context<'_>, id: SessionId) -> Result<Reply, Fault> {
     let batch = runs::ids_in(context.tx, id, run_seq, RUNS_AT_ONCE).map_err(db_fault)?;
     let is_last = batch.len() < RUNS_AT_ONCE as usize;
     for (seq, run) in batch {
-        let gone = steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
-        if gone == u64::from(ROWS_AT_ONCE) {
+        let gone = outputs::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?
+            + steps::remove_some(context.tx, run, ROWS_AT_ONCE).map_err(db_fault)?;
+        if gone >= u64::from(ROWS_AT_ONCE) {
             left = 0;
             break;
         }
         steers::remove(context.tx, run).map_err(db_fault)?;
         questions::remove(context.tx, run).map_err(db_fault)?;
+        approvals::remove(context.tx, run).map_err(db_fault)?;
         run_seq = seq;
         left = left.saturating_sub(gone);
         if left == 0 {

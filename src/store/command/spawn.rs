@@ -12,7 +12,7 @@ use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Requester, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
 use crate::kernel::thinking::Thinking;
-use crate::store::{db_fault, messages, outbox, runs, sessions};
+use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
 /// A spawned run and its own session.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Spawn {
     pub cleanup: Cleanup,
     /// What it knows of the parent's conversation.
     pub begins: Begins,
+    /// What its runs may do at most, JSON; as the parent session's if unset.
+    pub bundle: Option<String>,
 }
 
 /// What the transcript of a spawned session begins with.
@@ -69,7 +71,7 @@ pub struct SpawnedBy {
 }
 
 /// The child session, its first message and the queued run are there, or nothing is.
-pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
+pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault> {
     // A known key answers before any limit is looked at.
     if let Some(accepted) = repeated(context, spawn.run.key.as_ref())? {
         return Ok(Reply::Accepted(accepted));
@@ -130,6 +132,13 @@ pub fn spawn(context: &mut Context<'_>, spawn: Spawn) -> Result<Reply, Fault> {
     let fork = fork(&spawn, parent.as_ref())?;
     let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
     create_session::insert(context, &session)?;
+    let bundle = match (spawn.bundle.take(), &parent) {
+        (None, Some(parent)) => bundles::get(context.tx, parent.id).map_err(db_fault)?,
+        (own, _) => own,
+    };
+    if let Some(bundle) = bundle {
+        bundles::insert(context.tx, session.id, &bundle).map_err(db_fault)?;
+    }
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
     row.run.announce = announce;
     row.run.requester = parent.map(|parent| Requester {

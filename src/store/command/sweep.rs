@@ -14,8 +14,8 @@ use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    blobs, db_fault, events, expired, idempotency, outbox, questions, runs, sends, sessions,
-    steers, steps,
+    approvals, blobs, db_fault, events, expired, idempotency, outbox, outputs, questions, runs,
+    sends, sessions, steers, steps,
 };
 
 /// So many sessions or runs are looked at in one command.
@@ -181,7 +181,8 @@ fn retire(
         if !is_old || !may_go(context, &run, keys_before)? {
             continue;
         }
-        let gone = steps::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?;
+        let gone = outputs::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?
+            + steps::remove_some(context.tx, run.id, PARTS).map_err(db_fault)?;
         left = left.saturating_sub(gone);
         if left == 0 {
             // Its turn comes again at once, with fewer steps.
@@ -223,6 +224,7 @@ fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     let tx = &mut *context.tx;
     steers::remove(tx, run.id).map_err(db_fault)?;
     questions::remove(tx, run.id).map_err(db_fault)?;
+    approvals::remove(tx, run.id).map_err(db_fault)?;
     sends::remove(tx, run.id).map_err(db_fault)?;
     outbox::remove(tx, run.id).map_err(db_fault)?;
     idempotency::remove(tx, run.id).map_err(db_fault)?;

@@ -8,11 +8,12 @@ use uuid::Uuid;
 use super::context::{Context, Effect, Window};
 use super::moves::{emit_step, load, move_run};
 use super::record_outcome::{SUMMARY, open_step, tool_result};
-use super::{Reply, ask, exchange};
+use super::{Reply, approve, ask, exchange};
 use crate::kernel::action::EventKind;
+use crate::kernel::approval::ApprovalState;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{AnnounceId, MessageId, QuestionId, RunId, SessionId};
+use crate::kernel::ids::{AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId};
 use crate::kernel::message::{Block, NewMessage};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::{Run, RunState, Usage};
@@ -90,6 +91,7 @@ pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
         // taken up again from its rows.
         (RunState::Running, Stand::Over) => RunEvent::Parked,
         (RunState::Running, Stand::Waits(reason)) => RunEvent::Paused(reason),
+        // Of a run that holds still one step may be carried out now.
         (RunState::Paused(_), Stand::Over | Stand::Works) => RunEvent::Resumed,
         (RunState::Paused(before), Stand::Waits(reason)) if before != reason => {
             RunEvent::Paused(reason)
@@ -97,6 +99,22 @@ pub fn regroup(context: &mut Context<'_>, run: &Run) -> Result<Run, Fault> {
         _ => return Ok(run.clone()),
     };
     move_run(context, run, event)
+}
+
+/// The waiting step may be carried out now: its run takes it up, at once where it holds a slot.
+pub fn release(context: &mut Context<'_>, id: RunId, seq: u32) -> Result<(), Fault> {
+    if waiting_step(context, id, seq)?.is_none() {
+        return Ok(());
+    }
+    waits::remove(context.tx, id, seq).map_err(db_fault)?;
+    steps::clear_wait(context.tx, id, seq).map_err(db_fault)?;
+    context.effect(Effect::WindowClosed(Window::Step(id, seq)));
+    let run = load(context, id)?;
+    let run = regroup(context, &run)?;
+    if run.state == RunState::Running {
+        context.effect(Effect::Released(id));
+    }
+    Ok(())
 }
 
 /// The waiting step has this outcome, and its run goes on if nothing of it is open any more.
@@ -171,6 +189,16 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
                 ask::end(context, QuestionId(question), QuestionState::Expired, None)?;
             }
             finish(context, id, seq, (&waiting::unanswered(), false))?;
+        }
+        return Ok(over);
+    }
+    if wait.kind == WaitKind::Approval {
+        for approval in awaited.iter().filter(|_| over) {
+            approve::expire(context, ApprovalId(*approval))?;
+        }
+        // Its row may be lost; what waits for it waits no longer than its window.
+        if over {
+            finish(context, id, seq, (&waiting::not_allowed(), true))?;
         }
         return Ok(over);
     }
@@ -276,8 +304,14 @@ pub fn window_over(context: &mut Context<'_>, window: Window) -> Result<Reply, F
 
 /// The run has ended: none of its steps waits any more, and nobody is asked for it.
 pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
-    if step.waits.is_some_and(|wait| wait.kind == WaitKind::Answer) {
-        ask::end(context, QuestionId(step.id.0), QuestionState::Closed, None)?;
+    match step.waits.map(|wait| wait.kind) {
+        Some(WaitKind::Answer) => {
+            ask::end(context, QuestionId(step.id.0), QuestionState::Closed, None)?;
+        }
+        Some(WaitKind::Approval) => {
+            approve::end(context, ApprovalId(step.id.0), ApprovalState::Closed)?;
+        }
+        _ => {}
     }
     waits::remove(context.tx, run.id, step.seq).map_err(db_fault)?;
     context.effect(Effect::WindowClosed(Window::Step(run.id, step.seq)));

@@ -229,6 +229,7 @@ pub(super) fn spawn_of(parent: Option<&SessionKey>) -> Spawn {
         mode: SessionMode::Run,
         cleanup: Cleanup::Keep,
         begins: Begins::Isolated,
+        bundle: None,
     }
 }
 

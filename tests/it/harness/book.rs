@@ -38,6 +38,8 @@ pub(crate) struct Book {
     pub(crate) sends: BTreeMap<String, SentRow>,
     /// By id.
     pub(crate) questions: BTreeMap<String, QuestionRow>,
+    /// By id.
+    pub(crate) approvals: BTreeMap<String, ApprovalRow>,
     /// What is waited for, and by which step.
     pub(crate) waits: Vec<(String, (String, i64))>,
     /// The last number that was given out.
@@ -64,6 +66,13 @@ pub(crate) struct QuestionRow {
     pub(crate) step: (String, i64),
     pub(crate) state: String,
     pub(crate) answer: Option<String>,
+}
+
+/// A row of `approvals`.
+#[derive(Clone, Debug)]
+pub(crate) struct ApprovalRow {
+    pub(crate) step: (String, i64),
+    pub(crate) state: String,
 }
 
 /// A row of `sessions`.

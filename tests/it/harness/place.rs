@@ -111,6 +111,15 @@ impl Place {
         &self.script
     }
 
+    /// With an agent of this user's: the front matter of its file.
+    pub(crate) fn with_agent(self, name: &str, fields: &str) -> Place {
+        let folder = self.path().join(".config/abide/agents");
+        fs::create_dir_all(&folder).unwrap();
+        let text = format!("---\ndescription: {name}.\n{fields}\n---\nDo it.\n");
+        fs::write(folder.join(format!("{name}.md")), text).unwrap();
+        self
+    }
+
     /// Lets the answers go that are [`super::Answer::held_by`] this name.
     pub(crate) fn let_go(&self, name: &str) {
         fs::write(self.path().join(name), "").unwrap();

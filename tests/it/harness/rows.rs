@@ -6,7 +6,9 @@ use rusqlite::{Connection, Row};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::book::{Book, Event, Message, Notice, QuestionRow, Run, SentRow, Session, Step};
+use super::book::{
+    ApprovalRow, Book, Event, Message, Notice, QuestionRow, Run, SentRow, Session, Step,
+};
 
 /// All rows.
 pub(super) fn book(db: &Connection) -> Book {
@@ -36,6 +38,7 @@ pub(super) fn book(db: &Connection) -> Book {
         }),
         sends: sends(db),
         questions: questions(db),
+        approvals: approvals(db),
         waits: rows(db, waits, |row| (id(row, 0), (id(row, 1), number(row, 2)))),
         counter: rows(db, counter, |row| number(row, 0))[0],
         audit: rows(db, audit, |row| {
@@ -216,6 +219,18 @@ fn questions(db: &Connection) -> BTreeMap<String, QuestionRow> {
             answer: maybe_text(row, 4),
         };
         (id(row, 0), question)
+    });
+    rows.into_iter().collect()
+}
+
+fn approvals(db: &Connection) -> BTreeMap<String, ApprovalRow> {
+    let sql = "SELECT id, run_id, step, state FROM approvals";
+    let rows = rows(db, sql, |row| {
+        let approval = ApprovalRow {
+            step: (id(row, 1), number(row, 2)),
+            state: text(row, 3),
+        };
+        (id(row, 0), approval)
     });
     rows.into_iter().collect()
 }

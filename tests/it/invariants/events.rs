@@ -30,7 +30,9 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::ToolStarted
         | Kind::ToolCompleted
         | Kind::QuestionAsked
-        | Kind::QuestionAnswered => (Some(true), Some(true)),
+        | Kind::QuestionAnswered
+        | Kind::ApprovalRequested
+        | Kind::ApprovalResolved => (Some(true), Some(true)),
         // The session that is told, the run whose end it is.
         Kind::AnnounceQueued
         | Kind::AnnounceDelivered

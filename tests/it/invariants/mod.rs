@@ -32,6 +32,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::steps_are_whole(book);
     waiting::who_waits_is_known(book);
     waiting::questions_are_whole(book);
+    waiting::approvals_are_whole(book);
     waiting::exchanges_are_whole(book, moment == Moment::Finished);
     events::log_is_in_order(book);
     events::data_is_as_described(book);

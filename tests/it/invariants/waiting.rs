@@ -19,6 +19,7 @@ pub(super) fn who_waits_is_known(book: &Book) {
         let step = &book.steps[place];
         match step.waits.as_deref() {
             Some("answer") => assert_eq!(book.questions[awaited].state, "open", "{step:?}"),
+            Some("approval") => assert_eq!(book.approvals[awaited].state, "open", "{step:?}"),
             Some("reply") => assert!(!book.runs[awaited].ended, "a reply was missed: {step:?}"),
             Some("child") => {}
             Some("any_child") => assert!(!book.runs[awaited].ended, "missed: {step:?}"),
@@ -64,6 +65,33 @@ pub(super) fn questions_are_whole(book: &Book) {
             let entry = book.entry(&book.runs[&step.run].session, seq);
             assert!(entry.content.to_string().contains(answer), "{entry:?}");
         }
+    }
+}
+
+/// An approval is open exactly while its step waits for it, and a call that was not allowed was
+/// not made: its outcome is the refusal.
+pub(super) fn approvals_are_whole(book: &Book) {
+    for (id, approval) in &book.approvals {
+        let step = &book.steps[&approval.step];
+        assert_eq!(step.id, *id, "{approval:?}");
+        let waits = step.is_open() && step.waits.as_deref() == Some("approval");
+        assert_eq!(approval.state == "open", waits, "{approval:?}: {step:?}");
+        let refused = matches!(approval.state.as_str(), "denied" | "expired");
+        if let (true, Some(seq)) = (refused, step.message_seq) {
+            let entry = book.entry(&book.runs[&step.run].session, seq);
+            assert!(
+                entry.content[0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("denied: "),
+                "{entry:?}"
+            );
+        }
+        let own = if approval.state == "allowed" { 0 } else { 1 };
+        assert!(
+            !step.is_over() || refused || own == 0,
+            "{approval:?}: {step:?}"
+        );
     }
 }
 

@@ -15,6 +15,8 @@ const SKIPPED = [
   "sessions.spawn",
   "agents.update",
   "questions.answer",
+  "approvals.resolve",
+  "runs.output",
   "runs.resolve",
   "runs.steer",
   "runs.retry_announce",

@@ -3,6 +3,7 @@
 //! area.
 
 mod agents;
+mod approvals;
 mod audit;
 mod damage;
 mod delegate;
@@ -10,6 +11,7 @@ mod drains;
 mod lifecycle;
 mod processes;
 mod runs;
+mod tools;
 
 use std::pin::Pin;
 
@@ -32,11 +34,13 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
     let areas = [
         runs::SCENARIOS,
         agents::SCENARIOS,
+        approvals::SCENARIOS,
         audit::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        tools::SCENARIOS,
         processes::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()

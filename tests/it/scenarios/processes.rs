@@ -54,7 +54,7 @@ fn shell_place() -> Place {
     write(
         &config(&place),
         "worker.md",
-        "tools: [shell, read]\n",
+        "tools: [shell, read]\ngate: {shell: allow}\n",
         "Work.",
     );
     place

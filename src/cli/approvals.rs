@@ -1,0 +1,309 @@
+//! `abide approvals`: calls of tools that wait for a person's leave, and what is said to them.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::answer::find_open;
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::print;
+use super::text::{COLUMNS, Table, age, clean, line, short, span};
+use crate::clock::Clock;
+use crate::kernel::ids::{ApprovalId, SessionKey};
+use crate::kernel::time::Timestamp;
+use crate::wire::approvals::{
+    Approval, Approvals as Page, Decision, ForgetApproval, Forgotten, ListApprovals,
+    ListRemembered, RememberedPage, ResolveApproval, Scope, State,
+};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+
+/// The most lines of a call's arguments that a list shows; `--json` has all.
+const LINES: usize = 12;
+
+/// Allow or deny what runs may not do without you, or list what waits
+///
+/// A call that waits is not begun: its run holds still until somebody decides, or until the
+/// call runs out as denied.
+#[derive(Debug, Args)]
+#[command(after_help = "abide approvals
+abide approvals allow 4f2a91c3
+abide approvals allow 4f2a91c3 --remember session
+abide approvals remembered")]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Let a call be made
+    Allow(Resolve),
+    /// Let a call not be made; the run is told so and goes on without it
+    Deny(Resolve),
+    /// List the decisions that count for later calls, too
+    Remembered,
+    /// Let such a decision count no more: next time you are asked again
+    Forget(Forget),
+}
+
+#[derive(Debug, Args)]
+struct Resolve {
+    /// An approval's id or its last digits; may be left away when only one waits
+    approval: Option<String>,
+
+    /// Decide so for later calls like it, too: those in this session, or those of this agent
+    #[arg(long, value_name = "SCOPE", value_parser = PossibleValuesParser::new(["session", "agent"]))]
+    remember: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Forget {
+    /// The id, or its last digits, as `remembered` shows it
+    approval: String,
+}
+
+impl Approvals {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        match self.what {
+            None => list(&link, common).await,
+            Some(What::Allow(resolve)) => resolve.run(&link, common, Decision::Allow).await,
+            Some(What::Deny(resolve)) => resolve.run(&link, common, Decision::Deny).await,
+            Some(What::Remembered) => remembered(&link, common).await,
+            Some(What::Forget(forget)) => forget.run(&link, common).await,
+        }
+    }
+}
+
+async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
+    let (raw, open) = waiting(link, None).await?;
+    if common.json {
+        print::object(&raw)?;
+    } else if open.is_empty() {
+        print::note("no call of a tool waits for your leave");
+    } else {
+        let now = Clock::system().now();
+        for approval in &open {
+            print::answer(&show(approval, now))?;
+        }
+        print::note("decide: abide approvals allow ID, or deny ID");
+    }
+    Ok(0)
+}
+
+impl Resolve {
+    async fn run(self, link: &Link, common: &Common, decision: Decision) -> Result<u8, Failure> {
+        let (_, open) = waiting(link, None).await?;
+        let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
+        let id = match (&self.approval, &ids[..]) {
+            (Some(wanted), ids) => find_open(ids, wanted, "approval", "abide approvals")?,
+            (None, [only]) => *only,
+            (None, []) => {
+                return Err(Failure::new(
+                    exit::NOT_FOUND,
+                    "not_found",
+                    "no call of a tool waits for your leave",
+                ));
+            }
+            (None, _) => {
+                return Err(Failure::usage("say which call is meant: several wait")
+                    .hint("abide approvals lists them"));
+            }
+        };
+        let remember = self.remember.as_deref().map(|scope| match scope {
+            "agent" => Scope::Agent,
+            _ => Scope::Session,
+        });
+        let raw = resolve(link, id, decision, remember).await?;
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let resolved: Approval = link::read(&raw)?;
+        print::note(&format!(
+            "{}; run {} goes on: abide wait {1}",
+            resolved.state,
+            short(resolved.run_id)
+        ));
+        if let Some(scope) = &resolved.remember {
+            let what = match &resolved.covers {
+                Some(covers) => format!("{} {covers}", resolved.tool),
+                None => format!("every call of {}", resolved.tool),
+            };
+            let whose = match &**scope {
+                "agent" => format!("for agent {}", resolved.agent),
+                _ => format!("in session {}", resolved.session_key),
+            };
+            print::note(&line(&format!("from now on {whose}, too: {what}"), COLUMNS));
+            print::note(&format!("undo it: abide approvals forget {}", short(id)));
+        }
+        Ok(0)
+    }
+}
+
+/// Decides on a call, as the daemon answers it.
+pub(crate) async fn resolve(
+    link: &Link,
+    id: ApprovalId,
+    decision: Decision,
+    remember: Option<Scope>,
+) -> Result<Value, Failure> {
+    let request = ResolveApproval {
+        id,
+        decision,
+        remember,
+    };
+    link.raw("approvals.resolve", &request).await
+}
+
+async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
+    let (raw, page) = page_of_remembered(link).await?;
+    if common.json {
+        print::object(&raw)?;
+        return Ok(0);
+    }
+    if page.remembered.is_empty() {
+        print::note("no decision counts for later calls; --remember makes one do so");
+        return Ok(0);
+    }
+    let now = Clock::system().now();
+    let mut table = Table::new(&["ID", "DECISION", "SCOPE", "AGENT", "AGE", "WHAT"]);
+    for one in page.remembered {
+        table.row(vec![
+            short(one.id),
+            one.decision.to_string(),
+            one.scope.to_string(),
+            one.agent.to_string(),
+            age(one.at, now),
+            match one.covers {
+                Some(covers) => format!("{} {covers}", one.tool),
+                None => format!("every call of {}", one.tool),
+            },
+        ]);
+    }
+    print::answer(&table.lines().join("\n"))?;
+    Ok(0)
+}
+
+async fn page_of_remembered(link: &Link) -> Result<(Value, RememberedPage), Failure> {
+    let request = ListRemembered {
+        limit: PageSize(PAGE_LIMIT),
+        cursor: None,
+    };
+    let raw = link.raw("approvals.remembered", &request).await?;
+    let page = link::read(&raw)?;
+    Ok((raw, page))
+}
+
+impl Forget {
+    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+        let (_, page) = page_of_remembered(link).await?;
+        let ids: Vec<ApprovalId> = page.remembered.iter().map(|one| one.id).collect();
+        let list = "abide approvals remembered";
+        let id = find_open(&ids, &self.approval, "remembered decision", list)?;
+        let raw = link.raw("approvals.forget", &ForgetApproval { id }).await?;
+        let answer: Forgotten = link::read(&raw)?;
+        if common.json {
+            print::object(&raw)?;
+        } else if answer.forgotten {
+            print::note("forgotten; next time you are asked again");
+        } else {
+            print::note("it was forgotten before");
+        }
+        Ok(0)
+    }
+}
+
+/// What waits for leave, in the tree of this session or anywhere, as it came and read.
+pub(crate) async fn waiting(
+    link: &Link,
+    session: Option<&SessionKey>,
+) -> Result<(Value, Vec<Approval>), Failure> {
+    let request = ListApprovals {
+        session_key: session.cloned(),
+        state: Some(State::Open),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListApprovals::default()
+    };
+    let raw = link.raw("approvals.list", &request).await?;
+    let page: Page = link::read(&raw)?;
+    Ok((raw, page.approvals))
+}
+
+/// A call with where it comes from and when it runs out.
+pub(crate) fn show(approval: &Approval, now: Timestamp) -> String {
+    let name = approval.label.as_deref().unwrap_or(&approval.title);
+    let head = format!(
+        "{} wants to call {} ({} old, denied in {})",
+        short(approval.id),
+        approval.tool,
+        age(approval.asked_at, now),
+        span(approval.expires_at.since(now)),
+    );
+    let origin = format!(
+        "from {} in {}, run {}: {name}",
+        approval.agent,
+        approval.session_key,
+        short(approval.run_id)
+    );
+    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));
+    out.push_str(&arguments(&approval.arguments));
+    out.push_str(&format!(
+        "  {}\n",
+        line(&format!("because {}", approval.why), COLUMNS - 2)
+    ));
+    out
+}
+
+/// Each argument under its name; long ones by their beginning, with how much is left out.
+fn arguments(arguments: &Value) -> String {
+    let mut out = String::new();
+    let fields = match arguments {
+        Value::Object(fields) => fields.iter().collect(),
+        _ => Vec::new(),
+    };
+    for (name, value) in fields {
+        let text = match value {
+            Value::String(text) => clean(text),
+            other => clean(&other.to_string()),
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        if let [only] = lines[..] {
+            out.push_str(&format!(
+                "  {}\n",
+                line(&format!("{name}: {only}"), COLUMNS - 2)
+            ));
+            continue;
+        }
+        out.push_str(&format!("  {}:\n", line(name, COLUMNS - 3)));
+        for said in lines.iter().take(LINES) {
+            out.push_str(&format!("    {}\n", line(said, COLUMNS - 4)));
+        }
+        if lines.len() > LINES {
+            let more = lines.len() - LINES;
+            out.push_str(&format!(
+                "    … {more} more lines: abide approvals --json\n"
+            ));
+        }
+    }
+    out
+}
+
+/// One line for a list of what goes on.
+pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
+    let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
+    let text = format!(
+        "! {} {who} wants to call {}, {} left: {}",
+        short(approval.id),
+        approval.tool,
+        span(approval.expires_at.since(now)),
+        approval
+            .covers
+            .clone()
+            .unwrap_or_else(|| approval.arguments.to_string()),
+    );
+    line(&text, COLUMNS)
+}

@@ -1,0 +1,115 @@
+//! Calls of tools that wait for a person's leave: which wait, where they come from, what is said
+//! to them, and what is remembered of that.
+
+use super::questions::origin;
+use super::request::{ApprovalFilter, ApprovalView, Page};
+use super::view::{cut, place};
+use super::{Principal, Registry};
+use crate::kernel::approval::{Approval, ApprovalState, Choice, Remember, Remembered};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::ApprovalId;
+use crate::store::command::ResolveApproval;
+use crate::store::tx::{DbError, Tx};
+use crate::store::{Command, Reply, approvals, remembered};
+
+impl Registry {
+    /// A page of approvals, oldest first, each with where it comes from. With `tree`, those of
+    /// the whole tree in which the session lies: a person who looks at its top sees all.
+    pub async fn approvals(
+        &self,
+        who: &Principal,
+        filter: ApprovalFilter,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<ApprovalView>, Fault> {
+        let state = filter.state.map(ApprovalState::as_str);
+        let query = self.asked(
+            who,
+            filter.session.as_ref(),
+            filter.tree,
+            state,
+            limit,
+            cursor,
+        )?;
+        let listed = self.inner.store.read(move |tx| {
+            approvals::list(tx, &query)?
+                .into_iter()
+                .map(|(seq, approval)| Ok((seq, with_origin(tx, approval)?)))
+                .collect::<Result<Vec<_>, DbError>>()
+        });
+        let mut found = listed.await?;
+        let next = cut(&mut found, limit, |(seq, _)| *seq);
+        Ok(Page {
+            items: found.into_iter().filter_map(|(_, view)| view).collect(),
+            next,
+        })
+    }
+
+    /// Decides on an approval: its call is made, or refused with these words. The same decision
+    /// again gives the same.
+    pub async fn resolve_approval(
+        &self,
+        who: &Principal,
+        id: ApprovalId,
+        choice: Choice,
+        remember: Option<Remember>,
+    ) -> Result<ApprovalView, Fault> {
+        let command = Command::ResolveApproval(Box::new(ResolveApproval {
+            org: who.org.clone(),
+            id,
+            choice,
+            remember,
+            by: who.user.clone(),
+        }));
+        match self.inner.store.submit(command).await? {
+            Reply::Approval(approval) => self
+                .inner
+                .store
+                .read_now(|tx| with_origin(tx, *approval))?
+                .ok_or_else(|| Fault::not_found("approval", id)),
+            other => Err(super::spawn::unexpected(&other)),
+        }
+    }
+
+    /// A page of the decisions that count for later calls, oldest first.
+    pub async fn remembered(
+        &self,
+        who: &Principal,
+        limit: u32,
+        cursor: Option<String>,
+    ) -> Result<Page<Remembered>, Fault> {
+        let (org, after) = (who.org.clone(), place(cursor)?.unwrap_or(0));
+        let listed = self
+            .inner
+            .store
+            .read(move |tx| remembered::list(tx, &org, after, limit + 1));
+        let mut found = listed.await?;
+        let next = cut(&mut found, limit, |(seq, _)| *seq);
+        Ok(Page {
+            items: found.into_iter().map(|(_, one)| one).collect(),
+            next,
+        })
+    }
+
+    /// A remembered decision counts no more; whether there was one.
+    pub async fn forget_approval(&self, who: &Principal, id: ApprovalId) -> Result<bool, Fault> {
+        let command = Command::ForgetApproval {
+            org: who.org.clone(),
+            id,
+        };
+        match self.inner.store.submit(command).await? {
+            Reply::Removed(gone) => Ok(gone),
+            other => Err(super::spawn::unexpected(&other)),
+        }
+    }
+}
+
+/// The approval with the run and session that it comes from.
+fn with_origin(tx: &mut dyn Tx, approval: Approval) -> Result<Option<ApprovalView>, DbError> {
+    let origin = origin(tx, approval.run, approval.root_session)?;
+    Ok(origin.map(|(origin, root)| ApprovalView {
+        root,
+        origin,
+        approval,
+    }))
+}

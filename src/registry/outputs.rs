@@ -1,0 +1,117 @@
+//! Results of tools, part by part: those that were too long to be shown whole, and the others.
+
+use super::{Principal, Registry};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::message::Block;
+use crate::kernel::text;
+use crate::store::tx::{DbError, Tx};
+use crate::store::{messages, outputs, runs, steps};
+
+/// A part of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPart {
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// What it says.
+    pub text: String,
+    /// Where the next part begins; `None`: this was the last.
+    pub next: Option<u64>,
+    /// How long the result was.
+    pub bytes: u64,
+    /// How much of it is kept.
+    pub kept: u64,
+}
+
+impl Registry {
+    /// At most `most` bytes of what a call of a run has answered, from `offset` on.
+    pub async fn output(
+        &self,
+        who: &Principal,
+        run: RunId,
+        tool_call: &str,
+        offset: u64,
+        most: usize,
+    ) -> Result<OutputPart, Fault> {
+        let call = tool_call.to_owned();
+        let org = who.org.clone();
+        let read = self.inner.store.read(move |tx| {
+            match runs::get(tx, run)?.filter(|run| run.org == org) {
+                Some(found) => part(tx, found.session, Some(run), &call, offset, most).map(Some),
+                None => Ok(None),
+            }
+        });
+        let found = read.await?.ok_or_else(|| Fault::not_found("run", run))?;
+        found.ok_or_else(|| missing(tool_call))
+    }
+
+    /// The same for a session's own tools: of any run in it.
+    pub(super) fn output_in(
+        &self,
+        session: SessionId,
+        tool_call: &str,
+        offset: u64,
+        most: usize,
+    ) -> Result<OutputPart, Fault> {
+        let store = &self.inner.store;
+        let found = store.read_now(|tx| part(tx, session, None, tool_call, offset, most))?;
+        found.ok_or_else(|| missing(tool_call))
+    }
+}
+
+fn missing(tool_call: &str) -> Fault {
+    Fault::not_found("result of the call", tool_call)
+        .hint("name a call of this run by its toolCallId; results go with their runs")
+}
+
+fn part(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    run: Option<RunId>,
+    tool_call: &str,
+    offset: u64,
+    most: usize,
+) -> Result<Option<OutputPart>, DbError> {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    if let Some(output) = outputs::of_call(tx, session, run, tool_call)? {
+        let (at, text) = outputs::text(tx, &output, from, most)?;
+        let kept = u64::try_from(output.kept).unwrap_or(0);
+        let bytes = u64::try_from(output.bytes).unwrap_or(0);
+        return Ok(Some(of(at, text, kept, bytes)));
+    }
+    // What was shown whole stands in the transcript.
+    let seq = match run {
+        Some(run) => steps::result_of(tx, run, tool_call)?,
+        None => None,
+    };
+    let entries = match seq {
+        Some(seq) => messages::after(tx, session, seq - 1, 1, true)?,
+        None => Vec::new(),
+    };
+    let blocks = entries.into_iter().flat_map(|message| message.content);
+    let mut texts = blocks.filter_map(|block| match block {
+        Block::ToolResult { text, .. } => Some(text),
+        _ => None,
+    });
+    Ok(texts.next().map(|whole| {
+        let mut at = from.min(whole.len());
+        while !whole.is_char_boundary(at) {
+            at += 1;
+        }
+        let bytes = whole.len() as u64;
+        let text = text::prefix(&whole[at..], most).to_owned();
+        of(at, text, bytes, bytes)
+    }))
+}
+
+fn of(at: usize, text: String, kept: u64, bytes: u64) -> OutputPart {
+    let offset = at as u64;
+    let end = offset + text.len() as u64;
+    OutputPart {
+        offset,
+        text,
+        next: (end < kept).then_some(end),
+        bytes,
+        kept,
+    }
+}

@@ -1,0 +1,228 @@
+//! Calls of tools that need a person's leave: asked for, given or refused, and remembered.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::moves::load;
+use super::waiting::{acting, begin, finish, release, until};
+use super::{Reply, StepRef};
+use crate::kernel::action::EventKind;
+use crate::kernel::approval::{Approval, ApprovalState, Choice, Consent, Remember, Remembered};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::ApprovalId;
+use crate::kernel::step::{Wait, WaitKind};
+use crate::kernel::text::storable;
+use crate::store::{approvals, db_fault, remembered};
+
+/// A call that needs a person's leave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestApproval {
+    /// The step that is the call.
+    pub by: StepRef,
+    /// Which rule asks, and what a remembered decision covers.
+    pub consent: Consent,
+    /// How long it stands, milliseconds.
+    pub window_ms: u64,
+}
+
+/// What somebody says to an approval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolveApproval {
+    /// The tenant.
+    pub org: String,
+    /// Which.
+    pub id: ApprovalId,
+    /// What is said.
+    pub choice: Choice,
+    /// For how long that counts beyond this call.
+    pub remember: Option<Remember>,
+    /// Who says it.
+    pub by: String,
+}
+
+/// The approval stands, and its step waits for it; or it is decided already, by somebody or by
+/// a decision that is remembered. A repeat asks nobody again.
+pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Reply, Fault> {
+    let (run, step) = acting(context, asked.by)?;
+    let id = ApprovalId(step.id.0);
+    if let Some(known) = approvals::get(context.tx, id).map_err(db_fault)? {
+        return Ok(Reply::Approval(Box::new(known)));
+    }
+    let now = context.now.wall;
+    let mut approval = Approval {
+        id,
+        org: run.org.clone(),
+        run: run.id,
+        step: step.seq,
+        session: run.session,
+        root_session: run.root_session,
+        agent: run.agent.clone(),
+        // An agent that is a program has no tool: its start is what is asked for.
+        tool: step.tool.clone().unwrap_or_else(|| step.kind.to_string()),
+        arguments: step.input.clone(),
+        consent: Consent {
+            why: storable(&asked.consent.why),
+            covers: storable(&asked.consent.covers),
+        },
+        asked_at: now,
+        expires_at: until(context, asked.window_ms),
+        state: ApprovalState::Open,
+        resolved_by: None,
+        remember: None,
+        ended_at: None,
+    };
+    let known = remembered::of(context.tx, &approval).map_err(db_fault)?;
+    if let Some(known) = known {
+        approval.state = known.choice.state();
+        approval.resolved_by = Some(known.by);
+        approval.remember = Some(known.scope);
+        approval.ended_at = Some(now);
+    }
+    let seq = context.take_seq()?;
+    approvals::insert(context.tx, seq, &approval).map_err(db_fault)?;
+    if approval.state != ApprovalState::Open {
+        resolved(context, &approval)?;
+        return Ok(Reply::Approval(Box::new(approval)));
+    }
+    context.emit(
+        EventKind::ApprovalRequested,
+        &run,
+        json!({
+            "approvalId": id,
+            "tool": approval.tool,
+            "toolCallId": step.tool_call,
+            "paramsSummary": step.params_summary,
+            "why": approval.consent.why,
+            "expiresAt": approval.expires_at,
+            "sessionKey": run.session_key,
+            "agent": run.agent,
+            "label": run.label,
+        }),
+    );
+    let wait = Wait {
+        kind: WaitKind::Approval,
+        until: Some(approval.expires_at),
+    };
+    begin(context, &run, &step, wait, &[id.0])?;
+    Ok(Reply::Approval(Box::new(approval)))
+}
+
+/// The approval is decided: its step is carried out, or has the refusal as its outcome. The
+/// same decision again changes nothing.
+pub fn resolve(context: &mut Context<'_>, said: ResolveApproval) -> Result<Reply, Fault> {
+    let found = approvals::get(context.tx, said.id).map_err(db_fault)?;
+    let mut approval = found
+        .filter(|approval| approval.org == said.org)
+        .ok_or_else(|| {
+            Fault::not_found("approval", said.id).hint("approvals.list shows the open ones")
+        })?;
+    let wanted = said.choice.state();
+    if approval.state == wanted && approval.remember == said.remember {
+        return Ok(Reply::Approval(Box::new(approval)));
+    }
+    if approval.state != ApprovalState::Open {
+        return Err(over(&approval));
+    }
+    approval.state = wanted;
+    approval.resolved_by = Some(said.by.clone());
+    approval.remember = said.remember;
+    close(context, &mut approval)?;
+    if let Some(scope) = said.remember {
+        let one = Remembered {
+            id: approval.id,
+            org: said.org,
+            scope,
+            session: approval.session,
+            agent: approval.agent.clone(),
+            tool: approval.tool.clone(),
+            covers: approval.consent.covers.clone(),
+            choice: said.choice,
+            by: said.by,
+            at: context.now.wall,
+        };
+        let seq = context.take_seq()?;
+        remembered::insert(context.tx, seq, &one).map_err(db_fault)?;
+    }
+    match said.choice {
+        Choice::Allow => release(context, approval.run, approval.step)?,
+        Choice::Deny => refuse(context, &approval)?,
+    }
+    Ok(Reply::Approval(Box::new(approval)))
+}
+
+fn over(approval: &Approval) -> Fault {
+    let what = match approval.state {
+        ApprovalState::Allowed => "was allowed before",
+        ApprovalState::Denied => "was denied before",
+        ApprovalState::Expired => "has run out as a no",
+        ApprovalState::Closed | ApprovalState::Open => "was closed: its run has ended",
+    };
+    Fault::new(
+        Kind::Conflict,
+        format!(
+            "approval {} {what}; what came of it for run {} stays",
+            approval.id, approval.run
+        ),
+    )
+    .hint("say in the session what it should do now: sessions.send or agent.run")
+    .with("state", approval.state.as_str())
+    .with("runId", approval.run.to_string())
+}
+
+/// Nobody has decided in time: that is a no.
+pub fn expire(context: &mut Context<'_>, id: ApprovalId) -> Result<(), Fault> {
+    if let Some(approval) = end(context, id, ApprovalState::Expired)? {
+        refuse(context, &approval)?;
+    }
+    Ok(())
+}
+
+/// The open approval is over without a decision, in this way.
+pub fn end(
+    context: &mut Context<'_>,
+    id: ApprovalId,
+    state: ApprovalState,
+) -> Result<Option<Approval>, Fault> {
+    let found = approvals::get(context.tx, id).map_err(db_fault)?;
+    let Some(mut approval) = found.filter(|one| one.state == ApprovalState::Open) else {
+        return Ok(None);
+    };
+    approval.state = state;
+    close(context, &mut approval)?;
+    Ok(Some(approval))
+}
+
+/// The approval is over, as it says, and so does the event log.
+fn close(context: &mut Context<'_>, approval: &mut Approval) -> Result<(), Fault> {
+    approval.ended_at = Some(context.now.wall);
+    approvals::end(context.tx, approval).map_err(db_fault)?;
+    resolved(context, approval)
+}
+
+fn resolved(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
+    let run = load(context, approval.run)?;
+    context.emit(
+        EventKind::ApprovalResolved,
+        &run,
+        json!({
+            "approvalId": approval.id,
+            "tool": approval.tool,
+            "state": approval.state,
+            "by": approval.resolved_by,
+            "remember": approval.remember,
+        }),
+    );
+    Ok(())
+}
+
+/// The step has the refusal as its outcome.
+fn refuse(context: &mut Context<'_>, approval: &Approval) -> Result<(), Fault> {
+    let told = approval.refusal();
+    finish(context, approval.run, approval.step, (&told, true)).map(|_| ())
+}
+
+/// A remembered decision counts no more.
+pub fn forget(context: &mut Context<'_>, org: &str, id: ApprovalId) -> Result<Reply, Fault> {
+    let gone = remembered::forget(context.tx, org, id).map_err(db_fault)?;
+    Ok(Reply::Removed(gone))
+}

@@ -1,0 +1,211 @@
+//! `edit`: one text in place of another in a file.
+//!
+//! A repeat changes nothing more: where the new text stands already in the place of the old one,
+//! the work is done, also if the new text holds the old one in it.
+
+use serde_json::Value;
+
+use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::blocking::blocking;
+use super::put::{FILE_LIMIT, Target, with_crlf};
+use super::{Aim, Tool, ToolOutput, Workspace};
+use crate::contract::BoxFuture;
+use crate::kernel::step::Effect;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "path",
+        shape: Shape::Text,
+        required: true,
+        description: "The file, from the workspace folder.",
+    },
+    Parameter {
+        name: "old_text",
+        shape: Shape::Text,
+        required: true,
+        description: "What is there now, exactly, with enough around it to stand there only once.",
+    },
+    Parameter {
+        name: "new_text",
+        shape: Shape::AnyText,
+        required: true,
+        description: "What is to be there in its place; empty to take it away.",
+    },
+];
+
+/// The tool `edit`.
+pub(super) struct Edit;
+
+impl Tool for Edit {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn description(&self) -> &'static str {
+        "Replaces one text in a file by another. The old text must stand there exactly once. \
+         Read the file first; what read shows before the tab is no part of it."
+    }
+
+    fn parameters(&self) -> Value {
+        schema(PARAMETERS)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Idempotent
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
+    }
+
+    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let arguments = Arguments::check(PARAMETERS, arguments)?;
+            let path = arguments.text("path").unwrap_or_default();
+            let target = Target::of(&workspace, path)?;
+            let shown = &target.shown;
+            let Some(existing) = target.existing()? else {
+                return Err(format!("no such file: {path}; write makes one"));
+            };
+            let [mut old, mut new] = ["old_text", "new_text"]
+                .map(|name| arguments.text(name).unwrap_or_default().to_owned());
+            if new.contains('\0') {
+                return Err("new_text: a text file holds no NUL".to_owned());
+            }
+            if existing.has_crlf() {
+                (old, new) = (with_crlf(&old), with_crlf(&new));
+            }
+            let (text, at) = match replaced(&existing.text, &old, &new) {
+                Change::Made(text, at) => (text, at),
+                Change::IsThere => {
+                    return Ok(format!(
+                        "{shown}: the new text stands there already; nothing was changed"
+                    ));
+                }
+                Change::Impossible(why) => {
+                    return Err(format!("{shown}: {why}; nothing was changed"));
+                }
+            };
+            if text.len() > FILE_LIMIT {
+                return Err(format!(
+                    "{shown} would have {} bytes; {FILE_LIMIT} at most",
+                    text.len()
+                ));
+            }
+            target.put(&text, Some(&existing))?;
+            let line = text[..at].matches('\n').count() + 1;
+            Ok(format!("changed {shown} at line {line}"))
+        })
+    }
+}
+
+enum Change {
+    /// The whole new text, and where the change is in it.
+    Made(String, usize),
+    /// It was made before.
+    IsThere,
+    /// It cannot be made, for this reason.
+    Impossible(String),
+}
+
+fn replaced(text: &str, old: &str, new: &str) -> Change {
+    if old == new {
+        return Change::Impossible("old_text and new_text are the same".to_owned());
+    }
+    let places = places(text, old);
+    let done = !new.is_empty()
+        && self::places(text, new).iter().any(|start| {
+            let within = *start..*start + new.len();
+            // Nothing of the old text stands anywhere else.
+            places
+                .iter()
+                .all(|place| within.contains(place) && place + old.len() <= within.end)
+        });
+    if done {
+        return Change::IsThere;
+    }
+    match places[..] {
+        [at] => {
+            let (before, after) = (&text[..at], &text[at + old.len()..]);
+            Change::Made([before, new, after].concat(), at)
+        }
+        [] => Change::Impossible(
+            "old_text is not there; read the file again, it must be the same to the last space"
+                .to_owned(),
+        ),
+        _ => Change::Impossible(format!(
+            "old_text stands there {} times; give more of what is around it",
+            places.len()
+        )),
+    }
+}
+
+/// Where `part` stands in `text`, overlapping ones too.
+fn places(text: &str, part: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(part) {
+        found.push(from + at);
+        let step = text[from + at..].chars().next().map_or(1, char::len_utf8);
+        from += at + step;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_insertion_is_made_once() {
+        let text = "fn a() {}\nfn b() {}\n";
+        let (old, new) = ("fn a() {}\n", "fn a() {}\nfn c() {}\n");
+        let Change::Made(once, at) = replaced(text, old, new) else {
+            panic!("not made")
+        };
+        assert_eq!(
+            (once.as_str(), at),
+            ("fn a() {}\nfn c() {}\nfn b() {}\n", 0)
+        );
+        assert!(matches!(replaced(&once, old, new), Change::IsThere));
+    }
+
+    #[test]
+    fn what_is_not_clear_is_not_done() {
+        for (text, old, new, says) in [
+            ("a a", "a", "b", "2 times"),
+            ("aaa", "aa", "b", "2 times"),
+            ("x", "a", "b", "not there"),
+            ("x", "a", "", "not there"),
+            ("a", "a", "a", "the same"),
+        ] {
+            let Change::Impossible(why) = replaced(text, old, new) else {
+                panic!("{text} {old} {new}")
+            };
+            assert!(why.contains(says), "{text} {old} {new}: {why}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_repeat_changes_nothing_more(
+            before in "[ab\n]{0,6}", old in "[ab\n]{1,4}", new in "[ab\n]{1,6}", after in "[ab\n]{0,6}",
+        ) {
+            let text = format!("{before}{old}{after}");
+            if let Change::Made(once, _) = replaced(&text, &old, &new) {
+                match replaced(&once, &old, &new) {
+                    Change::IsThere => {}
+                    // The change has brought about the old text anew, across its border.
+                    Change::Impossible(_) => {}
+                    Change::Made(..) => {
+                        let inside = places(&once, &old).iter().any(|at| {
+                            *at >= before.len() && at + old.len() <= before.len() + new.len()
+                        });
+                        prop_assert!(!inside, "{once:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Reads a text file whole and puts another one in its place: what `write` and `edit` do to the
+//! disk. Every folder on the way is opened by its name in the one above and no link is followed,
+//! so that nobody can bend the path between the check and the write; the file appears whole,
+//! by a rename, or not at all. (Descriptors of the crate that is there already, in place of a
+//! crate for sandboxed paths: two calls are all that is needed of one.)
+
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::Workspace;
+
+/// The largest file that is changed or written, bytes.
+pub(super) const FILE_LIMIT: usize = 8 * 1024 * 1024;
+
+/// A place in the workspace at which a file may be written.
+pub(super) struct Target {
+    root: PathBuf,
+    /// The folders from the root to the file.
+    folders: PathBuf,
+    name: PathBuf,
+    /// As results show it.
+    pub shown: String,
+}
+
+/// A text file as it is.
+pub(super) struct Existing {
+    /// What it holds.
+    pub text: String,
+    mode: Mode,
+}
+
+impl Existing {
+    /// Does each of its lines end as other systems end them?
+    pub(super) fn has_crlf(&self) -> bool {
+        let ends = self.text.matches('\n').count();
+        ends > 0 && self.text.matches("\r\n").count() == ends
+    }
+}
+
+impl Target {
+    /// The place that `path` names; the error says why nothing may be written there, and where
+    /// something may.
+    pub(super) fn of(workspace: &Workspace, path: &str) -> Result<Target, String> {
+        let place = workspace.resolve_for_writing(path)?;
+        let below = place.strip_prefix(workspace.root());
+        let below = below.map_err(|_| format!("access denied: {path}"))?;
+        let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(format!("{path} is the workspace itself; name a file in it"));
+        };
+        Ok(Target {
+            root: workspace.root().to_owned(),
+            folders: folders.to_owned(),
+            name: name.into(),
+            shown: workspace.shown(&place),
+        })
+    }
+
+    /// The text file that is there; `None`: there is none yet. What is no text file is refused.
+    pub(super) fn existing(&self) -> Result<Option<Existing>, String> {
+        let opened = self.folder(false).and_then(|folder| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            Ok(rustix::fs::openat(
+                &folder,
+                &self.name,
+                flags,
+                Mode::empty(),
+            )?)
+        });
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let found = file.metadata().map_err(|error| self.failed(&error))?;
+        if found.is_dir() {
+            return Err(format!("{} is a folder", self.shown));
+        }
+        if !found.is_file() {
+            return Err(format!("{} is not a regular file", self.shown));
+        }
+        let mode = Mode::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found));
+        if !mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) {
+            return Err(format!("{} is read-only; nothing was changed", self.shown));
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_LIMIT as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| self.failed(&error))?;
+        if bytes.len() > FILE_LIMIT {
+            return Err(format!(
+                "{} is larger than {FILE_LIMIT} bytes, the most that is changed",
+                self.shown
+            ));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            format!(
+                "{} is not UTF-8 text (byte {at}); nothing was changed",
+                self.shown
+            )
+        })?;
+        if let Some(at) = text.find('\0') {
+            return Err(format!(
+                "{} is not a text file (a NUL at byte {at}); nothing was changed",
+                self.shown
+            ));
+        }
+        Ok(Some(Existing { text, mode }))
+    }
+
+    /// Once this returns, the file holds `text`, on the disk, with the mode bits that it had.
+    /// Folders that are not there are made.
+    pub(super) fn put(&self, text: &str, existing: Option<&Existing>) -> Result<(), String> {
+        self.put_whole(text, existing)
+            .map_err(|error| self.failed(&error))
+    }
+
+    fn put_whole(&self, text: &str, existing: Option<&Existing>) -> io::Result<()> {
+        let folder = self.folder(true)?;
+        // The same call has the same name, so that its repeat clears up what a kill left.
+        let digest = blake3::hash(
+            [self.shown.as_bytes(), b"\0", text.as_bytes()]
+                .concat()
+                .as_slice(),
+        );
+        let passing = format!(".abide-{}.tmp", &digest.to_hex()[..16]);
+        let written = write_new(&folder, &passing, text, existing.map(|one| one.mode));
+        let placed = written.and_then(|()| {
+            Ok(rustix::fs::renameat(
+                &folder,
+                passing.as_str(),
+                &folder,
+                &self.name,
+            )?)
+        });
+        if let Err(error) = placed {
+            // What cannot be taken away either is left as it is; the first error says why.
+            let _ = rustix::fs::unlinkat(&folder, passing.as_str(), AtFlags::empty());
+            return Err(error);
+        }
+        Ok(rustix::fs::fsync(&folder)?)
+    }
+
+    /// The folder of the file, opened from the root on.
+    fn folder(&self, create: bool) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = rustix::fs::open(&self.root, flags, Mode::empty())?;
+        for part in &self.folders {
+            let part = Path::new(part);
+            at = match rustix::fs::openat(&at, part, flags, Mode::empty()) {
+                Err(Errno::NOENT) if create => {
+                    match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
+                        // Somebody else was first.
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    rustix::fs::openat(&at, part, flags, Mode::empty())?
+                }
+                opened => opened?,
+            };
+        }
+        Ok(at)
+    }
+
+    fn failed(&self, error: &io::Error) -> String {
+        match Errno::from_io_error(error) {
+            Some(Errno::LOOP) => format!(
+                "access denied: {} or a folder above it has become a link meanwhile",
+                self.shown
+            ),
+            _ => format!("{}: {error}; nothing was changed", self.shown),
+        }
+    }
+}
+
+/// A new file in `folder` holds `text`, on the disk.
+fn write_new(folder: &OwnedFd, name: &str, text: &str, mode: Option<Mode>) -> io::Result<()> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let new = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?;
+    let mut file = File::from(new);
+    file.write_all(text.as_bytes())?;
+    if let Some(mode) = mode {
+        rustix::fs::fchmod(&file, mode)?;
+    }
+    file.sync_all()
+}
+
+/// `text` with line ends as other systems have them, if it has none of those yet.
+pub(super) fn with_crlf(text: &str) -> String {
+    match text.contains('\r') {
+        true => text.to_owned(),
+        false => text.replace('\n', "\r\n"),
+    }
+}

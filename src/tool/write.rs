@@ -1,0 +1,93 @@
+//! `write`: a text file with this content, whole.
+
+use serde_json::Value;
+
+use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::blocking::blocking;
+use super::put::{FILE_LIMIT, Target, with_crlf};
+use super::{Aim, Tool, ToolOutput, Workspace};
+use crate::contract::BoxFuture;
+use crate::kernel::step::Effect;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "path",
+        shape: Shape::Text,
+        required: true,
+        description: "The file, from the workspace folder. Folders that are missing are made.",
+    },
+    Parameter {
+        name: "content",
+        shape: Shape::AnyText,
+        required: true,
+        description: "All that the file is to hold.",
+    },
+];
+
+/// The tool `write`.
+pub(super) struct Write;
+
+impl Tool for Write {
+    fn name(&self) -> &'static str {
+        "write"
+    }
+
+    fn description(&self) -> &'static str {
+        "Makes a text file with this content, or replaces the whole of one. To change a part of \
+         a file use edit."
+    }
+
+    fn parameters(&self) -> Value {
+        schema(PARAMETERS)
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Idempotent
+    }
+
+    fn aim(&self) -> Aim {
+        Aim::Paths(&["path"])
+    }
+
+    fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let arguments = Arguments::check(PARAMETERS, arguments)?;
+            let content = arguments.text("content").unwrap_or_default();
+            if content.len() > FILE_LIMIT {
+                return Err(format!(
+                    "content: {} bytes; {FILE_LIMIT} at most",
+                    content.len()
+                ));
+            }
+            if content.contains('\0') {
+                return Err("content: a text file holds no NUL".to_owned());
+            }
+            let target = Target::of(&workspace, arguments.text("path").unwrap_or_default())?;
+            let shown = &target.shown;
+            let existing = target.existing()?;
+            let keeps_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
+            let content = match keeps_crlf {
+                true => with_crlf(content),
+                false => content.to_owned(),
+            };
+            let size = format!("{} bytes, {} lines", content.len(), content.lines().count());
+            let note = if keeps_crlf {
+                "; its line ends stay CRLF"
+            } else {
+                ""
+            };
+            match &existing {
+                Some(existing) if existing.text == content => {
+                    return Ok(format!("{shown} holds this already: {size}{note}"));
+                }
+                _ => target.put(&content, existing.as_ref())?,
+            }
+            let what = if existing.is_some() {
+                "replaced"
+            } else {
+                "made"
+            };
+            Ok(format!("{what} {shown}: {size}{note}"))
+        })
+    }
+}
