@@ -179,11 +179,10 @@ fn an_outside_judge_of_clients_names_no_fault() {
         }
         let verdict = server.json("GET", "/_llmock/verdict", &Value::Null);
         assert_eq!(verdict["findings"], json!([]), "{verdict}");
-        assert_eq!(
-            verdict["faults_injected"],
-            2 * (faults.len() + 2 + 5),
-            "{verdict}"
-        );
+        // One of them comes three times, two are the model's and not the server's, and there
+        // are five refusals.
+        let injected = 2 * (faults.len() + 2 - 2 + 5);
+        assert_eq!(verdict["faults_injected"], injected, "{verdict}");
         announce(&format!(
             "the outside judge of model clients: {} calls, {} attempts, {} faults, none of them ours",
             verdict["calls"], verdict["attempts"], verdict["faults_injected"]
