@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use abide::cli;
 
 fn main() -> ExitCode {
-    cli::execute(cli::parse())
+    cli::main()
 }

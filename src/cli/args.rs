@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::discover::Where;
-use super::failure::Failure;
+use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, events, help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send,
@@ -99,26 +99,28 @@ enum Command {
     Demo(demo::Demo),
 }
 
-/// The command line that this process was called with; ends the process with a page of help or
-/// with what is wrong about it, where it was not for a command.
-pub fn parse() -> Arguments {
+/// Carries out the command line that this process was called with.
+pub fn main() -> ExitCode {
     let matches = help::dressed().try_get_matches();
     match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // A program that asks for JSON gets it, also where the rest cannot be read.
-            let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-            if error.use_stderr()
-                && !is_page
-                && std::env::args_os().any(|argument| argument == "--json")
-            {
-                let failure = misread(&error.render().to_string());
-                report(&failure, true);
-                std::process::exit(i32::from(failure.code));
-            }
-            error.exit()
-        }
+        Ok(arguments) => execute(arguments),
+        Err(error) => no_command(&error),
     }
+}
+
+/// A page of help, or what is wrong where the command line is for no command.
+fn no_command(error: &clap::Error) -> ExitCode {
+    let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    // A program that asks for JSON gets it, also where the rest cannot be read.
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && error.use_stderr() && !is_page {
+        let failure = misread(&error.render().to_string());
+        report(&failure, true);
+        return ExitCode::from(failure.code);
+    }
+    // If even this cannot be printed, the exit code still says it.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
 }
 
 /// What is wrong with a command line: the first paragraph says it, the others help.
@@ -135,7 +137,7 @@ fn one_line(paragraph: &str) -> String {
 }
 
 /// Carries out a command and prints why it failed, if it did.
-pub fn execute(arguments: Arguments) -> ExitCode {
+fn execute(arguments: Arguments) -> ExitCode {
     let Arguments { common, command } = arguments;
     let code = match carry_out(&common, command) {
         Ok(code) => code,

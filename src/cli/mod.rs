@@ -1,5 +1,5 @@
 //! What a person types: one file a command. Commands talk to a daemon only through the
-//! client; `main.rs` parses and calls [`execute`].
+//! client; `main.rs` calls [`main`].
 
 mod agents;
 mod answer;
@@ -52,4 +52,4 @@ mod wait;
 mod watch;
 mod words;
 
-pub use args::{Arguments, execute, parse};
+pub use args::main;
