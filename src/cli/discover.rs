@@ -278,8 +278,12 @@ fn is_zombie(pid: u32) -> bool {
         return false;
     };
     // The program's name stands in parentheses and may hold anything, also parentheses.
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+    let first_ended = stat
+        .rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
+    // Other threads may still be ending, and till then the locks of the process are held.
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    first_ended && threads <= 1
 }
 
 /// Nothing answers for `folder`.

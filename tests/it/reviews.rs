@@ -31,7 +31,7 @@ async fn cut_off(command: &str) -> (Place, Spawned) {
     write(
         &config(&place),
         "worker.md",
-        "tools: [shell]\non_uncertain: review\n",
+        "tools: [shell]\ngate: {shell: allow}\non_uncertain: review\n",
         "Work.",
     );
     let daemon = place.start().await;

@@ -171,7 +171,7 @@ fn review_place() -> Place {
     write(
         &config(&place),
         "worker.md",
-        "tools: [shell]\non_uncertain: review\n",
+        "tools: [shell]\ngate: {shell: allow}\non_uncertain: review\n",
         "Work.",
     );
     let echo = "runner: command\non_uncertain: review\ncommand:\n  argv: [/bin/sh, -c, \
