@@ -108,10 +108,13 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     tokio::time::timeout(PATIENCE, looking).await.unwrap()
 }
 
+/// No process of that number is left that is ours to bury. One whose parent has ended is the
+/// first process's, which in a container may be any program and never look.
 async fn until_gone(pids: &[u32]) {
+    let me = std::process::id();
     until(|| {
         pids.iter()
-            .all(|pid| table::one(*pid).is_none())
+            .all(|pid| table::one(*pid).is_none_or(|row| row.is_zombie && row.parent != me))
             .then_some(())
     })
     .await;
