@@ -7,7 +7,7 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
 use super::text::{COLUMNS, age, clean, line, short};
-use super::{ids, print, tree};
+use super::{ids, print};
 use crate::clock::Clock;
 use crate::kernel::ids::StepId;
 use crate::kernel::time::Timestamp;
@@ -156,12 +156,8 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
 
 /// A run with the calls that wait, and what can be said of them.
 fn show(run: &Run, now: Timestamp) -> String {
-    let head = format!(
-        "{} of {}: {}",
-        short(run.run_id),
-        run.agent,
-        tree::name(run)
-    );
+    let what = run.label.as_deref().unwrap_or(&run.title);
+    let head = format!("{} of {}: {what}", short(run.run_id), run.agent);
     let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
     for review in &run.reviews {
         out.push_str(&format!("\n{}", call(review, now)));

@@ -104,6 +104,11 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
         (state, None) if tree::is_ended(state) => {
             print::note(&format!("{}: ended {state}", text::line(&who, 40)));
         }
+        ("paused", None) => print::note(&format!(
+            "{}: {}; then wait again: abide wait {digits}",
+            text::line(&who, 40),
+            tree::pause(run)
+        )),
         (state, None) => print::note(&format!(
             "{}: {state}, goes on; wait again: abide wait {digits}",
             text::line(&who, 40)

@@ -94,7 +94,7 @@ fn stopped_place() -> Place {
     write(
         &config(&place),
         "worker.md",
-        "tools: [shell, read]\n",
+        "tools: [shell, read]\ngate: {shell: allow}\n",
         "Work.",
     );
     place
