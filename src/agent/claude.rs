@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::fields::texts;
 use super::raw::Raw;
+use super::values::texts;
 
 /// Their tools, and ours. Those without a counterpart here are left as they are, so that they
 /// are reported as tools that do not exist.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fields::{no_word, text};
+use super::values::{no_word, text};
 use crate::kernel::text::preview;
 use crate::kernel::text_enum::text_enum;
 

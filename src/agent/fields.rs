@@ -1,8 +1,6 @@
 //! From the fields of a definition to an agent: each field is checked, what no part of this
 //! version obeys is said, what nobody knows is reported with the nearest known name.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use super::AgentDefinition;
@@ -10,12 +8,14 @@ use super::command;
 use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
+use super::values::{
+    allow_agents, count, decision, duration, flag, line, matched, mode, model, models, no_word,
+    on_uncertain, temperature, text, texts, thinking,
+};
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
-use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
-use crate::kernel::thinking::Thinking;
 
 /// Fields that the format has and this version does not obey.
 const NOT_IN_FORCE: &[&str] = &[
@@ -70,14 +70,10 @@ const ONLY_MODELS: &[&str] = &[
     "strategy",
 ];
 
-/// The most characters of a description, a title and the like.
-const TEXT_LIMIT: usize = 4096;
 /// The most model calls of one run.
 const LOOPS_LIMIT: u64 = 1000;
 /// The most tokens of one answer.
 const TOKENS_LIMIT: u64 = 1_000_000;
-/// The longest limit of a run.
-const RUN_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// An agent as its definition describes it, before it is known which tools there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -397,168 +393,5 @@ impl Reader<'_> {
         }
         self.draft.definition.linked_agents = linked;
         Ok(())
-    }
-}
-
-/// One rule of a list: what the call must look like, and what becomes of it.
-fn matched(item: &Value) -> Result<(Option<String>, Decision), String> {
-    let expected = "a rule has decision: allow, deny or ask, and match: a pattern";
-    let fields = item.as_object().ok_or(expected)?;
-    if let Some(other) = fields
-        .keys()
-        .find(|name| !matches!(name.as_str(), "match" | "decision"))
-    {
-        return Err(format!("{expected}, not {:?}", preview(other, 64)));
-    }
-    let pattern = fields.get("match").map(text).transpose()?;
-    Ok((pattern, decision(fields.get("decision").ok_or(expected)?)?))
-}
-
-fn decision(value: &Value) -> Result<Decision, String> {
-    let word = text(value)?;
-    Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
-}
-
-/// Says which words there are.
-pub(super) fn no_word(word: &str, known: &[&str]) -> String {
-    let known = known.join(", ");
-    format!("{:?} is not one of {known}", preview(word, 64))
-}
-
-/// Text that is not empty.
-pub(super) fn text(value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
-        Value::String(_) => Err("it is empty".to_owned()),
-        other => Err(format!(
-            "text is expected, not {}; put it in quotes",
-            preview(&other.to_string(), 32)
-        )),
-    }
-}
-
-/// Text of one line, within its limit.
-fn line(value: &Value) -> Result<String, String> {
-    let text = text(value)?;
-    let count = text.chars().count();
-    if count > TEXT_LIMIT {
-        return Err(format!("{count} characters; {TEXT_LIMIT} at most"));
-    }
-    Ok(preview(&text, TEXT_LIMIT))
-}
-
-/// A list of texts, or one text with commas between them.
-pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
-    match value {
-        Value::Array(items) => items.iter().map(text).collect(),
-        Value::String(list) => Ok(list
-            .split(',')
-            .map(|item| item.trim().to_owned())
-            .filter(|item| !item.is_empty())
-            .collect()),
-        _ => Err("a list of names is expected".to_owned()),
-    }
-}
-
-fn flag(value: &Value) -> Result<bool, String> {
-    value
-        .as_bool()
-        .ok_or_else(|| "true or false is expected".to_owned())
-}
-
-fn count(value: &Value, least: u64, most: u64) -> Result<u32, String> {
-    value
-        .as_u64()
-        .filter(|number| (least..=most).contains(number))
-        .and_then(|number| u32::try_from(number).ok())
-        .ok_or_else(|| {
-            let found = preview(&value.to_string(), 32);
-            format!("a whole number from {least} to {most} is expected, not {found}")
-        })
-}
-
-/// Milliseconds, from `"90s"` or a number of seconds.
-fn duration(value: &Value) -> Result<u64, String> {
-    let found = match value {
-        Value::String(text) => humantime::parse_duration(text).ok(),
-        value => value
-            .as_f64()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-    };
-    found
-        .filter(|limit| limit.as_millis() > 0 && *limit <= RUN_LIMIT)
-        .and_then(|limit| u64::try_from(limit.as_millis()).ok())
-        .ok_or_else(|| {
-            "a duration such as \"10m\", or a number of seconds, up to 30 days is expected"
-                .to_owned()
-        })
-}
-
-fn mode(value: &Value) -> Result<AgentMode, String> {
-    match text(value)?.as_str() {
-        "primary" => Ok(AgentMode::Primary),
-        "subagent" => Ok(AgentMode::Subagent),
-        "all" => Ok(AgentMode::All),
-        other => Err(no_word(other, &["primary", "subagent", "all"])),
-    }
-}
-
-fn thinking(value: &Value) -> Result<Thinking, String> {
-    let word = match value {
-        // What YAML of old makes of a bare `off`.
-        Value::Bool(false) => "off".to_owned(),
-        value => text(value)?,
-    };
-    let words: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
-    Thinking::parse(&word).ok_or_else(|| no_word(&word, &words))
-}
-
-fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {
-    let word = text(value)?;
-    let words: Vec<&str> = OnUncertain::ALL.iter().map(|one| one.as_str()).collect();
-    OnUncertain::parse(&word).ok_or_else(|| no_word(&word, &words))
-}
-
-/// `provider/name`, or both apart.
-fn models(value: &Value) -> Result<Vec<String>, String> {
-    match value {
-        Value::Array(items) => items.iter().map(model).collect(),
-        one => model(one).map(|model| vec![model]),
-    }
-}
-
-fn temperature(value: &Value) -> Result<f64, String> {
-    let found = value.as_f64();
-    found
-        .filter(|number| (0.0..=2.0).contains(number))
-        .ok_or_else(|| {
-            let found = preview(&value.to_string(), 32);
-            format!("a number from 0 to 2 is expected, not {found}")
-        })
-}
-
-fn model(value: &Value) -> Result<String, String> {
-    let expected = "provider/name is expected";
-    let model = match value {
-        Value::Object(fields) => {
-            let part = |name: &str| fields.get(name).ok_or(expected).map(text);
-            format!("{}/{}", part("provider")??, part("model")??)
-        }
-        value => text(value)?,
-    };
-    match model.split_once('/') {
-        Some((provider, name)) if !provider.is_empty() && !name.is_empty() => Ok(model),
-        _ => Err(format!("{expected}, not {:?}", preview(&model, 64))),
-    }
-}
-
-fn allow_agents(value: &Value) -> Result<Vec<String>, String> {
-    let names = texts(value)?;
-    match names
-        .iter()
-        .find(|name| *name != "*" && AgentId::parse(name).is_err())
-    {
-        Some(name) => Err(format!("{:?} is no agent's name", preview(name, 64))),
-        None => Ok(names),
     }
 }

@@ -16,6 +16,7 @@ mod project;
 mod raw;
 mod set;
 mod tools;
+mod values;
 mod view;
 
 #[cfg(test)]

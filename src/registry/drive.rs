@@ -11,18 +11,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
+use super::admit::admit;
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Admission, Next, Nobody, StepOutcome};
+use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
-use crate::kernel::approval::ApprovalState;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, StepId};
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
-use crate::store::command::{
-    Conclusion, Recorded, RequestApproval, RunAfter, StepRef, Then, TurnEnd,
-};
+use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read, runs, steps};
 
 /// How a drive task ended.
@@ -467,55 +465,6 @@ impl Drive<'_> {
     }
 }
 
-/// Asks whether the effect of a step may begin, and a person where that is needed; the step's
-/// outcome if it may not, or not yet.
-async fn admit(
-    inner: &Arc<Inner>,
-    view: &Arc<RunView>,
-    step: &Arc<Step>,
-) -> Result<Option<StepOutcome>, Fault> {
-    if step.kind == StepKind::Model {
-        return Ok(None);
-    }
-    let refused = |text: String| {
-        Some(match step.kind {
-            // There is nobody to tell but who waits for the run.
-            StepKind::Command => StepOutcome::Failed(RunError::new("denied", text)),
-            _ => StepOutcome::ToolResult {
-                text,
-                is_error: true,
-            },
-        })
-    };
-    let runner = &inner.runner;
-    let consent = match runner.admit(Arc::clone(view), Arc::clone(step)).await {
-        Admission::Goes => return Ok(None),
-        Admission::Refused(text) => return Ok(refused(text)),
-        Admission::Asks(consent) => consent,
-    };
-    reach("drive.asking");
-    let command = Command::RequestApproval(Box::new(RequestApproval {
-        by: StepRef {
-            run: step.run,
-            step: step.seq,
-            attempt: step.attempts,
-        },
-        consent,
-        window_ms: inner.options().approval_ms,
-    }));
-    let approval = match submit_any(inner, command).await? {
-        Reply::Approval(approval) => approval,
-        other => return Err(super::spawn::unexpected(&other)),
-    };
-    Ok(match approval.state {
-        ApprovalState::Allowed => None,
-        ApprovalState::Open => Some(StepOutcome::Waits),
-        ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {
-            refused(approval.refusal())
-        }
-    })
-}
-
 /// Submits a command of a run's task that answers with the run.
 async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault> {
     match submit_any(inner, command).await? {
@@ -526,7 +475,7 @@ async fn submit(inner: &Arc<Inner>, command: Command) -> Result<RunAfter, Fault>
 
 /// Submits a command of a run's task. A full disk is waited out: what a step has brought is
 /// not thrown away for it.
-async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
+pub(super) async fn submit_any(inner: &Arc<Inner>, command: Command) -> Result<Reply, Fault> {
     loop {
         match inner.store.submit_patiently(command.clone()).await {
             Err(fault) if matches!(fault.kind, Kind::Unavailable | Kind::Busy) => {

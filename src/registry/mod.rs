@@ -1,6 +1,7 @@
 //! The product's name: spawn, drive, settle, announce, wait, restore. The handle is cheap to
 //! clone; one service loop does what follows a commit.
 
+mod admit;
 mod agents;
 mod announce;
 mod approvals;

@@ -111,21 +111,6 @@ pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: Wait) -> Result<(),
     .map(|_| ())
 }
 
-/// The open step is carried out once more, as `step` says: it waits for nothing any more.
-pub fn take_up(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
-    tx.execute(
-        "UPDATE steps SET state = ?3, attempts = ?4, waits = NULL, wait_until = NULL \
-         WHERE run_id = ?1 AND seq = ?2",
-        &[
-            (&step.run.0).into(),
-            step.seq.into(),
-            step.state.as_str().into(),
-            step.attempts.into(),
-        ],
-    )
-    .map(|_| ())
-}
-
 /// The open step waits no more; it is to be carried out.
 pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> {
     tx.execute(

@@ -2,12 +2,12 @@
 
 use super::context::Context;
 use super::moves::{load, move_run};
-use super::waiting::{finish, regroup};
+use super::waiting::{finish, release};
 use super::{Reply, RunAfter};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::{Run, RunError, RunState};
+use crate::kernel::run::{Run, RunError};
 use crate::kernel::step::{Step, StepState, WaitKind};
 use crate::kernel::waiting::reviewed;
 use crate::store::{db_fault, steps};
@@ -62,9 +62,8 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
         Verdict::NotDone => {
             step.state = StepState::Intended;
             step.attempts += 1;
-            step.waits = None;
-            steps::take_up(context.tx, &step).map_err(db_fault)?;
-            regroup(context, &run)?;
+            steps::update(context.tx, &step).map_err(db_fault)?;
+            release(context, run.id, step.seq)?;
         }
         Verdict::Abort => {
             let message = format!(
@@ -87,21 +86,15 @@ pub fn resolve(context: &mut Context<'_>, resolve: Resolve) -> Result<Reply, Fau
 
 fn check(run: &Run, step: &Step) -> Result<(), Fault> {
     let waits = step.waits.is_some_and(|wait| wait.kind == WaitKind::Review);
-    let why = if !step.state.is_open() || !waits {
-        format!("step {} of run {} waits for no review", step.seq, run.id)
-    } else if !matches!(run.state, RunState::Paused(_)) {
-        // Nobody who holds the run would know of the step.
-        format!(
-            "run {} is at work on other calls of the same answer",
-            run.id
-        )
-    } else {
+    if step.state.is_open() && waits {
         return Ok(());
-    };
+    }
     Err(Fault::new(
         Kind::Conflict,
         format!(
-            "{why}: the step is {}, the run {}; nothing was changed",
+            "step {} of run {} waits for no review: the step is {}, the run {}; nothing was changed",
+            step.seq,
+            run.id,
             step.state,
             run.state.as_str()
         ),

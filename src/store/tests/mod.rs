@@ -413,6 +413,7 @@ contract! { sqlite:
     reviews::a_review_that_ends_its_run_leaves_the_call_uncertain,
     reviews::a_cancelled_review_is_uncertain_too,
     reviews::other_calls_of_the_answer_go_on_before_a_review,
+    reviews::a_review_is_settled_also_while_other_calls_are_at_work,
     reviews::an_agent_may_want_an_uncertain_call_repeated,
     reviews::runs_are_found_by_the_fields_of_their_meta,
 }

@@ -150,11 +150,6 @@ pub fn other_calls_of_the_answer_go_on_before_a_review(mut bench: Bench) {
         seen: 100,
     }));
     let step = first_step(&mut bench, run);
-    // Whoever holds the run does not know of the call.
-    assert_eq!(
-        say(&mut bench, run, step.id, Verdict::NotDone),
-        Err(Kind::Conflict)
-    );
     after(bench.run(Command::RecordOutcome {
         run,
         step: 2,
@@ -168,6 +163,38 @@ pub fn other_calls_of_the_answer_go_on_before_a_review(mut bench: Bench) {
     assert_eq!(bench.row(run).state, RunState::Paused(PauseReason::Review));
     say(&mut bench, run, step.id, Verdict::NotDone).unwrap();
     assert_eq!(bench.row(run).state, RunState::Queued);
+}
+
+pub fn a_review_is_settled_also_while_other_calls_are_at_work(mut bench: Bench) {
+    let run = cut_off(&mut bench, OnUncertain::Review, &[Class::Read]);
+    after(bench.run(Command::StartRun {
+        run,
+        intents: Vec::new(),
+        seen: 100,
+    }));
+    let step = first_step(&mut bench, run);
+    let said = Command::Resolve(Box::new(Resolve {
+        org: "default".to_owned(),
+        run,
+        step: step.id,
+        verdict: Verdict::NotDone,
+        by: "ann".to_owned(),
+    }));
+    let (_, effects) = bench.run(said).unwrap();
+    // Whoever holds the run is told that there is more to be done.
+    assert!(effects.contains(&Effect::Released(run)), "{effects:?}");
+    after(bench.run(Command::RecordOutcome {
+        run,
+        step: 2,
+        attempt: 2,
+        outcome: super::Recorded::ToolResult {
+            text: "read".to_owned(),
+            is_error: false,
+        },
+        then: super::Then::Wait,
+    }));
+    assert_eq!(bench.row(run).state, RunState::Running);
+    begin(&mut bench, run, 2).unwrap();
 }
 
 pub fn an_agent_may_want_an_uncertain_call_repeated(mut bench: Bench) {

@@ -1,0 +1,65 @@
+//! Whether a step may begin that the journal intends: the runner's gate says so, and where it
+//! asks, a person. Called by `drive` before each effect.
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::drive::submit_any;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Admission, StepOutcome};
+use crate::failpoint::reach;
+use crate::kernel::approval::ApprovalState;
+use crate::kernel::fault::Fault;
+use crate::kernel::run::RunError;
+use crate::kernel::step::{Step, StepKind};
+use crate::store::command::{RequestApproval, StepRef};
+use crate::store::{Command, Reply};
+
+/// Asks whether the effect of a step may begin, and a person where that is needed; the step's
+/// outcome if it may not, or not yet.
+pub(super) async fn admit(
+    inner: &Arc<Inner>,
+    view: &Arc<RunView>,
+    step: &Arc<Step>,
+) -> Result<Option<StepOutcome>, Fault> {
+    if step.kind == StepKind::Model {
+        return Ok(None);
+    }
+    let refused = |text: String| {
+        Some(match step.kind {
+            // There is nobody to tell but who waits for the run.
+            StepKind::Command => StepOutcome::Failed(RunError::new("denied", text)),
+            _ => StepOutcome::ToolResult {
+                text,
+                is_error: true,
+            },
+        })
+    };
+    let runner = &inner.runner;
+    let consent = match runner.admit(Arc::clone(view), Arc::clone(step)).await {
+        Admission::Goes => return Ok(None),
+        Admission::Refused(text) => return Ok(refused(text)),
+        Admission::Asks(consent) => consent,
+    };
+    reach("drive.asking");
+    let command = Command::RequestApproval(Box::new(RequestApproval {
+        by: StepRef {
+            run: step.run,
+            step: step.seq,
+            attempt: step.attempts,
+        },
+        consent,
+        window_ms: inner.options().approval_ms,
+    }));
+    let approval = match submit_any(inner, command).await? {
+        Reply::Approval(approval) => approval,
+        other => return Err(super::spawn::unexpected(&other)),
+    };
+    Ok(match approval.state {
+        ApprovalState::Allowed => None,
+        ApprovalState::Open => Some(StepOutcome::Waits),
+        ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {
+            refused(approval.refusal())
+        }
+    })
+}
