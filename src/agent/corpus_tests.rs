@@ -282,7 +282,8 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
     assert_eq!(found.system_prompt, "You search.");
     assert_eq!(found.model.as_deref(), Some("openai/gpt-5"));
     assert_eq!((found.max_loops, found.hidden), (20, true));
-    assert_eq!(draft.not_in_force, ["execution.compression"]);
+    assert_eq!(found.compression, Some(false));
+    assert!(draft.not_in_force.is_empty());
     assert_eq!(draft.warnings, [""; 0]);
     let draft = taken(Format::Toml, "description = \"d\"\nsystemPrompt = \"x\"\n");
     assert!(

@@ -45,6 +45,9 @@ pub struct AgentDefinition {
     pub tools: Vec<String>,
     /// The most model calls of one run.
     pub max_loops: u32,
+    /// Long transcripts are shortened for its model; unset = unless it is a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<bool>,
     /// Left out of lists for people.
     #[serde(default)]
     pub hidden: bool,
@@ -102,6 +105,7 @@ impl AgentDefinition {
             max_tokens: None,
             tools: Vec::new(),
             max_loops: MAX_LOOPS,
+            compression: None,
             hidden: false,
             inactive: false,
             org: None,
@@ -120,6 +124,12 @@ impl AgentDefinition {
     pub fn rights(&self, bundle: Bundle) -> Rights {
         let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
         Rights::new(&self.name, &self.gate, scope, bundle)
+    }
+
+    /// Are long transcripts shortened for its model? Sessions of primary agents live for months,
+    /// a subagent is there for one task.
+    pub fn compresses(&self) -> bool {
+        self.compression.unwrap_or(self.mode != AgentMode::Subagent)
     }
 
     /// Whom it may delegate to.

@@ -304,7 +304,7 @@ impl Reader<'_> {
             let taken = match name {
                 "max_loops" => count(value, 1, LOOPS_LIMIT).map(|most| definition.max_loops = most),
                 "timeout" => duration(value).map(|limit| definition.run_timeout_ms = Some(limit)),
-                "compression" => flag(value).map(|_| self.later("execution.compression")),
+                "compression" => flag(value).map(|on| definition.compression = Some(on)),
                 name => {
                     let known = ["max_loops", "timeout", "compression"];
                     self.unknown(&["execution", name], &known);

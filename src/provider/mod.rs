@@ -95,7 +95,7 @@ pub struct ModelAnswer {
 #[error("{message}")]
 pub struct ProviderFault {
     /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_config`,
-    /// `provider_request` or `refused`.
+    /// `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,

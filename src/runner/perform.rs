@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::compact::too_long;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
@@ -29,7 +30,7 @@ impl TurnRunner {
             Err(error) => return StepOutcome::Failed(error),
         };
         match self.request(view, step, &definition) {
-            Ok(request) => self.ask(view, &definition, request, sink).await,
+            Ok(request) => too_long(self.ask(view, &definition, request, sink).await),
             Err(error) => StepOutcome::Failed(error),
         }
     }

@@ -71,7 +71,7 @@ pub use send::{SendMessage, Sender};
 pub use spawn::{Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
-pub use turn::RunTurn;
+pub use turn::{Asks, RunTurn};
 pub use waiting::{StepRef, WaitFor};
 
 macro_rules! commands {

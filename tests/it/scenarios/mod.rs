@@ -5,6 +5,7 @@
 mod agents;
 mod approvals;
 mod audit;
+mod compactions;
 mod damage;
 mod delegate;
 mod drains;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         agents::SCENARIOS,
         approvals::SCENARIOS,
         audit::SCENARIOS,
+        compactions::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
         drains::SCENARIOS,
