@@ -2,6 +2,7 @@
 //! there.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
@@ -41,6 +42,9 @@ pub struct AgentDefinition {
     /// The most tokens of one answer; the provider's own limit if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Further fields of its model's requests, as the provider's API names them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub provider: Map<String, Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// The most model calls of one run.
@@ -103,6 +107,7 @@ impl AgentDefinition {
             fallback_models: None,
             temperature: None,
             max_tokens: None,
+            provider: Map::new(),
             tools: Vec::new(),
             max_loops: MAX_LOOPS,
             compression: None,

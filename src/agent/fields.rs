@@ -15,11 +15,11 @@ use super::values::{
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
+use crate::kernel::options;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
 const NOT_IN_FORCE: &[&str] = &[
-    "provider",
     "skills",
     "mcp_servers",
     "on_child_failure",
@@ -39,6 +39,7 @@ const IN_FORCE: &[&str] = &[
     "fallback_models",
     "temperature",
     "max_tokens",
+    "provider",
     "tools",
     "gate",
     "write_scope",
@@ -183,6 +184,7 @@ impl Reader<'_> {
             "fallback_models" => definition.fallback_models = Some(models(value)?),
             "temperature" => definition.temperature = Some(temperature(value)?),
             "max_tokens" => definition.max_tokens = Some(count(value, 1, TOKENS_LIMIT)?),
+            "provider" => self.provider(value)?,
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
@@ -288,6 +290,28 @@ impl Reader<'_> {
             Some(near) => format!("{at}no field {shown:?}; did you mean {near:?}?"),
             None => format!("{at}no field {shown:?}"),
         });
+    }
+
+    /// Further fields of requests. What the daemon says itself cannot be said here; a name that
+    /// it does not know is sent, since servers have many of their own, and said.
+    fn provider(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(fields) = value else {
+            return Err("fields of a request such as top_p are expected".to_owned());
+        };
+        for (name, value) in fields {
+            if options::SAID_ELSEWHERE.contains(&name.as_str()) {
+                return Err(format!(
+                    "{name}: the daemon says this itself; see the fields model, temperature, \
+                     max_tokens and thinking"
+                ));
+            }
+            if !options::is_known(name) {
+                self.unknown(&["provider", name], &options::names());
+            }
+            let definition = &mut self.draft.definition;
+            definition.provider.insert(name.clone(), value.clone());
+        }
+        Ok(())
     }
 
     fn execution(&mut self, value: &Value) -> Result<(), String> {

@@ -12,6 +12,7 @@ pub mod ids;
 pub mod limits;
 pub mod machine;
 pub mod message;
+pub mod options;
 pub mod pattern;
 pub mod policy;
 pub mod question;

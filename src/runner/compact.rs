@@ -199,6 +199,7 @@ impl TurnRunner {
             empty_answers: 0,
             thinking: None,
             temperature: definition.temperature,
+            options: definition.provider.clone(),
             max_tokens: Some(u32::try_from(most).unwrap_or(u32::MAX)),
             limit: self.options.borrow().model_timeout,
         };
@@ -234,12 +235,14 @@ fn fixed(view: &RunView, definition: &AgentDefinition) -> u64 {
 }
 
 /// What may be left of a transcript whose request has `size` tokens now. A provider may take
-/// less than the window says.
+/// less than the window says, and may count otherwise than is estimated here.
 fn room(view: &RunView, definition: &AgentDefinition, options: &Options, size: u64) -> Room {
     let around = fixed(view, definition) + summary_tokens(options, size);
+    let most = options.window.min(size) / KEPT;
+    let most = most.saturating_mul(estimated(view, definition)) / size.max(1);
     Room {
         run: view.run.id,
-        tokens: (options.window.min(size) / KEPT).saturating_sub(around),
+        tokens: most.saturating_sub(around),
         turns: options.overflow == Overflow::Slide,
     }
 }

@@ -55,6 +55,7 @@ impl TurnRunner {
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
             thinking: view.run.thinking,
             temperature: definition.temperature,
+            options: definition.provider.clone(),
             max_tokens: definition.max_tokens,
             limit: self.options.borrow().model_timeout,
         })

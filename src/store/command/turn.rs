@@ -1,6 +1,7 @@
 //! Turns: a message for a session's agent, queued behind what is going on there.
 
 use super::context::Context;
+use super::moves::{emit_step, load};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::{NewRun, Reply, create_session};
 use crate::kernel::fault::{Fault, Kind};
@@ -114,5 +115,8 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
 fn compaction(context: &mut Context<'_>, run: RunId, id: StepId) -> Result<(), Fault> {
     let intent = Intent::compaction(id, Why::Asked);
     let step = intent.into_step(run, 1, None, context.now.wall);
-    steps::insert(context.tx, &step).map_err(db_fault)
+    steps::insert(context.tx, &step).map_err(db_fault)?;
+    let run = load(context, run)?;
+    emit_step(context, &run, &step);
+    Ok(())
 }

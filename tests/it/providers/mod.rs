@@ -3,6 +3,7 @@
 
 mod chat;
 mod faults;
+mod long;
 mod messages;
 mod outside;
 mod switch;
