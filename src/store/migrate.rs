@@ -75,6 +75,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0012_tools.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0013_delegation",
+        sql: include_str!("migrations/sqlite/0013_delegation.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the
