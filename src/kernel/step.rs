@@ -180,6 +180,9 @@ pub struct Intent {
     pub input: Value,
     /// The arguments on one line.
     pub params_summary: Option<String>,
+    /// For a call that a sealed subagent carries out, what that one is given to know. It is
+    /// kept with the latest user message.
+    pub context: Option<Value>,
 }
 
 text_enum! {
@@ -207,6 +210,7 @@ impl Intent {
             effect: Effect::Read,
             input: serde_json::json!({ "why": why }),
             params_summary: Some(format!("why: {why}")),
+            context: None,
         }
     }
 

@@ -387,7 +387,7 @@ fn ends_of(lines: &[String], most: usize) -> String {
         last -= 1;
         room -= lines[last].len();
     }
-    let cut = (first < last).then_some(marker).unwrap_or_default();
+    let cut = if first < last { marker } else { "" };
     format!("{head}{cut}{}", lines[last..].concat())
 }
 

@@ -9,14 +9,18 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::rights::rights;
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
+use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState, Why};
@@ -145,11 +149,18 @@ impl TurnRunner {
             effect: Effect::Read,
             input: Value::Null,
             params_summary: Some(text::preview(&view.run.model, SUMMARY_LIMIT)),
+            context: None,
         }])
     }
 
-    fn call_tool(&self, asked_by: &Step, id: &str, name: &str, arguments: &Value) -> Intent {
+    fn call_tool(
+        &self,
+        view: &RunView,
+        asked_by: &Step,
+        (id, name, arguments): (&str, &str, &Value),
+    ) -> Intent {
         Intent {
+            context: pack(view, name, arguments),
             id: StepId(self.clock.new_id()),
             kind: StepKind::Tool,
             tool: Some(name.to_owned()),
@@ -162,7 +173,7 @@ impl TurnRunner {
                 None => self.tools.effect(name).unwrap_or(Effect::Read),
             },
             input: arguments.clone(),
-            params_summary: Some(summary(arguments)),
+            params_summary: Some(summary(name, arguments)),
         }
     }
 }
@@ -202,7 +213,7 @@ impl Runner for TurnRunner {
         let missing: Vec<Intent> = calls
             .iter()
             .filter(|(id, ..)| !has_step(view, latest, id))
-            .map(|(id, name, arguments)| self.call_tool(latest, id, name, arguments))
+            .map(|call| self.call_tool(view, latest, *call))
             .collect();
         if !missing.is_empty() {
             return Next::Steps(missing);
@@ -268,6 +279,19 @@ fn asked_for(view: &RunView) -> Option<Next> {
     };
     let asked = step.kind == StepKind::Compaction && step.input["why"] == Why::Asked.as_str();
     asked.then(|| Next::EndTurn(step.result_summary.clone()))
+}
+
+/// What a sealed subagent is given to know, where the call is of one.
+fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
+    let definition = pinned_agent(view).ok()?;
+    let mut links = definition.linked_agents.iter();
+    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+    let task = arguments.get("task_summary")?.as_str()?;
+    let own = rights(&definition, view).ok()?;
+    let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
+    let child = Rights::new(link.agent.as_str(), &[], scope, own.bundle());
+    let transcript = view.messages.iter().map(AsRef::as_ref);
+    serde_json::to_value(Pack::build(task, transcript, &child)).ok()
 }
 
 /// The agent as the run pinned it.
@@ -402,7 +426,13 @@ pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
 }
 
 /// Arguments on one line, for people.
-fn summary(arguments: &Value) -> String {
+fn summary(tool: &str, arguments: &Value) -> String {
+    let said = |name: &str| arguments.get(name).and_then(Value::as_str);
+    if tool == linked::TASK
+        && let (Some(about), Some(agent)) = (said("description"), said("subagent_type"))
+    {
+        return text::preview(&format!("{about} (@{agent})"), SUMMARY_LIMIT);
+    }
     // A pattern says little to a person; a call that has a note is shown by it.
     if let Some(Value::String(note)) = arguments.get("note") {
         return text::preview(note, SUMMARY_LIMIT);

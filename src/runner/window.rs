@@ -76,8 +76,8 @@ pub(super) fn request_tokens(messages: &[Arc<Message>], fixed: u64) -> u64 {
     let since = summary(messages).map_or(0, |(summary, _)| summary.seq);
     let later = messages.iter().filter(|message| message.seq > since);
     let counted = later
-        .filter_map(|message| Some((message.seq, message.counted_tokens()?)))
-        .last();
+        .rev()
+        .find_map(|message| Some((message.seq, message.counted_tokens()?)));
     let shown = shown(messages);
     match counted {
         Some((seq, counted)) => {

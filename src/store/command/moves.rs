@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::{TurnEnd, cancel, cleanup, clear, steer, waiting};
+use super::{TurnEnd, cancel, cleanup, clear, delegated, steer, waiting};
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -120,7 +120,7 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
         };
         step.ended_at = Some(context.now.wall);
         steps::update(context.tx, &step).map_err(db_fault)?;
-        emit_step(context, run, &step);
+        emit_step(context, run, &step)?;
         if step.waits.is_some() {
             waiting::give_up(context, run, &step)?;
         }
@@ -318,9 +318,14 @@ pub fn intend(
     let mut made = Vec::with_capacity(intents.len());
     for (seq, intent) in (run.steps + 1..).zip(intents) {
         let seen_up_to = intent.kind.answers().then_some(transcript);
+        let context_pack = intent.context.clone();
         let step = intent.into_step(run.id, seq, seen_up_to, context.now.wall);
+        if let (Some(pack), Some(call)) = (&context_pack, &step.tool_call) {
+            let (session, generation) = (run.session, run.generation);
+            messages::keep_pack(context.tx, session, generation, call, pack).map_err(db_fault)?;
+        }
         steps::insert(context.tx, &step).map_err(db_fault)?;
-        emit_step(context, &next, &step);
+        emit_step(context, &next, &step)?;
         made.push(step);
     }
     Ok(Intended {
@@ -331,7 +336,7 @@ pub fn intend(
 }
 
 /// Says in the event log how far a step has come.
-pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
+pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     let kind = match (step.kind, step.state.is_open()) {
         (StepKind::Model | StepKind::Command | StepKind::Compaction, _) => EventKind::RunStep,
         (StepKind::Tool, true) => EventKind::ToolStarted,
@@ -351,4 +356,5 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
             "error": step.error,
         }),
     );
+    delegated::show(context, run, step)
 }

@@ -117,6 +117,5 @@ fn compaction(context: &mut Context<'_>, run: RunId, id: StepId) -> Result<(), F
     let step = intent.into_step(run, 1, None, context.now.wall);
     steps::insert(context.tx, &step).map_err(db_fault)?;
     let run = load(context, run)?;
-    emit_step(context, &run, &step);
-    Ok(())
+    emit_step(context, &run, &step)
 }

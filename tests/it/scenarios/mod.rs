@@ -8,6 +8,7 @@ mod audit;
 mod compactions;
 mod damage;
 mod delegate;
+mod delegations;
 mod drains;
 mod lifecycle;
 mod processes;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         compactions::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
+        delegations::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
         tools::SCENARIOS,
