@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, events, help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send,
-    serve, sessions, spawn, status, steer, stop, trust, wait,
+    serve, sessions, setup, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -95,6 +95,7 @@ enum Command {
     Events(events::Events),
     Agents(agents::Agents),
     Trust(trust::Trust),
+    Setup(setup::Setup),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
@@ -186,6 +187,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Events(command) => Box::pin(command.run(common)),
         Command::Agents(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
+        Command::Setup(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),
         Command::Demo(command) => Box::pin(command.run(common)),
     };

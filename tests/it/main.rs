@@ -55,6 +55,7 @@ mod schemas;
 mod sends;
 mod service;
 mod session_tools;
+mod setup;
 mod sleeps;
 mod sockets;
 mod starts;
