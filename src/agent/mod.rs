@@ -14,6 +14,7 @@ mod nearby;
 mod presets;
 mod project;
 mod raw;
+mod served;
 mod set;
 mod tools;
 mod values;

@@ -51,6 +51,8 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
                 .cloned()
                 .chain(changing.map(str::to_owned))
                 .chain(dealing.map(str::to_owned))
+                // Whatever servers have.
+                .chain(["*__*".to_owned()])
                 .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
             ..AgentDefinition::named("build", build, BUILD_PROMPT)

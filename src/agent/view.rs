@@ -2,15 +2,19 @@
 //! refusals that name what there is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::AgentDefinition;
 use super::command::ProgramCheck;
 use super::names::nearest;
+use super::served::{Equipment, Equipped};
 use super::set::{Layers, Source, Taken, shown};
+use super::tools::ToolChoice;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
+use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
@@ -97,7 +101,11 @@ pub(super) struct Entry {
     revision: Option<i64>,
     definition: AgentDefinition,
     pinned_definition: Pinned,
-    pinned_tools: Pinned,
+    /// The schemas of its own tools.
+    tools: Vec<Value>,
+    /// Which tools it asks for.
+    choice: ToolChoice,
+    equipped: Equipped,
     shadowed: Vec<Aside>,
     /// For lists.
     warnings: Vec<String>,
@@ -119,12 +127,13 @@ impl Set {
             .map(|(id, taken)| (id.clone(), Entry::new(taken, models, &names)))
             .collect();
         // Whom each may delegate to is known once all are.
+        let none = ServerViews::default();
         let summaries: Vec<AgentSummary> = entries
             .iter()
-            .map(|(id, entry)| entry.summary(id, models))
+            .map(|(id, entry)| entry.summary(id, models, &none))
             .collect();
         for (id, entry) in &mut entries {
-            entry.pin_tools(id, &summaries, tools);
+            entry.take_tools(id, &summaries, tools);
         }
         Set {
             entries,
@@ -188,13 +197,15 @@ impl Set {
     pub(super) fn resolve(
         &self,
         models: &Models,
+        servers: &ServerViews,
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
         let (id, entry) = self.entry(name)?;
         entry.usable(id)?;
         let definition = &entry.definition;
-        let mut warnings = entry.notes.clone();
+        let equipment = entry.equipment(servers);
+        let mut warnings = [entry.notes.as_slice(), &equipment.notes].concat();
         let is_program = definition.command.is_some();
         let (model, thinking) = if is_program {
             if overrides.model.is_some() || overrides.thinking.is_some() {
@@ -219,18 +230,18 @@ impl Set {
             max_spawn_depth: definition.max_spawn_depth,
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
-            tools: entry.pinned_tools.clone(),
+            tools: equipment.tools.clone(),
             warnings,
         })
     }
 
     /// As lists show it.
-    pub(super) fn list(&self, models: &Models) -> Listing {
+    pub(super) fn list(&self, models: &Models, servers: &ServerViews) -> Listing {
         Listing {
             agents: self
                 .entries
                 .iter()
-                .map(|(id, entry)| entry.summary(id, models))
+                .map(|(id, entry)| entry.summary(id, models, servers))
                 .collect(),
             rejected: self.rejected.clone(),
         }
@@ -277,7 +288,9 @@ impl Entry {
             source: taken.candidate.source,
             file: taken.candidate.file.as_deref().map(shown),
             revision: taken.candidate.revision,
-            pinned_tools: pin(&[(); 0]),
+            tools: Vec::new(),
+            choice: draft.tools.clone(),
+            equipped: Equipped::default(),
             pinned_definition: pin(&definition),
             definition,
             shadowed: taken.shadowed.clone(),
@@ -287,9 +300,9 @@ impl Entry {
         }
     }
 
-    /// Pins the schemas of its tools, in which arguments that name an agent take those to whom
+    /// Takes the schemas of its own tools, in which arguments that name an agent take those to whom
     /// it may delegate.
-    fn pin_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
+    fn take_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
         let definition = &self.definition;
         let linked = &definition.linked_agents;
         let allowed = definition.allow().allowed(id, linked, agents);
@@ -299,7 +312,15 @@ impl Entry {
             .filter_map(|name| tools.iter().find(|schema| schema["name"] == name.as_str()))
             .map(|schema| naming(schema, &allowed))
             .collect();
-        self.pinned_tools = pin(&schemas);
+        self.tools = schemas;
+        // What was made without them does not count.
+        self.equipped = Equipped::default();
+    }
+
+    /// All its tools, over the servers as they are.
+    pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
+        let (definition, choice) = (&self.definition, &self.choice);
+        self.equipped.over(definition, choice, &self.tools, servers)
     }
 
     /// Does it shadow a definition of that layer?
@@ -331,8 +352,14 @@ impl Entry {
     }
 
     /// As lists show it.
-    pub(super) fn summary(&self, id: &AgentId, models: &Models) -> AgentSummary {
+    pub(super) fn summary(
+        &self,
+        id: &AgentId,
+        models: &Models,
+        servers: &ServerViews,
+    ) -> AgentSummary {
         let definition = &self.definition;
+        let equipment = self.equipment(servers);
         let mut problems: Vec<String> = self.untrusted.iter().cloned().collect();
         if definition.inactive {
             problems.push("it is not active".to_owned());
@@ -353,7 +380,7 @@ impl Entry {
             model: model.to_owned(),
             program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
-            tools: definition.tools.clone(),
+            tools: [definition.tools.as_slice(), &equipment.names].concat(),
             hidden: definition.hidden,
             source: self.source.as_str().to_owned(),
             file: self.file.clone(),
@@ -364,7 +391,7 @@ impl Entry {
             linked: definition.linked_agents.clone(),
             max_spawn_depth: definition.max_spawn_depth,
             system_prompt: definition.system_prompt.clone(),
-            warnings: [self.warnings.as_slice(), &self.notes].concat(),
+            warnings: [self.warnings.as_slice(), &self.notes, &equipment.notes].concat(),
             problems,
             shadowed: self.shadowed.clone(),
         }
@@ -394,7 +421,7 @@ fn naming(schema: &Value, allowed: &[AgentId]) -> Value {
     schema
 }
 
-fn pin<T: serde::Serialize>(value: &T) -> Pinned {
+pub(super) fn pin<T: serde::Serialize>(value: &T) -> Pinned {
     // Definitions and schemas hold only texts, numbers, lists and maps with text keys.
     let body = serde_json::to_string(value).expect("plain data has a JSON form");
     Pinned {

@@ -233,8 +233,8 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     let Some(value) = value else {
         return serde_json::Value::Null;
     };
-    if let (Value::Table(headers), true) = (value, key.ends_with(".headers")) {
-        let hidden = headers.keys().map(|name| (name.clone(), "[secret]".into()));
+    if let (Value::Table(pairs), true) = (value, hides_values(key)) {
+        let hidden = pairs.keys().map(|name| (name.clone(), "[secret]".into()));
         return serde_json::Value::Object(hidden.collect());
     }
     if is_secret(key) {
@@ -242,6 +242,11 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     }
     // Texts, numbers and lists of them: they have a JSON form.
     serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Is it a table of which only the names are shown?
+pub(super) fn hides_values(key: &str) -> bool {
+    key.ends_with(".headers") || key.ends_with(".env")
 }
 
 /// Does the name say that the value is not for everybody's eyes? One that only says where the

@@ -206,6 +206,26 @@ impl Resolved {
     }
 }
 
+/// A tool or a server of tools that an agent does not have, though it might.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The exact tools of an agent, as a spawn at this moment would pin them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSet {
+    /// The agent.
+    pub agent: AgentId,
+    /// Their schemas as JSON.
+    pub tools: Pinned,
+    /// What is not among them.
+    pub left_out: Vec<LeftOut>,
+}
+
 /// A definition as a client gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -251,6 +271,9 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// One agent as lists show it.
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
+
+    /// The exact tools of an agent.
+    fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault>;
 
     /// Can it answer for `place` without touching a disk? If not, ask it where waiting is
     /// allowed.

@@ -147,6 +147,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     let mut writer_ended = opened.writer_ended;
     let rows = Arc::new(opened.store.clone());
+    let known = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(
         &folder,
@@ -154,9 +155,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         &clock,
         &config,
         rows,
+        known,
         Arc::clone(&delegate),
     )?;
     let processes = Arc::clone(&workers.processes);
+    let servers = workers.servers.clone();
     let agent_files = parts::watcher(&clock, &config);
     let store = opened.store.clone();
     let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
@@ -185,6 +188,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         runner: workers.times,
         providers: Arc::clone(&workers.providers),
         models: workers.models,
+        servers: servers.clone(),
         clock: clock.clone(),
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
@@ -230,6 +234,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             started_at,
             url: url.clone(),
             socket: socket_path.clone(),
+            servers: servers.seen(),
             names: followed,
             limits: gateway::Limits {
                 write_timeout: config.write_timeout,
@@ -301,6 +306,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         restored: restored.open,
         resumed: restored.resumed,
     });
+    servers.start();
     let mut working = tokio::spawn(service.run(restored.effects));
     let stop_watching = CancellationToken::new();
     let watching = tokio::spawn(parts::keep_agents(
@@ -326,6 +332,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     life.abort();
     reloads.abort();
+    servers.end().await;
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

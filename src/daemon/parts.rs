@@ -16,6 +16,7 @@ use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
+use crate::contract::servers::ServerRows;
 use crate::gateway;
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
@@ -27,7 +28,7 @@ use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
 use crate::store::{self, OpenOptions};
-use crate::tool::{self, Catalogue, Shell};
+use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
@@ -50,6 +51,8 @@ pub struct Workers {
     pub models: tokio::sync::watch::Sender<agent::Models>,
     /// What they start.
     pub processes: Arc<dyn contract::processes::Processes>,
+    /// The servers of tools.
+    pub servers: Servers,
     /// Gives them other times.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
@@ -185,6 +188,7 @@ pub fn workers(
     clock: &Clock,
     config: &Config,
     rows: Arc<dyn AgentRows>,
+    known: Arc<dyn ServerRows>,
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
@@ -199,16 +203,19 @@ pub fn workers(
     let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
     let models = models(config, &providers, programs(&environment));
     let (models, followed_models) = tokio::sync::watch::channel(models);
+    let servers = servers(&shell, clock, config, &workspace, Some(known));
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         private: tool::Private::new(&config.fetch_private),
         delegate,
         shell: Some(shell),
+        servers: Some(servers.clone()),
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
         models: followed_models,
         tools: tools.schemas(),
+        servers: servers.seen(),
         config: agent_files(),
         personal: personal_files(),
         workspace: Some(workspace.clone()),
@@ -245,6 +252,7 @@ pub fn workers(
         runner: Arc::new(Runners { turn, command }),
         processes: Arc::new(processes),
         providers,
+        servers,
         models,
         times,
         names,
@@ -267,6 +275,25 @@ pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config
         environment: Environment::base(std::env::vars_os(), &config.env_pass),
         timeout: config.shell_timeout,
     }
+}
+
+/// The servers of tools that the settings describe, none of them started; `known` is what is known
+/// of them from before.
+pub fn servers(
+    shell: &Shell,
+    clock: &Clock,
+    config: &Config,
+    workspace: &Path,
+    known: Option<Arc<dyn ServerRows>>,
+) -> Servers {
+    let options = ServerOptions {
+        processes: shell.processes.clone(),
+        environment: shell.environment.clone(),
+        folder: workspace.to_owned(),
+        rows: known,
+        clock: clock.clone(),
+    };
+    Servers::new(options, &config.named.mcp)
 }
 
 /// Finds programs where those of agents are looked for.

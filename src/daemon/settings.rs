@@ -16,6 +16,7 @@ use crate::provider::Providers;
 use crate::registry::{Registry, ReloadReason};
 use crate::runner;
 use crate::store::Store;
+use crate::tool::Servers;
 
 /// The settings in force and the parts that obey them.
 pub struct InForce {
@@ -46,6 +47,8 @@ pub struct Followers {
     pub runner: watch::Sender<runner::Options>,
     /// Who answers for models.
     pub providers: Arc<Providers>,
+    /// The servers of tools.
+    pub servers: Servers,
     /// Which models agents may have.
     pub models: watch::Sender<agent::Models>,
     /// For checks of settings that are to be.
@@ -152,6 +155,7 @@ impl InForce {
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
         parts.providers.configure(&config.named.providers);
+        parts.servers.configure(&config.named.mcp).await;
         let programs = Arc::clone(&parts.models.borrow().programs);
         let models = parts::models(config, &parts.providers, programs);
         let changed = parts.models.send_if_modified(|known| {

@@ -182,6 +182,18 @@ pub(super) const METHODS: &[About] = &[
         r#"{"agent": "explore"}"#,
     ),
     row(
+        "tools.list",
+        Reads,
+        "Gives the exact tools of an agent, with their schemas.",
+        r#"{"agent": "explore"}"#,
+    ),
+    row(
+        "mcp.list",
+        Reads,
+        "Lists the servers of tools, how each is, and what it offers.",
+        "{}",
+    ),
+    row(
         "agents.create",
         Changes,
         "Stores an agent's definition.",

@@ -22,6 +22,7 @@ mod questions;
 mod rpc;
 mod runs;
 mod server;
+mod servers;
 mod sessions;
 mod socket;
 mod sse;
@@ -45,6 +46,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::contract::control::Control;
+use crate::contract::servers::ServersSeen;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
@@ -72,6 +74,8 @@ pub struct State {
     pub url: String,
     /// The path of its Unix socket, for `gateway.status`.
     pub socket: Option<String>,
+    /// The servers of tools, as they are at each moment.
+    pub servers: ServersSeen,
     /// Names by which callers may know it; they may change.
     pub names: watch::Receiver<Names>,
     /// How much clients may ask for.
@@ -146,6 +150,7 @@ impl Deref for Context {
 struct Shared {
     registry: Registry,
     control: Arc<dyn Control>,
+    servers: ServersSeen,
     clock: Clock,
     boot: BootId,
     started_at: Timestamp,
@@ -184,12 +189,14 @@ pub async fn serve(
         started_at,
         url,
         socket,
+        servers,
         names,
         limits,
     } = state;
     let shared = Shared {
         registry,
         control: Arc::clone(&control),
+        servers,
         clock: clock.clone(),
         boot,
         started_at,

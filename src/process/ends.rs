@@ -17,7 +17,7 @@ const DEEPEST: usize = 64;
 
 impl processes::Processes for Processes {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
-        let Some(steps) = self.0.lock().remove(&run) else {
+        let Some(steps) = self.0.lock().runs.remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
         };
         let known: HashSet<Identity> = steps.into_values().flatten().collect();
@@ -33,20 +33,21 @@ impl processes::Processes for Processes {
 
     fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
         let all = std::mem::take(&mut *self.0.lock());
-        if all.is_empty() {
+        if all.runs.is_empty() && all.services.is_empty() {
             return Box::pin(std::future::ready(Vec::new()));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let steps = all.into_values().flat_map(HashMap::into_values);
+            let steps = all.runs.into_values().flat_map(HashMap::into_values);
+            let every = steps.chain(all.services.into_values());
             let whose = Whose::All(shared.marks.state.clone());
-            shared.end(whose, steps.flatten().collect(), 0).await
+            shared.end(whose, every.flatten().collect(), 0).await
         })
     }
 
     fn run_of(&self, pid: u32) -> Option<RunId> {
         // Mostly nothing runs, and then nobody is anybody's.
-        if self.0.lock().is_empty() {
+        if self.0.lock().runs.is_empty() {
             return None;
         }
         let me = std::process::id();
@@ -94,6 +95,7 @@ impl Shared {
             steps.values().any(|alive| alive.contains(&process))
         };
         known
+            .runs
             .iter()
             .find(|(_, steps)| holds(steps))
             .map(|(run, _)| *run)

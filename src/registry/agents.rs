@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{
-    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved,
+    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
 };
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
@@ -67,6 +67,21 @@ impl Registry {
             .inner
             .in_catalog(&who.org, folder, move |inner, place| {
                 inner.catalog.get(place, &name)
+            });
+        found.await
+    }
+
+    /// The exact tools of an agent as it counts for work in `folder`.
+    pub async fn tools(
+        &self,
+        who: &Principal,
+        folder: Option<String>,
+        name: String,
+    ) -> Result<ToolSet, Fault> {
+        let found = self
+            .inner
+            .in_catalog(&who.org, folder, move |inner, place| {
+                inner.catalog.tools(place, &name)
             });
         found.await
     }

@@ -60,6 +60,7 @@ impl Driver {
             })
             .1,
             tools: tools.schemas(),
+            servers: tokio::sync::watch::channel(Arc::default()).1,
             config: None,
             personal: None,
             workspace: None,

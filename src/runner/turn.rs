@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::perform::served_effect;
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::config::PriceTable;
@@ -134,7 +135,12 @@ impl TurnRunner {
         }])
     }
 
-    fn call_tool(&self, asked_by: &Step, id: &str, name: &str, arguments: &Value) -> Intent {
+    fn call_tool(
+        &self,
+        view: &RunView,
+        asked_by: &Step,
+        (id, name, arguments): (&str, &str, &Value),
+    ) -> Intent {
         Intent {
             id: StepId(self.clock.new_id()),
             kind: StepKind::Tool,
@@ -145,7 +151,11 @@ impl TurnRunner {
             // none is not run.
             effect: match broken_arguments(arguments) {
                 Some(_) => Effect::Read,
-                None => self.tools.effect(name).unwrap_or(Effect::Read),
+                None => {
+                    let own = self.tools.effect(name);
+                    let effect = own.or_else(|| served_effect(view, name));
+                    effect.unwrap_or(Effect::Read)
+                }
             },
             input: arguments.clone(),
             params_summary: Some(summary(arguments)),
@@ -176,7 +186,7 @@ impl Runner for TurnRunner {
         let missing: Vec<Intent> = calls
             .iter()
             .filter(|(id, ..)| !has_step(view, latest, id))
-            .map(|(id, name, arguments)| self.call_tool(latest, id, name, arguments))
+            .map(|call| self.call_tool(view, latest, *call))
             .collect();
         if !missing.is_empty() {
             return Next::Steps(missing);

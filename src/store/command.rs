@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::audit::Entry;
 use crate::contract::rows::TrustedProject;
+use crate::contract::servers::KnownServer;
 use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
@@ -181,6 +182,8 @@ commands! {
                  /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
                  /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
                  /** What brought the change about. */ reason: String }) = "note_agents",
+    /// These are the tools that the server offered when it last started.
+    KeepServer((Box<KnownServer>)) = "keep_server",
     /// The project is trusted as it is at this hash.
     TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
                    /** The project. */ folder: String,
@@ -365,6 +368,10 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             built_in,
             reason,
         } => agents::note(context, &org, now, built_in, &reason),
+        Command::KeepServer(known) => {
+            super::servers::put(context.tx, &known).map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
         Command::TrustProject {
             org,
             user,

@@ -28,6 +28,7 @@ pub mod read;
 pub mod remembered;
 pub mod runs;
 pub mod sends;
+pub mod servers;
 pub mod sessions;
 pub mod steers;
 pub mod steps;

@@ -5,7 +5,7 @@
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
     agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
-    questions, remembered, runs, sends, sessions, steers, steps, trust,
+    questions, remembered, runs, sends, servers, sessions, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -310,6 +310,15 @@ pub const TABLES: &[Table] = &[
         decode: |row| trust::decode(row).map(drop),
         // A trust of which a part is made up is none.
         mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "tool_servers",
+        primary: &["name"],
+        columns: &[servers::COLUMNS],
+        decode: |row| servers::decode(row).map(drop),
+        // Its next start says it anew.
+        mends: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
         beyond: Beyond::Moved,
     },
     Table {

@@ -256,6 +256,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         id: "call-1",
         name: tool,
         root,
+        served: None,
         rights: &rights(&[]),
         arguments: &arguments,
     };
@@ -292,6 +293,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             id: "call-1",
             name: "read",
             root: &root,
+            served: None,
             rights: &rights,
             arguments: &json!({ "path": path }),
         };

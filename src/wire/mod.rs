@@ -17,6 +17,7 @@ pub mod lifecycle;
 pub mod questions;
 pub mod runs;
 mod schema;
+pub mod servers;
 pub mod sessions;
 pub mod shapes;
 pub mod trust;
