@@ -34,6 +34,7 @@ mod invariants;
 mod kills;
 mod licences;
 mod limits;
+mod mcp;
 mod messages;
 mod migrations;
 mod openrpc;
