@@ -26,6 +26,7 @@ mod ids;
 mod inbox;
 mod link;
 mod logs;
+mod mcp;
 mod print;
 mod ps;
 mod reload;

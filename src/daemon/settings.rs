@@ -10,6 +10,7 @@ use crate::agent;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded, Source, is_live, shown};
 use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
+use crate::contract::servers::ServerViews;
 use crate::gateway;
 use crate::kernel::fault::{Fault, Kind};
 use crate::provider::Providers;
@@ -93,6 +94,11 @@ impl InForce {
     /// Who answers for models.
     pub fn providers(&self) -> Vec<ModelProvider> {
         self.followers.providers.shown()
+    }
+
+    /// The servers of tools.
+    pub fn servers(&self) -> Arc<ServerViews> {
+        Arc::clone(&self.followers.servers.seen().borrow())
     }
 
     /// Reads the source again. Once this returns, what needs no restart is obeyed.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
+use crate::contract::servers::{ServerState, ServerViews};
 use crate::store::findings::bytes;
 
 /// Files that must be their owner's alone.
@@ -170,6 +171,35 @@ pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
              set where the daemon is started",
             provider.name
         )))
+    });
+    findings.collect()
+}
+
+/// Whether the servers of tools answer.
+pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
+    let findings = views.servers.iter().filter_map(|view| {
+        let id = format!("mcp.{}", view.name);
+        let name = &view.name;
+        match view.state {
+            ServerState::Failed => {
+                let why = view.last_error.as_deref().unwrap_or("it ended");
+                let message = format!("MCP server {name} has failed: {why}");
+                Some(Finding::new(&id, Health::Warn, message).fix(format!(
+                    "set it right under [mcp.{name}] and run abide config reload; the next call of \
+                     one of its tools tries it once more"
+                )))
+            }
+            ServerState::Noisy => {
+                let message = format!(
+                    "MCP server {name} writes lines that are no messages to its output ({} so far)",
+                    view.noise
+                );
+                Some(Finding::new(&id, Health::Warn, message).fix(format!(
+                    "have it log to its error output; abide mcp {name} shows what it wrote"
+                )))
+            }
+            ServerState::Stopped | ServerState::Starting | ServerState::Ready => None,
+        }
     });
     findings.collect()
 }

@@ -9,6 +9,7 @@ mod damage;
 mod delegate;
 mod drains;
 mod lifecycle;
+mod mcp;
 mod processes;
 mod runs;
 mod tools;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        mcp::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
     ];
