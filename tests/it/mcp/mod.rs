@@ -2,6 +2,7 @@
 //! calls, and what ends them.
 
 mod http;
+mod outside;
 mod server;
 
 use serde_json::{Value, json};

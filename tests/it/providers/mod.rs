@@ -4,7 +4,7 @@
 mod chat;
 mod faults;
 mod messages;
-mod outside;
+pub(crate) mod outside;
 mod switch;
 mod tables;
 
