@@ -103,14 +103,14 @@ fn shown(server: &Server) -> Result<u8, Failure> {
         lines("lines that are no messages: ", &text)?;
     }
     if !server.tools.is_empty() {
-        let mut table = Table::new(&["TOOL", "A REPEAT"]);
+        let mut table = Table::new(&["A REPEAT", "TOOL"]);
         for tool in &server.tools {
             let repeat = match tool.effect.as_str() {
                 "read" => "does nothing",
                 "idempotent" => "does nothing more",
                 _ => "does it again",
             };
-            table.row(vec![tool.name.clone(), repeat.to_owned()]);
+            table.row(vec![repeat.to_owned(), tool.name.clone()]);
         }
         print::answer(&table.lines().join("\n"))?;
     }

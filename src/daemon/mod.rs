@@ -12,6 +12,7 @@ mod parts;
 mod phase;
 mod settings;
 mod signals;
+mod started;
 mod supervisor;
 mod surroundings;
 
@@ -332,7 +333,6 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     life.abort();
     reloads.abort();
-    servers.end().await;
     shutdown.cancel();
     // Calls in flight have been answered or are refused by now; nobody is waited for longer.
     let _ = tokio::time::timeout(LAST_ANSWERS, doors).await;

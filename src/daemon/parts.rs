@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
+use super::started::Started;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, FileWatch, MOST_GRACE};
@@ -250,7 +251,10 @@ pub fn workers(
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(Runners { turn, command }),
-        processes: Arc::new(processes),
+        processes: Arc::new(Started {
+            processes,
+            servers: servers.clone(),
+        }),
         providers,
         servers,
         models,

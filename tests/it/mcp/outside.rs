@@ -5,6 +5,7 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -14,8 +15,14 @@ use crate::house::root;
 use crate::processes::is_alive;
 use crate::providers::outside::{announce, carry_out, free_port};
 
-/// Node's servers, in a folder that is kept between runs.
+/// Node's servers. They are put there once, whatever tests want them at the same time.
 fn node() -> Result<PathBuf, String> {
+    static NODE: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_node);
+    NODE.clone()
+}
+
+/// A folder that is kept between runs.
+fn put_node() -> Result<PathBuf, String> {
     let folder = root().join("target/mcp-peers");
     let here = root().join("tests/it/mcp/peers");
     fs::create_dir_all(&folder).unwrap();
@@ -47,6 +54,11 @@ fn node() -> Result<PathBuf, String> {
 
 /// Python with the package of the protocol; the interpreter.
 fn python() -> Result<PathBuf, String> {
+    static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_python);
+    PYTHON.clone()
+}
+
+fn put_python() -> Result<PathBuf, String> {
     let folder = root().join("target/mcp-python");
     let (python, done) = (folder.join("bin/python"), folder.join("done-2.3.0"));
     if !done.exists() {
