@@ -124,6 +124,47 @@ fn a_program_is_an_agent_as_the_readme_says() {
 }
 
 #[test]
+fn a_server_brings_tools_as_the_readme_says() {
+    if !is_there("bash") || !is_there("npx") {
+        println!("skipped: there is no bash or no npx here");
+        return;
+    }
+    let usual = Usual::start();
+    let folder = usual.0.path().join(".config/abide");
+    fs::create_dir_all(&folder).unwrap();
+    let heading = "Tool servers";
+    let settings = blocks(heading, "toml").concat();
+    fs::write(folder.join("abide.toml"), settings).unwrap();
+    let script = typed(&blocks(heading, "console").concat());
+    let mut shell = usual.command("bash");
+    let output = shell.args(["-euc", &script]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{err}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    for name in ["files", "search"] {
+        assert!(out.contains(name), "{out}");
+    }
+    let server = |name: &str| -> Value {
+        let said = usual.0.abide(&["mcp", name, "--json"]);
+        serde_json::from_str(&said.out).unwrap()
+    };
+    let search = server("search")["lastError"].to_string();
+    assert!(search.contains("SEARCH_TOKEN"), "{search}");
+    let files = loop {
+        let files = server("files");
+        if files["state"] != "starting" {
+            break files;
+        }
+    };
+    if files["state"] != "ready" {
+        println!("skipped: the server was not to be had: {files}");
+        return;
+    }
+    let tools = files["tools"].to_string();
+    assert!(tools.contains("files__read_text_file"), "{tools}");
+}
+
+#[test]
 fn the_event_log_is_followed_as_the_readme_says() {
     if !is_there("curl") || !is_there("bash") {
         println!("skipped: there is no curl or no bash here");
