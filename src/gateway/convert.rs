@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::{Approval, Remember, Remembered};
 use crate::kernel::ids::AgentId;
-use crate::kernel::message::{Block, Message};
+use crate::kernel::message::{self, Block, Passed, Said};
 use crate::kernel::question::Question;
 use crate::kernel::run::{Budget, PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
@@ -21,6 +23,10 @@ use crate::wire::{agents, approvals, questions, runs, shapes};
 pub(super) const RESULT_PREVIEW: usize = 1024;
 /// The most bytes of text in one message of a page.
 const MESSAGE_TEXT: usize = 512 * 1024;
+const _: () = assert!(
+    message::SHORT <= MESSAGE_TEXT,
+    "no short text has to be cut"
+);
 /// The most bytes of results in one answer of a wait; each has at least its preview.
 const WAIT_TEXT: usize = 4 * 1024 * 1024;
 
@@ -289,11 +295,16 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
 }
 
 /// An entry of a transcript; very long texts are cut, so that a page with it can be sent.
-pub(super) fn message(message: Message) -> shapes::Message {
+pub(super) fn message(message: Passed) -> shapes::Message<Said, Box<RawValue>> {
     let mut content = message.content;
-    // It is between the store and the provider.
-    content.retain(|block| !matches!(block, Block::Native { .. }));
-    let truncated = shorten(&mut content);
+    let truncated = match &mut content {
+        Said::Text(_) => false,
+        Said::Blocks(blocks) => {
+            // It is between the store and the provider.
+            blocks.retain(|block| !matches!(block, Block::Native { .. }));
+            shorten(blocks)
+        }
+    };
     shapes::Message {
         id: message.id,
         seq: message.seq,

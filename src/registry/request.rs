@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kernel::approval::{Approval, ApprovalState};
-use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
-use crate::kernel::message::Message;
+use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
+use crate::kernel::message::Passed;
 use crate::kernel::question::{Asker, Question, QuestionState};
 use crate::kernel::run::{AnnouncePolicy, Budget, Outcome, Run, RunError, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
@@ -433,13 +433,24 @@ pub struct InboxEntry {
     pub message: (MessageId, i64),
 }
 
+/// Which part of a transcript is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryPart {
+    /// What stands before this place.
+    pub before: Option<i64>,
+    /// What stands after this place; counts before [`HistoryPart::before`].
+    pub after: Option<i64>,
+    /// So many messages at most.
+    pub limit: u32,
+    /// Also calls of tools and their results.
+    pub tools: bool,
+}
+
 /// A page of a transcript.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct History {
-    /// Its session.
-    pub session: SessionId,
     /// The messages, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Passed>,
     /// There are more on the asked side.
     pub truncated: bool,
 }

@@ -252,7 +252,7 @@ pub struct Session {
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Message {
+pub struct Message<Content = Vec<Block>, Metadata = Value> {
     /// Its id.
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 …
@@ -270,7 +270,7 @@ pub struct Message {
     /// The run that appended it; for an announce, the run that ended.
     pub run_id: Option<RunId>,
     /// What it says.
-    pub content: Vec<Block>,
+    pub content: Content,
     /// The texts are longer than one page holds.
     pub truncated: bool,
     /// For a tool result, the call that it answers.
@@ -280,7 +280,7 @@ pub struct Message {
     /// Nobody was told of it.
     pub silent: bool,
     /// Anything else that belongs to it.
-    pub metadata: Option<Value>,
+    pub metadata: Option<Metadata>,
 }
 
 /// How a run ended, in its requester's inbox.
