@@ -205,7 +205,7 @@ named! {
         /// daemon's environment.
         "auth" => auth: Auth = Auth::default(), AuthNames;
         /// How long its start may take; then it is ended.
-        "start_timeout" => start_timeout: Duration = Duration::from_secs(30), Period;
+        "start_timeout" => start_timeout: Duration = Duration::from_secs(60), Period;
         /// How long a call may take without any progress.
         "call_timeout" => call_timeout: Duration = Duration::from_secs(60), Period;
     }

@@ -230,7 +230,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 user: "admin".to_owned(),
                 run: None,
             },
-            run_of: Arc::new(move |pid| processes.run_of(pid)),
+            started_for: Arc::new(move |pid| processes.started_for(pid)),
             boot,
             started_at,
             url: url.clone(),

@@ -29,8 +29,8 @@ impl processes::Processes for Started {
         })
     }
 
-    fn run_of(&self, pid: u32) -> Option<RunId> {
-        self.processes.run_of(pid)
+    fn started_for(&self, pid: u32) -> Option<processes::StartedFor> {
+        self.processes.started_for(pid)
     }
 
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {

@@ -50,7 +50,7 @@ use crate::contract::servers::ServersSeen;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
-pub use peer::RunOf;
+pub use peer::Origins;
 
 /// What the doors need of the rest of the daemon.
 pub struct State {
@@ -64,8 +64,8 @@ pub struct State {
     pub token: String,
     /// On whose behalf its holders speak, and this process's own user over the Unix socket.
     pub principal: Principal,
-    /// The run whose program a process is, or is below.
-    pub run_of: RunOf,
+    /// For whom a process, or one above it, was started.
+    pub started_for: Origins,
     /// This life of the process.
     pub boot: BootId,
     /// When it began.
@@ -184,7 +184,7 @@ pub async fn serve(
         clock,
         token,
         principal,
-        run_of,
+        started_for,
         boot,
         started_at,
         url,
@@ -211,7 +211,7 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal).knowing(run_of);
+    let gate = peer::Gate::new(guard, principal).knowing(started_for);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 

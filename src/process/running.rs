@@ -60,6 +60,13 @@ pub(super) struct Known {
     pub(super) services: HashMap<Uuid, HashSet<Identity>>,
 }
 
+impl Known {
+    /// Does nothing run?
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.services.is_empty()
+    }
+}
+
 impl Processes {
     /// Nothing was started yet.
     pub fn new(options: Options, clock: Clock) -> Self {

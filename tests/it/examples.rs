@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::home::Home;
+use crate::home::{Home, said};
 use crate::house::root;
 
 /// A daemon at the usual place of a home folder; it ends with the test.
@@ -17,9 +17,8 @@ impl Usual {
     fn start() -> Usual {
         let usual = Usual(Home::new());
         fs::write(usual.0.path().join("notes.txt"), "errors are reported\n").unwrap();
-        let said = usual
-            .0
-            .abide(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
+        let mut serve = usual.command(env!("CARGO_BIN_EXE_abide"));
+        let said = said(serve.args(["serve", "--detach", "--listen", "127.0.0.1:0"]));
         assert_eq!(said.code, 0, "{}", said.err);
         usual
     }
@@ -148,14 +147,15 @@ fn a_server_brings_tools_as_the_readme_says() {
         let said = usual.0.abide(&["mcp", name, "--json"]);
         serde_json::from_str(&said.out).unwrap()
     };
-    let search = server("search")["lastError"].to_string();
-    assert!(search.contains("SEARCH_TOKEN"), "{search}");
-    let files = loop {
-        let files = server("files");
-        if files["state"] != "starting" {
-            break files;
+    let settled = |name: &str| loop {
+        let server = server(name);
+        if server["state"] != "starting" {
+            return server;
         }
     };
+    let search = settled("search")["lastError"].to_string();
+    assert!(search.contains("SEARCH_TOKEN"), "{search}");
+    let files = settled("files");
     if files["state"] != "ready" {
         println!("skipped: the server was not to be had: {files}");
         return;

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion,
-    ServerNotification, SubscriptionFilter, Tool,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+    JsonRpcMessage, ProtocolVersion, RequestId, ServerNotification, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::http::Way;
+use super::http::Http;
 use super::pipes::Pipes;
 use super::result::told;
 use crate::contract::BoxFuture;
@@ -30,9 +30,60 @@ use crate::tool::ToolOutput;
 const SAID: usize = 1000;
 
 /// The way to a server.
-pub(super) enum Wire {
+pub(super) enum Way {
     Pipes(Pipes),
-    Http(Box<Way>),
+    Http(Box<Http>),
+}
+
+/// What goes over the way to a server.
+pub(super) struct Wire {
+    way: Way,
+    late: Late,
+}
+
+/// Answers that nobody waits for any more: a server that is slow to start answers the question for
+/// the current era after it was greeted in the older one, and that answer would be taken for the
+/// one to the greeting.
+#[derive(Default)]
+struct Late {
+    /// The question for the current era.
+    probe: Option<RequestId>,
+    /// It was given up.
+    given_up: Option<RequestId>,
+}
+
+impl Wire {
+    /// Over this way.
+    pub(super) fn over(way: Way) -> Wire {
+        Wire {
+            way,
+            late: Late::default(),
+        }
+    }
+}
+
+impl Late {
+    /// Notes which question was asked, and that the greeting gives it up.
+    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(asked) = message else {
+            return;
+        };
+        match &asked.request {
+            ClientRequest::DiscoverRequest(_) => self.probe = Some(asked.id.clone()),
+            ClientRequest::InitializeRequest(_) => self.given_up = self.probe.take(),
+            _ => {}
+        }
+    }
+
+    /// Does nobody wait for this answer any more?
+    fn is(&self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(answer) => Some(&answer.id),
+            JsonRpcMessage::Error(refusal) => refusal.id.as_ref(),
+            _ => None,
+        };
+        id.is_some() && id == self.given_up.as_ref()
+    }
 }
 
 impl Transport<RoleClient> for Wire {
@@ -42,10 +93,11 @@ impl Transport<RoleClient> for Wire {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let sent: BoxFuture<'static, io::Result<()>> = match self {
-            Wire::Pipes(pipes) => Box::pin(pipes.send(&message)),
-            Wire::Http(way) => {
-                let sent = way.send(message);
+        self.late.note(&message);
+        let sent: BoxFuture<'static, io::Result<()>> = match &mut self.way {
+            Way::Pipes(pipes) => Box::pin(pipes.send(&message)),
+            Way::Http(http) => {
+                let sent = http.send(message);
                 Box::pin(async move { sent.await.map_err(io::Error::other) })
             }
         };
@@ -53,19 +105,24 @@ impl Transport<RoleClient> for Wire {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        match self {
-            Wire::Pipes(pipes) => pipes.receive().await,
-            Wire::Http(way) => way.receive().await,
+        loop {
+            let message = match &mut self.way {
+                Way::Pipes(pipes) => pipes.receive().await,
+                Way::Http(http) => http.receive().await,
+            }?;
+            if !self.late.is(&message) {
+                return Some(message);
+            }
         }
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        match self {
-            Wire::Pipes(pipes) => {
+        match &mut self.way {
+            Way::Pipes(pipes) => {
                 pipes.close().await;
                 Ok(())
             }
-            Wire::Http(way) => way.close().await.map_err(io::Error::other),
+            Way::Http(http) => http.close().await.map_err(io::Error::other),
         }
     }
 }
@@ -312,4 +369,33 @@ fn causes(fault: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     preview(&words, SAID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_answer_to_a_question_that_was_given_up_is_passed_over() {
+        let mut late = Late::default();
+        let asked = |method: &str, id: i64| {
+            let params = json!({
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": { "name": "a", "version": "1" },
+            });
+            let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            serde_json::from_value(text).unwrap()
+        };
+        let refusal = |id: i64| {
+            let error = json!({ "code": -32601, "message": "no such method" });
+            let text = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+            serde_json::from_value(text).unwrap()
+        };
+        late.note(&asked("server/discover", 0));
+        assert!(!late.is(&refusal(0)), "it is still waited for");
+        late.note(&asked("initialize", 1));
+        assert!(late.is(&refusal(0)));
+        assert!(!late.is(&refusal(1)));
+    }
 }

@@ -15,11 +15,11 @@ use crate::config::ServerTable;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// The way to a server behind an address.
-pub(super) type Way = StreamableHttpClientTransport<Client>;
+pub(super) type Http = StreamableHttpClientTransport<Client>;
 
 /// The way to the server of `table` at `url`. The error names a variable that is not set, never
 /// what is in one.
-pub(super) fn way(url: &str, table: &ServerTable) -> Result<Way, String> {
+pub(super) fn way(url: &str, table: &ServerTable) -> Result<Http, String> {
     // An error says that one is there already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Changes, Connection, Wire};
+use super::connection::{Changes, Connection, Way, Wire};
 use super::http;
 use super::names::{Offer, offer};
 use super::pipes::Pipes;
@@ -343,7 +343,10 @@ impl Server {
         let table = &self.table;
         let command = match (&table.command, &table.url) {
             (Some(command), None) => command,
-            (None, Some(url)) => return Ok(Wire::Http(Box::new(http::way(url, table)?))),
+            (None, Some(url)) => {
+                let http = http::way(url, table)?;
+                return Ok(Wire::over(Way::Http(Box::new(http))));
+            }
             (None, None) => return Err("neither command nor url is set for it".to_owned()),
             (Some(_), Some(_)) => return Err("both command and url are set for it".to_owned()),
         };
@@ -377,7 +380,8 @@ impl Server {
                 server.heard(line);
             }
         };
-        Ok(Wire::Pipes(Pipes::new(input, output, noise, closed)))
+        let pipes = Pipes::new(input, output, noise, closed);
+        Ok(Wire::over(Way::Pipes(pipes)))
     }
 
     /// It wrote a line that is no message.

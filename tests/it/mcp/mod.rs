@@ -684,3 +684,20 @@ fn a_server_behind_an_address_is_told_who_calls_and_nobody_else_is() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn g10_9_a_server_speaks_for_nobody_over_the_socket() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let place = place("mem__daemon", json!({ "text": socket }), "")
+            .with("gateway.socket", &format!("{socket:?}"));
+        let (daemon, client) = ready(&place).await;
+        let told = go(&client).await;
+        assert!(text(&told).contains("has no say here"), "{told}");
+        // The same command from elsewhere is answered.
+        let shown = place.command(&["status", "--json"]).output().unwrap();
+        assert!(shown.status.success());
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

@@ -146,6 +146,7 @@ fn tools() -> Value {
         tool("fail", json!({})),
         tool("children", json!({})),
         tool("environment", json!({ "readOnlyHint": true })),
+        tool("daemon", json!({ "readOnlyHint": true })),
         tool("grow", json!({})),
         tool("Twin", json!({})),
         tool("twin", json!({})),
@@ -196,6 +197,12 @@ fn called(name: &str, arguments: &Value) -> Value {
             let mut names: Vec<String> = names.collect();
             names.sort();
             says(names.join(" "))
+        }
+        "daemon" => {
+            let mut status = Command::new(env!("CARGO_BIN_EXE_abide"));
+            let asked = status.args(["status", "--json", "--socket", text]).output();
+            let asked = asked.unwrap();
+            says(String::from_utf8_lossy(&[asked.stdout, asked.stderr].concat()).into_owned())
         }
         "grow" => says("grown".to_owned()),
         "late" | "dotted.name" => says(format!("{name} answers")),
