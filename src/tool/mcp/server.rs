@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -224,7 +225,25 @@ impl Server {
             };
             view.last_error.clone_from(&why);
         });
+        let has_failed = why.is_some();
         self.link.send_replace(Link::Down(why));
+        if has_failed {
+            self.try_later().await;
+        }
+    }
+
+    /// Of a server whose tools nobody knows no call could try it again: time does.
+    async fn try_later(self: &Arc<Self>) {
+        let view = self.view();
+        let Some(view) = view.filter(|view| view.tools.is_empty()) else {
+            return;
+        };
+        let doubled = view.starts.saturating_sub(1).min(8);
+        let pause = (FIRST_PAUSE * (1 << doubled)).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => self.begin(),
+            () = self.stop.cancelled() => {}
+        }
     }
 
     /// Greets it and watches it; why it ended, `None` if it was told to.
@@ -429,8 +448,13 @@ impl Server {
     }
 }
 
+/// A server that has failed without any tool is tried again after this long, the next time after
+/// twice as long, and so on up to the second.
+const FIRST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
 /// A program whose output has ended ends soon, or it lives on without one.
-const SOON: std::time::Duration = std::time::Duration::from_millis(500);
+const SOON: Duration = Duration::from_millis(500);
 
 /// The end of its program; a server without one has no such end.
 async fn ended(program: &mut Option<Service>) -> Ending {
