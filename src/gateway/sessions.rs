@@ -187,8 +187,10 @@ async fn history(
             tools: params.tools.unwrap_or(true),
         };
         let show = |history: History| {
+            let messages = history.messages.into_iter();
+            let shown = messages.map(|one| convert::message(one, &history.delegated));
             page::write::<wire::History>(&wire::History {
-                messages: history.messages.into_iter().map(convert::message).collect(),
+                messages: shown.collect(),
                 truncated: history.truncated,
             })
         };

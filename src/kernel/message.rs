@@ -219,6 +219,33 @@ impl Said {
             serde_json::from_str(text).map(Said::Blocks)
         }
     }
+
+    /// Does it call a tool of such a name?
+    pub fn calls(&self, named: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Said::Blocks(blocks) => blocks
+                .iter()
+                .any(|block| matches!(block, Block::ToolCall { name, .. } if named(name))),
+            // Names of tools need no escapes; what is no name calls nothing.
+            Said::Text(text) => {
+                let mut names = text.get().split(r#""name":""#).skip(1);
+                names.any(|rest| rest.split('"').next().is_some_and(&named))
+            }
+        }
+    }
+
+    /// Does it make the call with this id?
+    pub fn makes(&self, call: &str) -> bool {
+        match self {
+            Said::Blocks(blocks) => blocks
+                .iter()
+                .any(|block| matches!(block, Block::ToolCall { id, .. } if id == call)),
+            Said::Text(text) => {
+                let id = Value::from(call).to_string();
+                text.get().contains(&format!(r#""id":{id}"#))
+            }
+        }
+    }
 }
 
 impl Message {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kernel::approval::{Approval, ApprovalState};
+use crate::kernel::delegation::ChildCall;
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
 use crate::kernel::message::Passed;
 use crate::kernel::question::{Asker, Question, QuestionState};
@@ -451,12 +452,14 @@ pub struct HistoryPart {
 pub struct History {
     /// The messages, oldest first.
     pub messages: Vec<Passed>,
+    /// The runs that carry out calls of tools in them, with the tools that those have called.
+    pub delegated: Vec<(Run, Vec<ChildCall>)>,
     /// There are more on the asked side.
     pub truncated: bool,
 }
 
-/// A page of a journal.
-pub type StepPage = Page<Step>;
+/// A page of a journal: each step, and the run that carries out its call.
+pub type StepPage = Page<(Step, Option<RunId>)>;
 
 /// `gateway.status`: what is live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::Passed;
 use crate::kernel::run::Run;
+use crate::kernel::step::Step;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
     Command, Reply, asked, expired, messages, outbox, read, runs, sends, sessions, steps,
@@ -90,14 +91,18 @@ impl Registry {
             limit,
             tools,
         } = part;
-        let rows = move |tx: &mut dyn Tx| match (before, after) {
-            (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools),
-            (before, None) => {
-                let before = before.unwrap_or(i64::MAX);
-                messages::before(tx, session, before, limit + 1, tools)
-            }
+        let rows = move |tx: &mut dyn Tx| {
+            let messages = match (before, after) {
+                (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools)?,
+                (before, None) => {
+                    let before = before.unwrap_or(i64::MAX);
+                    messages::before(tx, session, before, limit + 1, tools)?
+                }
+            };
+            let delegated = read::delegated(tx, &messages)?;
+            Ok((messages, delegated))
         };
-        let shown = move |mut messages: Vec<Passed>| {
+        let shown = move |(mut messages, delegated): (Vec<Passed>, _)| {
             let truncated = messages.len() > limit as usize;
             if truncated && after.is_some() {
                 messages.truncate(limit as usize);
@@ -106,6 +111,7 @@ impl Registry {
             }
             show(History {
                 messages,
+                delegated,
                 truncated,
             })
         };
@@ -243,10 +249,23 @@ impl Registry {
         let mut found = self
             .inner
             .store
-            .read(move |tx| steps::after(tx, id, after, limit + 1))
+            .read(move |tx| {
+                let children = runs::delegated_by(tx, &[id])?;
+                let child = |step: &Step| {
+                    let of =
+                        |run: &&Run| run.delegated.as_ref().map(|of| of.step) == Some(step.seq);
+                    children.iter().find(of).map(|run| run.id)
+                };
+                let steps = steps::after(tx, id, after, limit + 1)?.into_iter();
+                Ok(steps.map(|step| (child(&step), step)).collect::<Vec<_>>())
+            })
             .await?;
-        let next = cut(&mut found, limit, |step| i64::from(step.seq));
-        Ok(Page { items: found, next })
+        let next = cut(&mut found, limit, |(_, step)| i64::from(step.seq));
+        let items = found.into_iter().map(|(child, step)| (step, child));
+        Ok(Page {
+            items: items.collect(),
+            next,
+        })
     }
 
     /// What is live.

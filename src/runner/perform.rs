@@ -13,6 +13,7 @@ use crate::agent::AgentDefinition;
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
@@ -74,7 +75,7 @@ impl TurnRunner {
         let mut tools: Vec<ToolSchema> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
         if self.levels_left(definition, view) == 0 {
-            tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
+            tools.retain(|tool| !linked::delegates(&tool.name) && tool.name != "agents_list");
         }
         Ok(tools)
     }
@@ -99,7 +100,8 @@ impl TurnRunner {
         view: &RunView,
         step: &Step,
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
-        let rights = rights(&pinned_agent(view)?, view)?;
+        let definition = pinned_agent(view)?;
+        let rights = rights(&definition, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
         let pinned = pinned_tools(view)?;
         let pinned = pinned.iter().find(|tool| tool.schema.name == name);
@@ -110,6 +112,7 @@ impl TurnRunner {
             served: pinned.and_then(|tool| tool.served.as_ref()),
             rights: &rights,
             arguments: &step.input,
+            links: &definition.linked_agents,
         });
         let is_there = pinned.is_some();
         Ok(Box::pin(async move {
@@ -123,10 +126,11 @@ impl TurnRunner {
 
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
         let pinned = pinned_tools(view).and_then(|tools| {
-            let rights = rights(&pinned_agent(view)?, view)?;
-            Ok((tools, rights))
+            let definition = pinned_agent(view)?;
+            let rights = rights(&definition, view)?;
+            Ok((tools, definition, rights))
         });
-        let (tools, rights) = match pinned {
+        let (tools, definition, rights) = match pinned {
             Ok(pinned) => pinned,
             Err(error) => return StepOutcome::Failed(error),
         };
@@ -168,6 +172,7 @@ impl TurnRunner {
             served: tool.served.as_ref(),
             rights: &rights,
             arguments: &step.input,
+            links: &definition.linked_agents,
         };
         let call = self.tools.call(call, site);
         match tokio::time::timeout(limit, call).await {

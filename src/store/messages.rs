@@ -1,14 +1,16 @@
 //! The table of messages: transcripts, without gaps, append only.
 
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::columns::{
     at, json, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
 };
 use super::sessions;
-use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Passed, Role, Said};
+use crate::kernel::pack;
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads.
@@ -273,6 +275,70 @@ pub fn said_to(
         ),
         &[(&session.0).into(), (&run.0).into()],
         read,
+    )
+}
+
+/// The latest user message of the session keeps what a subagent is given to know for `call`.
+pub fn keep_pack(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    call: &str,
+    pack: &Value,
+) -> Result<(), DbError> {
+    let Some((seq, metadata)) = with_packs(tx, session, generation, 1)?.pop() else {
+        return Ok(());
+    };
+    let mut metadata = metadata.unwrap_or_else(|| Value::Object(Map::new()));
+    metadata[pack::METADATA][call] = pack.clone();
+    update_rows(
+        tx,
+        "messages",
+        &[("session_id", (&session.0).into()), ("seq", seq.into())],
+        &[("metadata", (&to_json(&metadata)).into())],
+    )
+    .map(|_| ())
+}
+
+/// What a subagent is given to know for `call`.
+pub fn pack(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    call: &str,
+) -> Result<Option<Value>, DbError> {
+    // What was said since then is some messages at the most.
+    let kept = with_packs(tx, session, generation, 50)?.into_iter();
+    let mut packs = kept.filter_map(|(_, metadata)| {
+        let mut metadata = metadata?;
+        metadata
+            .get_mut(pack::METADATA)?
+            .get_mut(call)
+            .map(Value::take)
+    });
+    Ok(packs.next())
+}
+
+/// Places and metadata of the last user messages, the latest first.
+fn with_packs(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Option<Value>)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, metadata, session_id FROM messages WHERE session_id = ?1 \
+             AND generation = ?2 AND role = 'user' ORDER BY seq DESC LIMIT {limit}"
+        ),
+        &[(&session.0).into(), generation.into()],
+        |row| {
+            let key = [("session_id", 2), ("seq", 0)];
+            whole(row, "messages", &key, |row| {
+                Ok((row.int(0)?, opt_json(row, 1)?))
+            })
+        },
     )
 }
 

@@ -76,8 +76,13 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
-        name: "0013_tool_servers",
-        sql: include_str!("migrations/sqlite/0013_tool_servers.sql"),
+        name: "0013_delegation",
+        sql: include_str!("migrations/sqlite/0013_delegation.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0014_tool_servers",
+        sql: include_str!("migrations/sqlite/0014_tool_servers.sql"),
         destructive: false,
     },
 ];

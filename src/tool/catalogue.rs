@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::address::Private;
 use super::blocking::off_thread;
 use super::dealing::{self, By, Called, Dealing};
+use super::delegating;
 use super::edit::Edit;
 use super::fetch::Fetch;
 use super::gate::{self, Aim};
@@ -24,6 +25,7 @@ use super::write::Write;
 use super::{Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
+use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::kernel::gate::{Decision, Rights, Subject};
@@ -60,6 +62,8 @@ pub struct Call<'a> {
     pub rights: &'a Rights,
     /// With what.
     pub arguments: &'a Value,
+    /// The agents that the caller's is linked with.
+    pub links: &'a [Link],
 }
 
 /// All tools by name.
@@ -99,9 +103,20 @@ impl Catalogue {
             .find(|tool| tool.name() == name)
     }
 
-    /// The tool by which a run deals with the registry.
+    /// The tools by which a run deals with the registry. The last one stands for any agent that
+    /// is a tool.
+    fn dealings() -> impl Iterator<Item = &'static Dealing> {
+        let delegating = [&delegating::TASK, &delegating::SEALED];
+        dealing::ALL.iter().chain(delegating)
+    }
+
+    /// One of them.
     fn dealing(name: &str) -> Option<&'static Dealing> {
-        dealing::ALL.iter().find(|tool| tool.name == name)
+        let name = match name.starts_with(linked::SEALED) {
+            true => linked::SEALED,
+            false => name,
+        };
+        Self::dealings().find(|tool| tool.name == name)
     }
 
     /// What a repeat of a call of this tool would do; `None` for a tool that does not exist.
@@ -132,7 +147,7 @@ impl Catalogue {
                     "parameters": tool.parameters(),
                 })
             })
-            .chain(dealing::ALL.iter().map(|tool| {
+            .chain(Self::dealings().map(|tool| {
                 json!({
                     "name": tool.name,
                     "description": tool.description,
@@ -198,12 +213,19 @@ impl Catalogue {
             served,
             rights,
             arguments,
+            links,
         } = call;
         let arguments = arguments.clone();
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
             self.call_served(served, arguments)
         } else if let Some(dealing) = Self::dealing(name) {
-            let by = By { site, rights };
+            let by = By {
+                site,
+                rights,
+                link: links
+                    .iter()
+                    .find(|link| link.tool().as_deref() == Some(name)),
+            };
             dealing.call(self.delegate.get(), by, arguments)
         } else if let Some(shell) = self.shell_called(name) {
             match Workspace::open(root, &self.denied) {

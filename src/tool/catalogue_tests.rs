@@ -259,6 +259,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         served: None,
         rights: &rights(&[]),
         arguments: &arguments,
+        links: &[],
     };
     match catalogue.call(call, site).await {
         Called::Done(output) => output,
@@ -296,6 +297,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             served: None,
             rights: &rights,
             arguments: &json!({ "path": path }),
+            links: &[],
         };
         catalogue.admit(call).await
     };

@@ -61,6 +61,7 @@ impl Place {
             served: None,
             rights: &rights,
             arguments: &arguments,
+            links: &[],
         };
         match self.catalogue.call(call, site).await {
             Called::Done(output) => output,

@@ -196,7 +196,8 @@ CREATE TABLE "runs" (
     ended_at             INTEGER,
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
-    (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0,
+    (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
+    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
@@ -551,4 +552,13 @@ CREATE TABLE output_parts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX steps_todo ON steps (run_id, seq) WHERE tool = 'todo';
+
+CREATE INDEX runs_delegated ON runs (parent_run, for_step) WHERE face IS NOT NULL;
+
+CREATE TABLE tool_servers (
+    name   TEXT NOT NULL PRIMARY KEY,
+    -- Of how it is started or reached: what another server of that name offered says nothing.
+    digest TEXT NOT NULL,
+    tools  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 
