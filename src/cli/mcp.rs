@@ -91,8 +91,8 @@ fn shown(server: &Server) -> Result<u8, Failure> {
             .map(|one| format!("revision {one}")),
     );
     about.push(format!("started {}×", server.starts));
-    let name = styled(HEAD, &clean(&server.name));
-    let about = styled(DIM, &clean(&about.join(", ")));
+    let name = styled(HEAD, clean(&server.name));
+    let about = styled(DIM, clean(&about.join(", ")));
     print::answer(&format!("{name}  {state}  {about}"))?;
     if let Some(error) = &server.last_error {
         lines("last error: ", error)?;

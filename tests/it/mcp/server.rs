@@ -48,11 +48,11 @@ fn serve() {
         },
         "fail" => {
             let _ = writeln!(std::io::stderr(), "no licence was found");
-            std::process::exit(3);
+            end(3);
         }
         // The first start works, and no other.
         "once" if fs::read_to_string("starts").unwrap().lines().count() > 1 => {
-            std::process::exit(4);
+            end(4);
         }
         _ => {}
     }
@@ -73,7 +73,15 @@ fn serve() {
             }
         });
     }
-    std::process::exit(0);
+    end(0);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the server ends as a program does, whatever test runner is around it"
+)]
+fn end(status: i32) -> ! {
+    std::process::exit(status)
 }
 
 /// One line on the way out, whatever the test runner does with prints.
@@ -182,15 +190,17 @@ fn called(name: &str, arguments: &Value) -> Value {
         "die" => {
             note("died", text);
             let _ = writeln!(std::io::stderr(), "a fatal thing");
-            std::process::exit(7);
+            end(7);
         }
         "fail" => json!({
             "content": [{ "type": "text", "text": "it cannot be done" }], "isError": true,
         }),
         "children" => {
             let line = "setsid sleep 4000 & echo $! > child.new; mv child.new child; wait";
-            let child = Command::new("/bin/sh").args(["-c", line]).spawn().unwrap();
-            says(format!("started {}", child.id()))
+            let mut child = Command::new("/bin/sh").args(["-c", line]).spawn().unwrap();
+            let id = child.id();
+            std::thread::spawn(move || child.wait());
+            says(format!("started {id}"))
         }
         "environment" => {
             let names = std::env::vars().map(|(name, _)| name);
