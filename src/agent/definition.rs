@@ -43,6 +43,9 @@ pub struct AgentDefinition {
     pub max_tokens: Option<u32>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// Names and patterns of the skills that it may use; all if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
     /// The most model calls of one run.
     pub max_loops: u32,
     /// Left out of lists for people.
@@ -101,6 +104,7 @@ impl AgentDefinition {
             temperature: None,
             max_tokens: None,
             tools: Vec::new(),
+            skills: None,
             max_loops: MAX_LOOPS,
             hidden: false,
             inactive: false,

@@ -20,7 +20,6 @@ use crate::kernel::text::preview;
 /// Fields that the format has and this version does not obey.
 const NOT_IN_FORCE: &[&str] = &[
     "provider",
-    "skills",
     "mcp_servers",
     "on_child_failure",
     "env",
@@ -44,6 +43,7 @@ const IN_FORCE: &[&str] = &[
     "write_scope",
     "system_prompt",
     "linked_agents",
+    "skills",
     "allow_agents",
     "max_spawn_depth",
     "on_uncertain",
@@ -187,6 +187,7 @@ impl Reader<'_> {
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
+            "skills" => definition.skills = Some(texts(value)?),
             "linked_agents" => self.linked_agents(value)?,
             "tools" => self.tools(value)?,
             "gate" => self.gate(value)?,

@@ -10,7 +10,9 @@ use super::command::ProgramCheck;
 use super::names::nearest;
 use super::set::{Layers, Source, Taken, shown};
 use crate::contract::allow::AGENT_FORMAT;
-use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
+use crate::contract::catalog::{
+    AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
+};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
@@ -220,6 +222,11 @@ impl Set {
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
             tools: entry.pinned_tools.clone(),
+            skill_names: match is_program {
+                true => Some(Vec::new()),
+                false => usable_skills(&definition.tools, definition.skills.as_deref()),
+            },
+            skills: None,
             warnings,
         })
     }
@@ -354,6 +361,7 @@ impl Entry {
             program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
             tools: definition.tools.clone(),
+            skills: definition.skills.clone(),
             hidden: definition.hidden,
             source: self.source.as_str().to_owned(),
             file: self.file.clone(),

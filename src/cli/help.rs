@@ -41,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Set up and connect",
-        &["agents", "trust", "rpc", "completions", "demo"],
+        &["agents", "skills", "trust", "rpc", "completions", "demo"],
     ),
 ];
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Count, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
-    Secret, Text, Texts,
+    Amount, Count, Flag, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND, Period,
+    ProviderKind, Secret, Text, Texts,
 };
 
 /// One block a section: its name, the check of its tables' names, and one line a field as in
@@ -186,6 +186,11 @@ named! {
         /// The models that are offered; if empty any.
         "models" => models: Vec<String> = Vec::new(), Texts;
     }
+    /// What is said of a skill, by its name or its key.
+    "skills.entries" skills: SkillTable, skill_name {
+        /// Do runs have it?
+        "enabled" => enabled: bool = true, Flag;
+    }
     /// What a model costs, in any one currency, for a million tokens.
     "prices" prices: PriceTable, model_name {
         /// Of what it is sent.
@@ -197,7 +202,10 @@ named! {
 
 /// Section, name and field. A name may have dots, as models' names do.
 fn parts(key: &str) -> Option<(&str, &str, &str)> {
-    let (section, rest) = key.split_once('.')?;
+    let (section, rest) = match key.strip_prefix("skills.entries.") {
+        Some(rest) => ("skills.entries", rest),
+        None => key.split_once('.')?,
+    };
     let (name, field) = rest.rsplit_once('.')?;
     (!name.is_empty()).then_some((section, name, field))
 }
@@ -218,6 +226,13 @@ fn provider_name(name: &str) -> Result<(), String> {
         false => Err(
             "a provider's name has small letters, digits, - and _, 64 of them at most".to_owned(),
         ),
+    }
+}
+
+fn skill_name(name: &str) -> Result<(), String> {
+    match name.chars().any(char::is_control) {
+        false => Ok(()),
+        true => Err("a skill's name is one line".to_owned()),
     }
 }
 
@@ -242,11 +257,13 @@ mod tests {
             Value::from("7s"),
             Value::from(3),
             Value::Table(headers),
+            Value::from(false),
         ];
         let mut named = Named::default();
         for (table, fields) in [
             ("providers.mine", ProviderTable::FIELDS),
             ("prices.a/b-1.5", PriceTable::FIELDS),
+            ("skills.entries.a.b", SkillTable::FIELDS),
         ] {
             for field in fields {
                 let key = format!("{table}.{field}");
@@ -259,7 +276,8 @@ mod tests {
                 assert_eq!(named, before, "{key} = {taken}");
             }
         }
-        let keys = ProviderTable::FIELDS.len() + PriceTable::FIELDS.len();
+        let keys =
+            ProviderTable::FIELDS.len() + PriceTable::FIELDS.len() + SkillTable::FIELDS.len();
         assert_eq!(named.keys().len(), keys);
     }
 

@@ -12,6 +12,7 @@ pub mod journal;
 pub mod processes;
 pub mod rows;
 pub mod runner;
+pub mod skills;
 
 /// A boxed future, so that the traits here can be used as objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -12,6 +12,7 @@ mod parts;
 mod phase;
 mod settings;
 mod signals;
+mod skills;
 mod supervisor;
 mod surroundings;
 
@@ -156,6 +157,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         rows,
         Arc::clone(&delegate),
     )?;
+    let skills = workers.skills;
     let processes = Arc::clone(&workers.processes);
     let agent_files = parts::watcher(&clock, &config);
     let store = opened.store.clone();
@@ -165,6 +167,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
+        skills: skills.library,
         runner: workers.runner,
         processes: workers.processes,
         options: parts::registry_options(&config, drain_timeout),
@@ -185,6 +188,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         runner: workers.times,
         providers: Arc::clone(&workers.providers),
         models: workers.models,
+        skills: skills.settings,
+        folder: folder.clone(),
+        environment: workers.environment,
         clock: clock.clone(),
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
@@ -196,6 +202,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             folder: folder.clone(),
             min_free: config.min_free,
             clock: clock.clone(),
+            watchers: vec![
+                ("agents", agent_files.notice()),
+                ("skills", skills.watcher.notice()),
+            ],
         },
     ));
     let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
@@ -308,6 +318,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         agent_files,
         stop_watching.clone(),
     ));
+    let keeping = tokio::spawn(skills::keep(
+        registry.clone(),
+        skills.watcher,
+        stop_watching.clone(),
+    ));
 
     supervisor.ready(restored.open);
     let then = tokio::select! {
@@ -321,8 +336,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     };
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
-    if watching.await.is_err() {
-        tracing::error!("the agent files were not watched any more; the next start reads them");
+    if watching.await.is_err() || keeping.await.is_err() {
+        tracing::error!("files were not watched any more; the next start reads them");
     }
     life.abort();
     reloads.abort();

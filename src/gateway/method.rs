@@ -12,7 +12,7 @@ use super::methods::{Answered, Call, Methods};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    sessions, status, trust, within,
+    sessions, skills, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -35,6 +35,7 @@ pub(super) fn table(shared: Shared) -> Methods {
     lifecycle::register(&mut table);
     runs::register(&mut table);
     sessions::register(&mut table);
+    skills::register(&mut table);
     status::register(&mut table);
     trust::register(&mut table);
     ops::register(&mut table);

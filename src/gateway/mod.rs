@@ -23,6 +23,7 @@ mod rpc;
 mod runs;
 mod server;
 mod sessions;
+mod skills;
 mod socket;
 mod sse;
 mod stall;

@@ -162,6 +162,8 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             on_uncertain: run.on_uncertain,
             definition,
             tools,
+            skill_names: None,
+            skills: None,
         }))
     })
 }

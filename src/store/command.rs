@@ -42,6 +42,7 @@ mod recover;
 mod remove;
 mod resolve;
 mod send;
+mod skills;
 mod spawn;
 mod start_run;
 mod steer;
@@ -68,6 +69,7 @@ pub use remove::DeleteSession;
 pub use resolve::{Resolve, Verdict};
 pub(crate) use send::kinship;
 pub use send::{SendMessage, Sender};
+pub use skills::NoteSkills;
 pub use spawn::{Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
@@ -181,6 +183,8 @@ commands! {
                  /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
                  /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
                  /** What brought the change about. */ reason: String }) = "note_agents",
+    /// The skills of the folder have this hash under a version of their own.
+    NoteSkills((NoteSkills)) = "note_skills",
     /// The project is trusted as it is at this hash.
     TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
                    /** The project. */ folder: String,
@@ -365,6 +369,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             built_in,
             reason,
         } => agents::note(context, &org, now, built_in, &reason),
+        Command::NoteSkills(found) => skills::note(context, &found),
         Command::TrustProject {
             org,
             user,

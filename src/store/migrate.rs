@@ -75,6 +75,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0012_tools.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0014_skills",
+        sql: include_str!("migrations/sqlite/0014_skills.sql"),
+        destructive: false,
+    },
 ];
 
 /// The schema version of this program.

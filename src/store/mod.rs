@@ -29,6 +29,7 @@ pub mod remembered;
 pub mod runs;
 pub mod sends;
 pub mod sessions;
+pub mod skills;
 pub mod steers;
 pub mod steps;
 pub mod trust;

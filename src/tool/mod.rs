@@ -16,6 +16,7 @@ mod output;
 mod put;
 mod read;
 mod shell;
+mod skill;
 mod todo;
 mod walk;
 mod workspace;

@@ -19,6 +19,7 @@ pub mod runs;
 mod schema;
 pub mod sessions;
 pub mod shapes;
+pub mod skills;
 pub mod trust;
 
 /// The protocol that this version speaks.

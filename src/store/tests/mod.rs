@@ -194,6 +194,8 @@ pub(super) fn agent(name: &str) -> Resolved {
         on_uncertain: OnUncertain::Report,
         definition: pinned(name),
         tools: pinned("[]"),
+        skill_names: None,
+        skills: None,
         warnings: Vec::new(),
     }
 }
