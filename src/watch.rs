@@ -518,4 +518,96 @@ mod tests {
             watcher.changed().await;
         });
     }
+
+    /// Watches one skill-like folder below `root` that may not be there.
+    fn awaiting(root: &Path, file: Option<&'static str>) -> Watcher {
+        let folder = root.join("config/skills");
+        let look = move || looked(std::slice::from_ref(&folder));
+        let options = Options { file, ..QUICK };
+        Watcher::over(
+            Arc::new(look),
+            None,
+            Arc::default(),
+            options,
+            Clock::system(),
+        )
+    }
+
+    async fn hears_nothing(watcher: &mut Watcher) {
+        let heard = tokio::time::timeout(Duration::from_millis(150), watcher.heard.notified());
+        assert!(heard.await.is_err());
+    }
+
+    #[test]
+    fn what_lies_beside_an_awaited_folder_is_not_even_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        run(async {
+            let mut watcher = awaiting(dir.path(), None);
+            // The first look.
+            watcher.changed().await;
+            for round in 0..20 {
+                fs::write(dir.path().join("store.db-wal"), format!("{round}")).unwrap();
+                fs::write(dir.path().join(format!("made {round}")), "x").unwrap();
+            }
+            hears_nothing(&mut watcher).await;
+            fs::create_dir_all(dir.path().join("config/skills")).unwrap();
+            watcher.changed().await;
+        });
+    }
+
+    #[test]
+    fn with_a_name_only_writes_to_such_files_are_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("config/skills");
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["SKILL.md", "notes.txt"] {
+            fs::write(folder.join(file), "x").unwrap();
+        }
+        run(async {
+            let mut watcher = awaiting(dir.path(), Some("SKILL.md"));
+            watcher.changed().await;
+            fs::write(folder.join("notes.txt"), "another").unwrap();
+            hears_nothing(&mut watcher).await;
+            fs::write(folder.join("SKILL.md"), "another").unwrap();
+            watcher.changed().await;
+        });
+    }
+
+    #[test]
+    fn a_folder_that_was_swapped_is_watched_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("config/skills");
+        fs::create_dir_all(&folder).unwrap();
+        run(async {
+            let mut watcher = awaiting(dir.path(), None);
+            watcher.changed().await;
+            for round in 0..3 {
+                let next = dir.path().join(format!("next {round}"));
+                fs::create_dir_all(&next).unwrap();
+                fs::write(next.join("a.md"), format!("swapped {round}")).unwrap();
+                fs::rename(&folder, dir.path().join(format!("old {round}"))).unwrap();
+                fs::rename(&next, &folder).unwrap();
+                watcher.changed().await;
+                fs::write(folder.join("a.md"), format!("written {round}")).unwrap();
+                watcher.changed().await;
+            }
+        });
+    }
+
+    #[test]
+    fn where_no_events_can_be_had_it_looks_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("config/skills");
+        run(async {
+            let mut watcher = awaiting(dir.path(), None);
+            let notice = watcher.notice();
+            assert_eq!(notice.get(), None);
+            watcher.fall_back("too many watches");
+            assert!(notice.get().unwrap().contains("too many watches"));
+            tokio::time::pause();
+            watcher.changed().await;
+            fs::create_dir_all(&folder).unwrap();
+            watcher.changed().await;
+        });
+    }
 }

@@ -107,8 +107,19 @@ fn the_system_prompt_holds_the_agents_and_the_facts() {
     for fact in ["agent explore", "/w", "Your last text", "is data"] {
         assert!(spawned.contains(fact), "{fact}: {spawned}");
     }
+    driver.view.skills = Some(r#"{"prompt": "<available_skills>", "skills": []}"#.into());
+    let skilled = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
+    let list = skilled.find("<available_skills>").unwrap();
+    assert!(definition.system_prompt.len() <= list && list < skilled.find("---").unwrap());
+    driver.view.skills = Some("broken".into());
+    assert!(system(&definition, &driver.view, Path::new("/w"), 1).is_err());
+    driver.view.skills = None;
     driver.view.run.origin = RunOrigin::Wake;
-    assert!(system(&definition, &driver.view, Path::new("/w"), 1).unwrap().contains("NO_REPLY"));
+    assert!(
+        system(&definition, &driver.view, Path::new("/w"), 1)
+            .unwrap()
+            .contains("NO_REPLY")
+    );
 }
 
 /// One thing that may happen in a session.

@@ -287,7 +287,7 @@ fn what_cannot_be_taken_names_its_line_and_the_reason() {
         ),
         (Some(2), "not YAML", with("- a\n- b")),
         (Some(2), "not YAML", with("just words")),
-        (Some(4), "not YAML", with("name: odd\nx: [a\n\ty: b}")),
+        (Some(3), "not YAML", with("name: odd\nx: [a\n\ty: b}")),
     ] {
         refused(text.as_bytes(), line, says);
     }

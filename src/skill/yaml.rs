@@ -76,8 +76,9 @@ pub(super) struct Tree {
 
 /// Reads a header. A fault's line is counted within it, from 1.
 pub(super) fn read(header: &str) -> Result<Tree, Broken> {
+    let options = granit_parser::options! { emit_comments: false };
     let mut reader = Reader {
-        parser: Parser::new_from_str(header),
+        parser: Parser::new_from_str_with_options(header, options),
         anchors: HashMap::new(),
         nodes: 0,
         notes: Vec::new(),

@@ -122,7 +122,7 @@ fn garbage(kind: &str) -> &'static str {
     }
 }
 
-fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
+pub(super) fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
     all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap()
 }
 

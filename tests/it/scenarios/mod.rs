@@ -11,6 +11,7 @@ mod drains;
 mod lifecycle;
 mod processes;
 mod runs;
+mod skills;
 mod tools;
 
 use std::pin::Pin;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
     ];
