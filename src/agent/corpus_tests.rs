@@ -378,7 +378,11 @@ fn all_that_is_obeyed_arrives() {
         (AgentMode::Primary, true, true)
     );
     assert_eq!(found.thinking, Some(Thinking::High));
-    let linked: Vec<&str> = found.linked_agents.iter().map(|id| id.as_str()).collect();
+    let linked: Vec<&str> = found
+        .linked_agents
+        .iter()
+        .map(|link| link.agent.as_str())
+        .collect();
     assert_eq!(linked, ["b", "c"]);
     assert_eq!(found.allow(), crate::contract::allow::AllowList::Any);
     assert_eq!((found.max_spawn_depth, found.max_loops), (Some(3), 7));

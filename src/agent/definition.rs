@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
+use crate::contract::linked::Link;
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
@@ -66,7 +67,7 @@ pub struct AgentDefinition {
     pub allow_agents: Option<Vec<String>>,
     /// The agents that it is linked with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub linked_agents: Vec<AgentId>,
+    pub linked_agents: Vec<Link>,
     /// Levels of spawning below its root sessions, 0 to 5; the default if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
@@ -124,6 +125,14 @@ impl AgentDefinition {
     pub fn rights(&self, bundle: Bundle) -> Rights {
         let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
         Rights::new(&self.name, &self.gate, scope, bundle)
+    }
+
+    /// The agents that it is linked with.
+    pub fn linked(&self) -> Vec<AgentId> {
+        self.linked_agents
+            .iter()
+            .map(|link| link.agent.clone())
+            .collect()
     }
 
     /// Whom it may delegate to.

@@ -13,6 +13,7 @@ use super::values::{
     on_uncertain, temperature, text, texts, thinking,
 };
 use crate::contract::catalog::AgentMode;
+use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
@@ -379,20 +380,55 @@ impl Reader<'_> {
         let Value::Array(items) = value else {
             return Err("a list of agents is expected".to_owned());
         };
-        let mut linked = Vec::new();
+        let mut linked: Vec<Link> = Vec::new();
         for item in items {
-            let name = match item {
-                Value::Object(fields) => {
-                    if fields.len() > 1 {
-                        self.later("linked_agents (how they are called)");
-                    }
-                    fields.get("agent").ok_or("each needs its agent")?
-                }
-                item => item,
+            let link = match item {
+                Value::Object(fields) => self.link(fields)?,
+                name => Link::to(agent(name)?),
             };
-            linked.push(AgentId::parse(&text(name)?).map_err(|error| error.to_string())?);
+            if linked.iter().any(|other| other.agent == link.agent) {
+                return Err(format!("{} is named twice", link.agent));
+            }
+            linked.push(link);
         }
         self.draft.definition.linked_agents = linked;
         Ok(())
     }
+
+    fn link(&mut self, fields: &Map<String, Value>) -> Result<Link, String> {
+        let mut link = Link::to(agent(fields.get("agent").ok_or("each needs its agent")?)?);
+        for (name, value) in fields {
+            match name.as_str() {
+                "agent" => {}
+                "session" => match text(value)?.as_str() {
+                    "own" => link.session = Some(LinkSession::Own),
+                    "shared" => self.later("linked_agents: session shared"),
+                    _ => return Err("session: own or shared is expected".to_owned()),
+                },
+                "timeout" => link.timeout_ms = Some(duration(value)?),
+                "write_scope" => {
+                    let scope = WriteScope::parse(&text(value)?);
+                    let expected = "write_scope: workspace, own or none is expected";
+                    link.write_scope = Some(scope.ok_or(expected)?);
+                }
+                "stream" | "on_failure" => self.later(&format!("linked_agents: {name}")),
+                _ => self.unknown(
+                    &["linked_agents", name],
+                    &[
+                        "agent",
+                        "session",
+                        "timeout",
+                        "write_scope",
+                        "stream",
+                        "on_failure",
+                    ],
+                ),
+            }
+        }
+        Ok(link)
+    }
+}
+
+fn agent(name: &Value) -> Result<AgentId, String> {
+    AgentId::parse(&text(name)?).map_err(|error| error.to_string())
 }

@@ -7,6 +7,7 @@ mod base;
 mod claude;
 mod command;
 mod definition;
+mod delegating;
 mod fields;
 mod folder;
 mod names;

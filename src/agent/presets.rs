@@ -30,6 +30,7 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
     // Of these names the tools that there are.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
     let dealing = [
+        "task",
         "agents_list",
         "sessions_spawn",
         "sessions_wait",

@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::AgentDefinition;
 use super::command::ProgramCheck;
+use super::delegating;
 use super::names::nearest;
 use super::set::{Layers, Source, Taken, shown};
-use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{
     AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
 };
+use crate::contract::linked;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
@@ -114,7 +115,10 @@ impl Set {
     pub(super) fn new(layers: &Layers, models: &Models, tools: &[Value]) -> Self {
         let names: Vec<String> = tools
             .iter()
-            .filter_map(|schema| schema["name"].as_str().map(str::to_owned))
+            .filter_map(|schema| schema["name"].as_str())
+            // It stands for as many tools as there are links.
+            .filter(|name| *name != linked::SEALED)
+            .map(str::to_owned)
             .collect();
         let entries = layers.agents.iter();
         let mut entries: BTreeMap<AgentId, Entry> = entries
@@ -217,7 +221,7 @@ impl Set {
             thinking,
             run_timeout_ms: definition.run_timeout_ms,
             allow: definition.allow(),
-            linked: definition.linked_agents.clone(),
+            linked: definition.linked(),
             max_spawn_depth: definition.max_spawn_depth,
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
@@ -295,17 +299,26 @@ impl Entry {
     }
 
     /// Pins the schemas of its tools, in which arguments that name an agent take those to whom
-    /// it may delegate.
+    /// it may delegate, and those of the agents that are tools of its own.
     fn pin_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
         let definition = &self.definition;
-        let linked = &definition.linked_agents;
-        let allowed = definition.allow().allowed(id, linked, agents);
-        let schemas: Vec<Value> = definition
+        let allowed = definition.allow().allowed(id, &definition.linked(), agents);
+        let named = |name: &str| tools.iter().find(|schema| schema["name"] == name);
+        let mut schemas: Vec<Value> = definition
             .tools
             .iter()
-            .filter_map(|name| tools.iter().find(|schema| schema["name"] == name.as_str()))
-            .map(|schema| naming(schema, &allowed))
+            .filter_map(|name| named(name))
+            .filter_map(|schema| delegating::described(schema, &allowed, agents))
             .collect();
+        let links = definition.linked_agents.iter();
+        for link in links.filter(|link| link.tool().is_some()) {
+            match delegating::sealed(link, named(linked::SEALED), &allowed, agents) {
+                Ok(schema) => schemas.push(schema),
+                Err(why) => self.warnings.push(why),
+            }
+        }
+        let names = schemas.iter().filter_map(|schema| schema["name"].as_str());
+        self.definition.tools = names.map(str::to_owned).collect();
         self.pinned_tools = pin(&schemas);
     }
 
@@ -369,7 +382,7 @@ impl Entry {
             max_loops: definition.max_loops,
             run_timeout_ms: definition.run_timeout_ms,
             allow: definition.allow(),
-            linked: definition.linked_agents.clone(),
+            linked: definition.linked(),
             max_spawn_depth: definition.max_spawn_depth,
             system_prompt: definition.system_prompt.clone(),
             warnings: [self.warnings.as_slice(), &self.notes].concat(),
@@ -377,29 +390,6 @@ impl Entry {
             shadowed: self.shadowed.clone(),
         }
     }
-}
-
-/// The tool's schema with the names of these agents wherever an argument is one. Without any
-/// the argument stays open: a list of choices must not be empty.
-fn naming(schema: &Value, allowed: &[AgentId]) -> Value {
-    let mut schema = schema.clone();
-    let properties = schema["parameters"]["properties"].as_object_mut();
-    for argument in properties
-        .into_iter()
-        .flatten()
-        .map(|(_, argument)| argument)
-    {
-        if argument["format"] == AGENT_FORMAT
-            && let Some(argument) = argument.as_object_mut()
-        {
-            argument.shift_remove("format");
-            if !allowed.is_empty() {
-                let names = allowed.iter().map(AgentId::as_str).collect();
-                argument.insert("enum".to_owned(), names);
-            }
-        }
-    }
-    schema
 }
 
 fn pin<T: serde::Serialize>(value: &T) -> Pinned {

@@ -133,6 +133,9 @@ settings! {
     Reload "defaults.max_children" => max_children: u32 = 5, Count(1, 20);
     /// Runs spawned and messages sent below one root run.
     Reload "defaults.max_total_children" => max_total_children: u32 = 100, Count(1, 10_000);
+    /// How long a call may take that another agent carries out, where neither says otherwise.
+    Reload "delegation.timeout" =>
+        delegation_timeout: Duration = Duration::from_mins(2), Period;
     /// Turns that may wait in one session.
     Reload "defaults.max_queued_turns" => max_queued_turns: u32 = 20, Count(1, 1000);
     /// Runs at once in the lane `main`; 0 = closed.

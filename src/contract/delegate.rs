@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::BoxFuture;
 use super::skills::{PinnedSkill, SkillSet};
+use crate::kernel::delegation::Face;
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
@@ -73,6 +74,26 @@ pub struct SpawnAsk {
     pub bundle: Bundle,
 }
 
+/// A call of a tool that another agent carries out, while its caller waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DelegateAsk {
+    /// Which tool.
+    pub face: Face,
+    /// Who carries it out.
+    pub agent: String,
+    /// What is to be done.
+    pub task: String,
+    /// What it is about, on one line; the start of the task if unset.
+    pub title: Option<String>,
+    /// The key of the session of an earlier one that goes on.
+    pub goes_on: Option<String>,
+    /// How long it may run, milliseconds; as its agent or the setting `delegation.timeout` says
+    /// if unset, and never longer than its caller.
+    pub timeout_ms: Option<u64>,
+    /// What its runs may do at most.
+    pub bundle: Bundle,
+}
+
 /// A message by a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendAsk {
@@ -119,6 +140,9 @@ pub struct PinnedText {
 pub trait Delegate: Send + Sync + 'static {
     /// Spawns a run below the caller's session; it is in the store once this returns.
     fn spawn(&self, site: Site, ask: SpawnAsk) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Has another agent carry out this call; it is in the store once this returns.
+    fn delegate(&self, site: Site, ask: DelegateAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// Says something in another session; it is in the store once this returns.
     fn send(&self, site: Site, ask: SendAsk) -> BoxFuture<'static, Result<Told, Fault>>;

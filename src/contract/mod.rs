@@ -9,6 +9,7 @@ pub mod control;
 pub mod delegate;
 pub mod finding;
 pub mod journal;
+pub mod linked;
 pub mod processes;
 pub mod rows;
 pub mod runner;

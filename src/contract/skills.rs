@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::catalog::{Aside, Pinned};
+use crate::kernel::run::PinnedSkills;
 
 /// A skill as a run pins it; its body stands beside it under its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +59,16 @@ pub struct PickedSkills {
 
 /// What a run pins of its skills.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SkillPin {
+pub enum SkillPin {
+    /// What is there now.
+    Now(SkillsNow),
+    /// What a run before it has pinned, which is still there.
+    AsBefore(PinnedSkills, Pinned),
+}
+
+/// The skills of a folder as they were found a moment ago.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SkillsNow {
     /// The folder whose skills they are.
     pub workspace: String,
     /// Of everything that can be used in that folder.

@@ -157,6 +157,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         },
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
+        delegation_timeout_ms: millis(config.delegation_timeout),
         approval_ms: millis(config.approval_timeout),
         drain_timeout,
         compare_each: config.compare_each,

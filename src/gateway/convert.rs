@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::{Approval, Remember, Remembered};
-use crate::kernel::ids::AgentId;
-use crate::kernel::message::{Block, Message};
+use crate::kernel::delegation::ChildCall;
+use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::message::{self, Block, Passed, Said};
 use crate::kernel::question::Question;
-use crate::kernel::run::{Budget, PauseReason, RunState};
+use crate::kernel::run::{Budget, PauseReason, Run, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
@@ -21,6 +24,10 @@ use crate::wire::{agents, approvals, questions, runs, shapes};
 pub(super) const RESULT_PREVIEW: usize = 1024;
 /// The most bytes of text in one message of a page.
 const MESSAGE_TEXT: usize = 512 * 1024;
+const _: () = assert!(
+    message::SHORT <= MESSAGE_TEXT,
+    "no short text has to be cut"
+);
 /// The most bytes of results in one answer of a wait; each has at least its preview.
 const WAIT_TEXT: usize = 4 * 1024 * 1024;
 
@@ -74,6 +81,11 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         result,
         result_truncated,
         error: run.error,
+        delegated: run.delegated.map(|of| shapes::DelegatedCall {
+            face: of.face.as_str().into(),
+            step: of.step,
+            tool_call_id: of.call,
+        }),
         cancel: run.cancel,
         retry_of: run.retry_of,
         usage: run.usage,
@@ -288,12 +300,27 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
     }
 }
 
-/// An entry of a transcript; very long texts are cut, so that a page with it can be sent.
-pub(super) fn message(message: Message) -> shapes::Message {
+/// An entry of a transcript; very long texts are cut, so that a page with it can be sent. What
+/// has become of its calls is found among `delegated`.
+pub(super) fn message(
+    message: Passed,
+    delegated: &[(Run, Vec<ChildCall>)],
+) -> shapes::Message<Said, Box<RawValue>> {
     let mut content = message.content;
-    // It is between the store and the provider.
-    content.retain(|block| !matches!(block, Block::Native { .. }));
-    let truncated = shorten(&mut content);
+    let sub_agent_summary = delegated
+        .iter()
+        .filter(|(child, _)| child.parent_run == message.run)
+        .filter_map(|(child, calls)| sub_agent(child, calls))
+        .filter(|summary| content.makes(&summary.tool_call_id))
+        .collect();
+    let truncated = match &mut content {
+        Said::Text(_) => false,
+        Said::Blocks(blocks) => {
+            // It is between the store and the provider.
+            blocks.retain(|block| !matches!(block, Block::Native { .. }));
+            shorten(blocks)
+        }
+    };
     shapes::Message {
         id: message.id,
         seq: message.seq,
@@ -309,7 +336,28 @@ pub(super) fn message(message: Message) -> shapes::Message {
         announce_id: message.announce,
         silent: message.silent,
         metadata: message.metadata,
+        sub_agent_summary,
     }
+}
+
+fn sub_agent(child: &Run, calls: &[ChildCall]) -> Option<shapes::SubAgentSummary> {
+    let call = child.delegated.as_ref()?.call.clone();
+    Some(shapes::SubAgentSummary {
+        tool_call_id: call,
+        child_run_id: child.id,
+        session_key: child.session_key.clone(),
+        agent: child.agent.clone(),
+        state: child.state.as_str().into(),
+        calls: calls
+            .iter()
+            .map(|call| shapes::SubAgentCall {
+                id: call.id.clone(),
+                tool: call.tool.clone(),
+                status: call.status.as_str().into(),
+                title: call.title.clone(),
+            })
+            .collect(),
+    })
 }
 
 fn shorten(content: &mut [Block]) -> bool {
@@ -361,7 +409,7 @@ pub(super) fn announce(entry: InboxEntry) -> shapes::Announce {
 }
 
 /// A step.
-pub(super) fn step(step: Step) -> shapes::Step {
+pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
     shapes::Step {
         step_id: step.id,
         seq: step.seq,
@@ -374,6 +422,7 @@ pub(super) fn step(step: Step) -> shapes::Step {
         result_summary: step.result_summary,
         started_at: step.started_at,
         ended_at: step.ended_at,
+        child_run_id: child,
         waits_for: step.waits.map(|wait| wait.kind.as_str().into()),
         waits_until: step.waits.and_then(|wait| wait.until),
         attempts: step.attempts,

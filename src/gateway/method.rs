@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::value::to_raw_value;
 
 use super::discover::{self, Described};
-use super::methods::{Answered, Call, Methods};
+use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
@@ -72,7 +71,7 @@ impl Table {
     pub(super) fn method<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
     where
         P: Params + Send + 'static,
-        R: Serialize + JsonSchema + Send + 'static,
+        R: Reply + JsonSchema + Send + 'static,
         F: Fn(Arc<Context>, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
@@ -83,7 +82,7 @@ impl Table {
     pub(super) fn connected<P, R, F, Fut>(&mut self, name: &'static str, handler: F)
     where
         P: Params + Send + 'static,
-        R: Serialize + JsonSchema + Send + 'static,
+        R: Reply + JsonSchema + Send + 'static,
         F: Fn(Arc<Context>, Arc<Connection>, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, Fault>> + Send + 'static,
     {
@@ -128,8 +127,8 @@ impl Table {
     }
 }
 
-fn work<R: Serialize>(answer: impl Future<Output = Result<R, Fault>> + Send + 'static) -> Work {
-    Box::pin(async move { to_raw_value(&answer.await?).map_err(Fault::internal) })
+fn work<R: Reply>(answer: impl Future<Output = Result<R, Fault>> + Send + 'static) -> Work {
+    Box::pin(async move { answer.await?.into_text() })
 }
 
 /// The idempotency of a request: its key, and its other parameters in one canonical text,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
+use serde::Serialize;
 
 use super::rpc::Connection;
 use crate::contract::BoxFuture;
@@ -22,7 +22,41 @@ pub(crate) struct Call {
 }
 
 /// The answer's text, or why there is none.
-pub(crate) type Answered = Result<Box<RawValue>, Fault>;
+pub(crate) type Answered = Result<Text, Fault>;
+
+/// JSON as it is sent.
+pub(crate) struct Text(String);
+
+impl Text {
+    /// What `value` is in JSON.
+    pub(crate) fn of(value: &impl Serialize) -> Result<Self, Fault> {
+        serde_json::to_string(value)
+            .map(Text)
+            .map_err(Fault::internal)
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a method answers with.
+pub(super) trait Reply {
+    /// The shape that its text has.
+    type Shape;
+
+    /// Its text.
+    fn into_text(self) -> Answered;
+}
+
+impl<T: Serialize> Reply for T {
+    type Shape = T;
+
+    fn into_text(self) -> Answered {
+        Text::of(&self)
+    }
+}
 
 /// Answers calls of one method. What a future gives was written once, and is sent as it is.
 pub(super) type Handler = dyn Fn(Call) -> BoxFuture<'static, Answered> + Send + Sync;

@@ -5,24 +5,35 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Serialize, Serializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Serialize;
 
+use super::methods::{Answered, Reply, Text};
 use crate::kernel::fault::Fault;
 
 /// The most bytes of a page, unless one entry alone is larger.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// A page as it is sent. To know its size is to write it, and it is not written twice.
+/// A page of the shape `T` as it is sent. To know its size is to write it, and it is not
+/// written twice.
 pub(super) struct Written<T> {
-    text: Box<RawValue>,
+    text: Text,
     page: PhantomData<fn() -> T>,
 }
 
-impl<T> Serialize for Written<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.text.serialize(serializer)
+impl<T> Reply for Written<T> {
+    type Shape = T;
+
+    fn into_text(self) -> Answered {
+        Ok(self.text)
     }
+}
+
+/// The text of a page of the shape `T`.
+pub(super) fn write<T>(page: &impl Serialize) -> Result<Written<T>, Fault> {
+    Ok(Written {
+        text: Text::of(page)?,
+        page: PhantomData,
+    })
 }
 
 impl<T: JsonSchema> JsonSchema for Written<T> {
@@ -45,15 +56,18 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
 
 /// The page that `fetch` gives for a limit of `limit` entries, or for fewer if that one is too
 /// large.
-pub(super) async fn fit<T, Fut>(limit: u32, fetch: impl Fn(u32) -> Fut) -> Result<Written<T>, Fault>
+pub(super) async fn fit<R, Fut>(
+    limit: u32,
+    fetch: impl Fn(u32) -> Fut,
+) -> Result<Written<R::Shape>, Fault>
 where
-    T: Serialize,
-    Fut: Future<Output = Result<T, Fault>>,
+    R: Reply,
+    Fut: Future<Output = Result<R, Fault>>,
 {
     let mut limit = limit;
     loop {
-        let text = to_raw_value(&fetch(limit).await?).map_err(Fault::internal)?;
-        let size = text.get().len();
+        let text = fetch(limit).await?.into_text()?;
+        let size = text.as_str().len();
         if size <= PAGE_BYTES || limit == 1 {
             let page = PhantomData;
             return Ok(Written { text, page });
@@ -75,8 +89,8 @@ mod tests {
     async fn page_of(entry: usize, asked: u32) -> Vec<String> {
         let fetch = async |limit: u32| Ok(vec!["x".repeat(entry); limit as usize]);
         let page = fit(asked, fetch).await.unwrap();
-        let entries: Vec<String> = serde_json::from_str(page.text.get()).unwrap();
-        assert!(page.text.get().len() <= PAGE_BYTES || entries.len() == 1);
+        let entries: Vec<String> = serde_json::from_str(page.text.as_str()).unwrap();
+        assert!(page.text.as_str().len() <= PAGE_BYTES || entries.len() == 1);
         entries
     }
 

@@ -18,7 +18,7 @@ use super::Limits;
 use super::about;
 use super::envelope::{Entries, Envelope, OnlyId, broken};
 use super::events::needs_websocket;
-use super::methods::{Call, Handler, Methods};
+use super::methods::{Call, Handler, Methods, Text};
 use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -456,25 +456,19 @@ pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
 /// A fault as the text of an answer.
 pub(crate) fn error_text(id: Id, fault: Fault) -> String {
     let error = ResponsePayload::<()>::error(error_object(fault));
-    text_of(256, &Response::new(error, id))
+    json(&Response::new(error, id))
 }
 
 /// A result as the text of an answer, if that has no more than `most` bytes.
-fn result_text(id: &Id, result: &RawValue, most: usize) -> Option<String> {
-    if result.get().len() > most {
-        return None;
-    }
-    let text = text_of(
-        result.get().len() + 64,
-        &Response::new(ResponsePayload::success(result), id.clone()),
-    );
-    (text.len() <= most).then_some(text)
+fn result_text(id: &Id, result: &Text, most: usize) -> Option<String> {
+    let id = json(id);
+    let before = r#"{"jsonrpc":"2.0","id":"#;
+    let parts = [before, &id, r#","result":"#, result.as_str(), "}"];
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    (bytes <= most).then(|| parts.concat())
 }
 
-/// An answer's text, which has about so many bytes.
-fn text_of<T: Serialize + Clone>(about: usize, answer: &Response<'_, T>) -> String {
-    let mut text = Vec::with_capacity(about);
-    // Texts and numbers: they have a JSON form, and it is UTF-8.
-    serde_json::to_writer(&mut text, answer).expect("an answer has a JSON form");
-    String::from_utf8(text).expect("JSON is UTF-8")
+/// The JSON of texts and numbers.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts and numbers have a JSON form")
 }

@@ -6,7 +6,7 @@ use super::method::{Table, idempotency};
 use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
-use crate::registry::{MetaValue, RunFilter, TurnRequest, WaitCause};
+use crate::registry::{MetaValue, Page, RunDetail, RunFilter, TurnRequest, WaitCause};
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
@@ -132,16 +132,18 @@ async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<w
     let fetch = async |limit| {
         let registry = &context.registry;
         let (filter, cursor) = (filter.clone(), params.cursor.clone());
-        let page = registry
-            .runs(&context.principal, filter, limit, cursor)
-            .await?;
-        let runs = page.items.into_iter();
-        Ok(wire::Runs {
-            runs: runs
-                .map(|run| convert::run(run, convert::RESULT_PREVIEW))
-                .collect(),
-            next_cursor: page.next,
-        })
+        let show = |page: Page<RunDetail>| {
+            let runs = page.items.into_iter();
+            page::write::<wire::Runs>(&wire::Runs {
+                runs: runs
+                    .map(|run| convert::run(run, convert::RESULT_PREVIEW))
+                    .collect(),
+                next_cursor: page.next,
+            })
+        };
+        registry
+            .runs(&context.principal, filter, limit, cursor, show)
+            .await
     };
     page::fit(params.limit.0, fetch).await
 }

@@ -11,7 +11,8 @@ use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::text::prefix;
 use crate::registry::{
-    CreateRequest, Idempotency, IfExists, SendRequest, SessionFilter, SessionKind, SpawnRequest,
+    CreateRequest, History, HistoryPart, Idempotency, IfExists, Page, SendRequest, SessionFilter,
+    SessionKind, SessionView, SpawnRequest,
 };
 use crate::wire::input::WaitTimeout;
 use crate::wire::sessions as wire;
@@ -158,13 +159,15 @@ async fn list(
     let fetch = async |limit| {
         let registry = &context.registry;
         let (filter, cursor) = (filter.clone(), params.cursor.clone());
-        let page = registry
-            .sessions(&context.principal, filter, limit, cursor)
-            .await?;
-        Ok(wire::Sessions {
-            sessions: page.items.into_iter().map(convert::session).collect(),
-            next_cursor: page.next,
-        })
+        let show = |page: Page<SessionView>| {
+            page::write::<wire::Sessions>(&wire::Sessions {
+                sessions: page.items.into_iter().map(convert::session).collect(),
+                next_cursor: page.next,
+            })
+        };
+        registry
+            .sessions(&context.principal, filter, limit, cursor, show)
+            .await
     };
     page::fit(params.limit.0, fetch).await
 }
@@ -177,21 +180,24 @@ async fn history(
         return Err(Fault::params("before", "give it or after, not both"));
     }
     let fetch = async |limit| {
-        let history = context
-            .registry
-            .history(
-                &context.principal,
-                &params.session_key,
-                params.before,
-                params.after,
-                limit,
-                params.tools.unwrap_or(true),
-            )
-            .await?;
-        Ok(wire::History {
-            messages: history.messages.into_iter().map(convert::message).collect(),
-            truncated: history.truncated,
-        })
+        let part = HistoryPart {
+            before: params.before,
+            after: params.after,
+            limit,
+            tools: params.tools.unwrap_or(true),
+        };
+        let show = |history: History| {
+            let messages = history.messages.into_iter();
+            let shown = messages.map(|one| convert::message(one, &history.delegated));
+            page::write::<wire::History>(&wire::History {
+                messages: shown.collect(),
+                truncated: history.truncated,
+            })
+        };
+        let registry = &context.registry;
+        registry
+            .history(&context.principal, &params.session_key, part, show)
+            .await
     };
     page::fit(params.limit.0, fetch).await
 }

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +22,7 @@ use tokio_tungstenite::tungstenite::error::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::methods::{Call, Methods};
+use super::methods::{Call, Methods, Reply as _};
 use super::{Limits, Listeners, auth, open, peer, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
@@ -107,7 +106,7 @@ fn methods(shared: Arc<Shared>) -> Methods {
                 .params
                 .and_then(|text| serde_json::from_str(&text).ok());
             let answer = answer(Arc::clone(&shared), params.unwrap_or_default());
-            Box::pin(async move { to_raw_value(&answer.await).map_err(Fault::internal) })
+            Box::pin(async move { answer.await.into_text() })
         });
     };
     add("test.echo", |shared, params| {

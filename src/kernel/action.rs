@@ -64,6 +64,8 @@ super::text_enum::text_enum! {
         ToolStarted = "tool.started",
         /// A tool call has its outcome.
         ToolCompleted = "tool.completed",
+        /// A run that carries out a call of a tool has begun or ended a step of its own.
+        ToolProgress = "tool.progress",
         /// A run asks a person something.
         QuestionAsked = "question.asked",
         /// A question is over: answered, run out, or closed with its run.

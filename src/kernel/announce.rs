@@ -171,7 +171,7 @@ pub fn parts(frame: &str) -> Parts<'_> {
 }
 
 /// Makes the marks of a quotation harmless inside it.
-fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     text.replace("<<<", "‹‹‹").replace(">>>", "›››")
 }
 

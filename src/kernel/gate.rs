@@ -171,6 +171,14 @@ pub struct Bundle {
     pub writes: Writes,
 }
 
+impl Bundle {
+    /// What is left of it for an agent of this name and scope: never more.
+    pub fn narrowed(mut self, scope: WriteScope, agent: &str) -> Bundle {
+        self.writes = self.writes.narrowed(scope, agent);
+        self
+    }
+}
+
 /// What one run may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
@@ -227,6 +235,12 @@ impl Rights {
             .chain([&self.own])
             .flat_map(|layer| &layer.rules);
         rules.any(|rule| rule.pattern.is_some())
+    }
+
+    /// Is there a rule with this decision, its own or one above it?
+    pub fn has_rule(&self, decision: Decision) -> bool {
+        let mut layers = self.above.iter().chain([&self.own]);
+        layers.any(|layer| layer.rules.iter().any(|rule| rule.decision == decision))
     }
 
     /// Where its file tools may write.

@@ -83,7 +83,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             // The last turn's text is the result, also when an earlier turn had said half.
             next.run.result = text.filter(|text| !text.trim().is_empty());
             next.actions.push(Action::Release);
-            if run.owes_announce() && !owed.is_nothing() {
+            if run.is_awaited() && !owed.is_nothing() {
                 next.enter(Settling);
                 next.emit(EventKind::RunSettling);
             } else {

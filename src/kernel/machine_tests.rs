@@ -34,6 +34,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         root_session: session,
         retry_of: None,
         on_uncertain: OnUncertain::Report,
+        delegated: None,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

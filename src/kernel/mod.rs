@@ -4,6 +4,7 @@
 pub mod action;
 pub mod announce;
 pub mod approval;
+pub mod delegation;
 pub mod env;
 pub mod event;
 pub mod fault;
@@ -12,6 +13,7 @@ pub mod ids;
 pub mod limits;
 pub mod machine;
 pub mod message;
+pub mod pack;
 pub mod pattern;
 pub mod policy;
 pub mod question;

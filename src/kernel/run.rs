@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::delegation::Delegated;
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::text_enum::text_enum;
 use super::thinking::Thinking;
@@ -308,6 +309,8 @@ pub struct Run {
     pub root_session: SessionId,
     /// The run that it does again.
     pub retry_of: Option<RunId>,
+    /// The call of a tool that it carries out for `parent_run`, which waits for it.
+    pub delegated: Option<Delegated>,
     /// What becomes of its effects that may have happened when the daemon was killed.
     pub on_uncertain: OnUncertain,
     /// What made it.
@@ -382,6 +385,11 @@ impl Run {
     /// Does somebody wait to be told of the end?
     pub fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
+    }
+
+    /// Does somebody get its result, so that it must be whole before it ends?
+    pub fn is_awaited(&self) -> bool {
+        self.owes_announce() || self.delegated.is_some()
     }
 
     /// The running time used up to the steady reading `steady`, milliseconds.

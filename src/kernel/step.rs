@@ -165,4 +165,7 @@ pub struct Intent {
     pub input: Value,
     /// The arguments on one line.
     pub params_summary: Option<String>,
+    /// For a call that a sealed subagent carries out, what that one is given to know. It is
+    /// kept with the latest user message.
+    pub context: Option<Value>,
 }

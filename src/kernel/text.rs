@@ -1,5 +1,14 @@
 //! Shortening and cleaning text, always at character boundaries.
 
+/// The first `most` characters of `text`.
+pub fn prefix_chars(text: &str, most: usize) -> &str {
+    let end = text
+        .char_indices()
+        .nth(most)
+        .map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
 /// The longest prefix of `text` of at most `max` bytes that ends between two characters.
 pub fn prefix(text: &str, max: usize) -> &str {
     if text.len() <= max {

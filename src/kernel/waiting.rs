@@ -11,7 +11,7 @@ use super::step::{Step, WaitKind};
 use super::text;
 
 /// The most bytes of one run's text in a tool result.
-const RESULT_LIMIT: usize = 32 * 1024;
+pub const RESULT_LIMIT: usize = 32 * 1024;
 
 /// What a run's open steps let it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,6 +49,9 @@ pub struct Options {
     pub policy: Policy,
     /// The limit of a run that names none, milliseconds; `None` = no limit.
     pub run_timeout_ms: Option<u64>,
+    /// How long a call may take that another agent carries out, where neither its link nor the
+    /// agent says otherwise, milliseconds.
+    pub delegation_timeout_ms: u64,
     /// How long a person's leave for a call is waited for, milliseconds.
     pub approval_ms: u64,
     /// How long steps in flight may go on while the daemon drains.

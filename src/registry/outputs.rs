@@ -3,7 +3,7 @@
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::message::Block;
+use crate::kernel::message::{Block, Message};
 use crate::kernel::text;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{messages, outputs, runs, steps};
@@ -88,7 +88,9 @@ fn part(
         Some(seq) => messages::after(tx, session, seq - 1, 1, true)?,
         None => Vec::new(),
     };
-    let blocks = entries.into_iter().flat_map(|message| message.content);
+    let blocks = entries
+        .into_iter()
+        .flat_map(|message: Message| message.content);
     let mut texts = blocks.filter_map(|block| match block {
         Block::ToolResult { text, .. } => Some(text),
         _ => None,

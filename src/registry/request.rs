@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kernel::approval::{Approval, ApprovalState};
-use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionId, SessionKey};
-use crate::kernel::message::Message;
+use crate::kernel::delegation::ChildCall;
+use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
+use crate::kernel::message::Passed;
 use crate::kernel::question::{Asker, Question, QuestionState};
 use crate::kernel::run::{AnnouncePolicy, Budget, Outcome, Run, RunError, Usage};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
@@ -433,19 +434,32 @@ pub struct InboxEntry {
     pub message: (MessageId, i64),
 }
 
+/// Which part of a transcript is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryPart {
+    /// What stands before this place.
+    pub before: Option<i64>,
+    /// What stands after this place; counts before [`HistoryPart::before`].
+    pub after: Option<i64>,
+    /// So many messages at most.
+    pub limit: u32,
+    /// Also calls of tools and their results.
+    pub tools: bool,
+}
+
 /// A page of a transcript.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct History {
-    /// Its session.
-    pub session: SessionId,
     /// The messages, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Passed>,
+    /// The runs that carry out calls of tools in them, with the tools that those have called.
+    pub delegated: Vec<(Run, Vec<ChildCall>)>,
     /// There are more on the asked side.
     pub truncated: bool,
 }
 
-/// A page of a journal.
-pub type StepPage = Page<Step>;
+/// A page of a journal: each step, and the run that carries out its call.
+pub type StepPage = Page<(Step, Option<RunId>)>;
 
 /// `gateway.status`: what is live.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

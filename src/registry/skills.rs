@@ -7,7 +7,7 @@ use super::spawn::unexpected;
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{Place, Resolved};
 use crate::contract::delegate::{PinnedText, Site};
-use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsHere};
+use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsHere, SkillsNow};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
 use crate::store::command::NoteSkills;
@@ -259,12 +259,12 @@ impl Inner {
             resolved.warnings.push(what);
         }
         if !picked.set.skills.is_empty() {
-            resolved.skills = Some(SkillPin {
+            resolved.skills = Some(SkillPin::Now(SkillsNow {
                 workspace: here.workspace.clone(),
                 hash: here.hash.clone(),
                 count: here.usable(),
                 picked,
-            });
+            }));
         }
         resolved
     }

@@ -1,14 +1,16 @@
 //! What the doors show: lists, histories, inboxes. One source, the rows.
 
 use super::request::{
-    AnnounceState, Counts, History, InboxEntry, MetaValue, Page, RunDetail, RunFilter,
+    AnnounceState, Counts, History, HistoryPart, InboxEntry, MetaValue, Page, RunDetail, RunFilter,
     SessionFilter, SessionKind, SessionView, StepPage,
 };
 use super::{Principal, Registry};
 use crate::kernel::announce::Note;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::message::Passed;
 use crate::kernel::run::Run;
+use crate::kernel::step::Step;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
     Command, Reply, asked, expired, messages, outbox, read, runs, sends, sessions, steps,
@@ -29,14 +31,15 @@ impl Registry {
             .ok_or_else(|| Fault::not_found("session", key))
     }
 
-    /// A page of sessions, newest first.
-    pub async fn sessions(
+    /// What `show` makes of a page of sessions, newest first.
+    pub async fn sessions<R: Send + 'static>(
         &self,
         who: &Principal,
         filter: SessionFilter,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<Page<SessionView>, Fault> {
+        show: impl FnOnce(Page<SessionView>) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, Fault> {
         let mut query = sessions::ListQuery {
             org: who.org.clone(),
             roots: match filter.kind {
@@ -56,57 +59,63 @@ impl Registry {
             query.parent = Some(self.session_id(who, key)?);
             query.roots = None;
         }
-        let mut found = self
-            .inner
-            .store
-            .read(move |tx| {
-                let rows = sessions::list(tx, &query)?;
-                rows.into_iter()
-                    .map(|(seq, session)| Ok((seq, read::session_beside(tx, session)?)))
-                    .collect::<Result<Vec<_>, DbError>>()
+        let rows = move |tx: &mut dyn Tx| {
+            let rows = sessions::list(tx, &query)?;
+            rows.into_iter()
+                .map(|(seq, session)| Ok((seq, read::session_beside(tx, session)?)))
+                .collect::<Result<Vec<_>, DbError>>()
+        };
+        let shown = move |mut found: Vec<(i64, read::ShownSession)>| {
+            let next = cut(&mut found, limit, |(seq, _)| *seq);
+            show(Page {
+                items: found.into_iter().map(|(_, shown)| view(shown)).collect(),
+                next,
             })
-            .await?;
-        let next = cut(&mut found, limit, |(seq, _)| *seq);
-        Ok(Page {
-            items: found.into_iter().map(|(_, shown)| view(shown)).collect(),
-            next,
-        })
+        };
+        self.inner.store.read_then(rows, shown).await
     }
 
-    /// A page of a transcript: the messages before or after a seq, without either the last
-    /// ones.
-    pub async fn history(
+    /// What `show` makes of a page of a transcript: the messages before or after a seq,
+    /// without either the last ones.
+    pub async fn history<R: Send + 'static>(
         &self,
         who: &Principal,
         key: &SessionKey,
-        before: Option<i64>,
-        after: Option<i64>,
-        limit: u32,
-        tools: bool,
-    ) -> Result<History, Fault> {
+        part: HistoryPart,
+        show: impl FnOnce(History) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, Fault> {
         let session = self.session_id(who, key)?;
-        let mut found = self
-            .inner
-            .store
-            .read(move |tx| match (before, after) {
-                (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools),
+        let HistoryPart {
+            before,
+            after,
+            limit,
+            tools,
+        } = part;
+        let rows = move |tx: &mut dyn Tx| {
+            let messages = match (before, after) {
+                (_, Some(after)) => messages::after(tx, session, after, limit + 1, tools)?,
                 (before, None) => {
                     let before = before.unwrap_or(i64::MAX);
-                    messages::before(tx, session, before, limit + 1, tools)
+                    messages::before(tx, session, before, limit + 1, tools)?
                 }
+            };
+            let delegated = read::delegated(tx, &messages)?;
+            Ok((messages, delegated))
+        };
+        let shown = move |(mut messages, delegated): (Vec<Passed>, _)| {
+            let truncated = messages.len() > limit as usize;
+            if truncated && after.is_some() {
+                messages.truncate(limit as usize);
+            } else if truncated {
+                messages.remove(0);
+            }
+            show(History {
+                messages,
+                delegated,
+                truncated,
             })
-            .await?;
-        let truncated = found.len() > limit as usize;
-        if truncated && after.is_some() {
-            found.truncate(limit as usize);
-        } else if truncated {
-            found.remove(0);
-        }
-        Ok(History {
-            session,
-            messages: found,
-            truncated,
-        })
+        };
+        self.inner.store.read_then(rows, shown).await
     }
 
     /// A page of a session's inbox, oldest first.
@@ -188,14 +197,15 @@ impl Registry {
         })
     }
 
-    /// A page of runs, newest first.
-    pub async fn runs(
+    /// What `show` makes of a page of runs, newest first.
+    pub async fn runs<R: Send + 'static>(
         &self,
         who: &Principal,
         filter: RunFilter,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<Page<RunDetail>, Fault> {
+        show: impl FnOnce(Page<RunDetail>) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, Fault> {
         let query = read::RunQuery {
             org: who.org.clone(),
             session: self.opt_session_id(who, filter.session.as_ref())?,
@@ -212,16 +222,17 @@ impl Registry {
             before: place(cursor)?,
             limit: limit + 1,
         };
-        let mut found = self
-            .inner
-            .store
-            .read(move |tx| read::runs(tx, &query))
-            .await?;
-        let next = cut(&mut found, limit, |shown| shown.seq);
-        Ok(Page {
-            items: found.into_iter().map(|shown| self.detail(shown)).collect(),
-            next,
-        })
+        let registry = self.clone();
+        let shown = move |mut found: Vec<read::Shown>| {
+            let next = cut(&mut found, limit, |shown| shown.seq);
+            let items = found.into_iter().map(|shown| registry.detail(shown));
+            show(Page {
+                items: items.collect(),
+                next,
+            })
+        };
+        let rows = move |tx: &mut dyn Tx| read::runs(tx, &query);
+        self.inner.store.read_then(rows, shown).await
     }
 
     /// A page of a run's journal, oldest first.
@@ -238,10 +249,23 @@ impl Registry {
         let mut found = self
             .inner
             .store
-            .read(move |tx| steps::after(tx, id, after, limit + 1))
+            .read(move |tx| {
+                let children = runs::delegated_by(tx, &[id])?;
+                let child = |step: &Step| {
+                    let of =
+                        |run: &&Run| run.delegated.as_ref().map(|of| of.step) == Some(step.seq);
+                    children.iter().find(of).map(|run| run.id)
+                };
+                let steps = steps::after(tx, id, after, limit + 1)?.into_iter();
+                Ok(steps.map(|step| (child(&step), step)).collect::<Vec<_>>())
+            })
             .await?;
-        let next = cut(&mut found, limit, |step| i64::from(step.seq));
-        Ok(Page { items: found, next })
+        let next = cut(&mut found, limit, |(_, step)| i64::from(step.seq));
+        let items = found.into_iter().map(|(child, step)| (step, child));
+        Ok(Page {
+            items: items.collect(),
+            next,
+        })
     }
 
     /// What is live.

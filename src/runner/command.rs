@@ -64,6 +64,7 @@ impl CommandRunner {
             effect: Effect::Once,
             input: Value::Null,
             params_summary: Some(preview(&command.argv.join(" "), SUMMARY_LIMIT)),
+            context: None,
         }])
     }
 

@@ -277,6 +277,7 @@ fn run(folder: &Path, model: &str) -> Run {
         root_session: session,
         retry_of: None,
         on_uncertain: OnUncertain::Report,
+        delegated: None,
         origin: RunOrigin::Spawn,
         agent,
         label: None,

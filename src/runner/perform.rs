@@ -12,6 +12,7 @@ use crate::contract::BoxFuture;
 use crate::contract::catalog::SKILL_TOOL;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::kernel::run::RunError;
 use crate::kernel::step::Step;
@@ -74,7 +75,7 @@ impl TurnRunner {
             tools.retain(|tool| tool.name != SKILL_TOOL);
         }
         if self.levels_left(definition, view) == 0 {
-            tools.retain(|tool| !matches!(tool.name.as_str(), "sessions_spawn" | "agents_list"));
+            tools.retain(|tool| !linked::delegates(&tool.name) && tool.name != "agents_list");
         }
         Ok(tools)
     }
@@ -99,7 +100,8 @@ impl TurnRunner {
         view: &RunView,
         step: &Step,
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
-        let rights = rights(&pinned_agent(view)?, view)?;
+        let definition = pinned_agent(view)?;
+        let rights = rights(&definition, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
         let admitted = self.tools.admit(Call {
             id: step.tool_call.as_deref().unwrap_or_default(),
@@ -107,6 +109,7 @@ impl TurnRunner {
             root: self.workspace(view),
             rights: &rights,
             arguments: &step.input,
+            links: &definition.linked_agents,
         });
         let (name, tools) = (name.to_owned(), Arc::clone(&view.tools));
         Ok(Box::pin(async move {
@@ -120,10 +123,11 @@ impl TurnRunner {
 
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
         let pinned = pinned_tools(view).and_then(|tools| {
-            let rights = rights(&pinned_agent(view)?, view)?;
-            Ok((tools, rights))
+            let definition = pinned_agent(view)?;
+            let rights = rights(&definition, view)?;
+            Ok((tools, definition, rights))
         });
-        let (tools, rights) = match pinned {
+        let (tools, definition, rights) = match pinned {
             Ok(pinned) => pinned,
             Err(error) => return StepOutcome::Failed(error),
         };
@@ -164,6 +168,7 @@ impl TurnRunner {
             root: self.workspace(view),
             rights: &rights,
             arguments: &step.input,
+            links: &definition.linked_agents,
         };
         let call = self.tools.call(call, site);
         match tokio::time::timeout(limit, call).await {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::turn::is_empty;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
@@ -71,7 +72,7 @@ pub(super) fn system(
             );
         }
     }
-    if definition.tools.iter().any(|tool| tool == "sessions_spawn") {
+    if can_delegate(definition) {
         out.push_str(&match levels_left {
             0 => "- You may not delegate: do the work yourself.\n".to_owned(),
             levels => format!("- You may delegate; {levels} level(s) of subagents are left.\n"),
@@ -95,6 +96,14 @@ fn skills(pinned: &str) -> Result<String, RunError> {
         RunError::new("pins", message)
     })?;
     Ok(listed.prompt)
+}
+
+fn can_delegate(definition: &AgentDefinition) -> bool {
+    let by_link = definition
+        .linked_agents
+        .iter()
+        .any(|link| link.tool().is_some());
+    by_link || definition.tools.iter().any(|tool| linked::delegates(tool))
 }
 
 /// The transcript up to `seen_up_to` as a model takes it: without entries for people only and

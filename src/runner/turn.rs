@@ -9,14 +9,17 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::rights::rights;
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
+use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text;
@@ -131,11 +134,18 @@ impl TurnRunner {
             effect: Effect::Read,
             input: Value::Null,
             params_summary: Some(text::preview(&view.run.model, SUMMARY_LIMIT)),
+            context: None,
         }])
     }
 
-    fn call_tool(&self, asked_by: &Step, id: &str, name: &str, arguments: &Value) -> Intent {
+    fn call_tool(
+        &self,
+        view: &RunView,
+        asked_by: &Step,
+        (id, name, arguments): (&str, &str, &Value),
+    ) -> Intent {
         Intent {
+            context: pack(view, name, arguments),
             id: StepId(self.clock.new_id()),
             kind: StepKind::Tool,
             tool: Some(name.to_owned()),
@@ -176,7 +186,7 @@ impl Runner for TurnRunner {
         let missing: Vec<Intent> = calls
             .iter()
             .filter(|(id, ..)| !has_step(view, latest, id))
-            .map(|(id, name, arguments)| self.call_tool(latest, id, name, arguments))
+            .map(|call| self.call_tool(view, latest, *call))
             .collect();
         if !missing.is_empty() {
             return Next::Steps(missing);
@@ -232,6 +242,19 @@ impl Runner for TurnRunner {
             }
         })
     }
+}
+
+/// What a sealed subagent is given to know, where the call is of one.
+fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
+    let definition = pinned_agent(view).ok()?;
+    let mut links = definition.linked_agents.iter();
+    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+    let task = arguments.get("task_summary")?.as_str()?;
+    let own = rights(&definition, view).ok()?;
+    let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
+    let child = Rights::new(link.agent.as_str(), &[], scope, own.bundle());
+    let transcript = view.messages.iter().map(AsRef::as_ref);
+    serde_json::to_value(Pack::build(task, transcript, &child)).ok()
 }
 
 /// The agent as the run pinned it.

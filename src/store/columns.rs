@@ -145,7 +145,16 @@ pub fn opt_named<T>(
 
 /// JSON.
 pub fn json<T: DeserializeOwned>(row: &dyn Row, column: usize) -> Result<T, DbError> {
-    serde_json::from_str(row.text(column)?)
+    json_by(row, column, |text| serde_json::from_str(text))
+}
+
+/// JSON, read in a way of its own.
+pub fn json_by<T>(
+    row: &dyn Row,
+    column: usize,
+    read: impl Fn(&str) -> serde_json::Result<T>,
+) -> Result<T, DbError> {
+    read(row.text(column)?)
         .map_err(|fault| DbError::undecodable(column, format!("JSON that does not fit: {fault}")))
 }
 

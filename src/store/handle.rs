@@ -118,7 +118,22 @@ impl Store {
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
     ) -> Result<T, Fault> {
-        self.read_in(&self.inner.readers.for_lists, query).await
+        self.read_in(&self.inner.readers.for_lists, |store| store.read_now(query))
+            .await
+    }
+
+    /// As [`Store::read`], and on the same thread `then`, with the connection given back: what
+    /// is made of a long page is made, used and freed where it was read, and only what comes
+    /// of it goes to another thread.
+    pub async fn read_then<T, R: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
+        then: impl FnOnce(T) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, Fault> {
+        self.read_in(&self.inner.readers.for_lists, move |store| {
+            then(store.read_now(query)?)
+        })
+        .await
     }
 
     /// As [`Store::read`], but never behind somebody's long list: for the registry's own work.
@@ -126,20 +141,21 @@ impl Store {
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
     ) -> Result<T, Fault> {
-        self.read_in(&self.inner.readers.for_work, query).await
+        self.read_in(&self.inner.readers.for_work, |store| store.read_now(query))
+            .await
     }
 
     async fn read_in<T: Send + 'static>(
         &self,
         slots: &Arc<Semaphore>,
-        query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError> + Send + 'static,
+        read: impl FnOnce(&Store) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
         // Nobody closes the semaphore, so there is always a permit in the end.
         let permit = Arc::clone(slots).acquire_owned().await;
         let store = self.clone();
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            store.read_now(query)
+            read(&store)
         })
         .await
         .unwrap_or_else(|fault| Err(Fault::internal(format!("a read panicked: {fault}"))))

@@ -1,27 +1,58 @@
 //! The table of messages: transcripts, without gaps, append only.
 
-use super::columns::{at, json, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::columns::{
+    at, json, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
+};
 use super::sessions;
-use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
-use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Passed, Role, Said};
+use crate::kernel::pack;
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
      silent, metadata, session_id, generation";
 
-fn read(row: &dyn Row) -> Result<Message, DbError> {
+/// A form in which entries are read.
+pub trait Form: Sized {
+    /// One entry out of [`COLUMNS`].
+    fn decode(row: &dyn Row) -> Result<Self, DbError>;
+}
+
+impl Form for Message {
+    fn decode(row: &dyn Row) -> Result<Self, DbError> {
+        decode(row)
+    }
+}
+
+impl Form for Passed {
+    fn decode(row: &dyn Row) -> Result<Self, DbError> {
+        entry(row, json_by(row, at!(content), Said::read)?)
+    }
+}
+
+fn read<M: Form>(row: &dyn Row) -> Result<M, DbError> {
     whole(
         row,
         "messages",
         &[("session_id", at!(session_id)), ("seq", at!(seq))],
-        decode,
+        M::decode,
     )
 }
 
 /// A message out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
+    entry(row, json(row, at!(content))?)
+}
+
+fn entry<Content, Metadata: DeserializeOwned>(
+    row: &dyn Row,
+    content: Content,
+) -> Result<Message<Content, Metadata>, DbError> {
     Ok(Message {
         id: MessageId(uuid(row, at!(id))?),
         seq: row.int(at!(seq))?,
@@ -31,7 +62,7 @@ pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
         kind: named(row, at!(kind), MessageKind::parse)?,
         origin: named(row, at!(origin), Origin::parse)?,
         run: opt_uuid(row, at!(run_id))?.map(RunId),
-        content: json(row, at!(content))?,
+        content,
         tool_call: opt_string(row, at!(tool_call))?,
         announce: opt_uuid(row, at!(announce_id))?.map(AnnounceId),
         silent: row.int(at!(silent))? != 0,
@@ -148,24 +179,24 @@ pub fn last(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<Vec<Messa
 
 /// The `limit` messages just before `seq`, oldest first. Without `tools`, calls and results
 /// of tools are left out.
-pub fn before(
+pub fn before<M: Form>(
     tx: &mut dyn Tx,
     session: SessionId,
     seq: i64,
     limit: u32,
     tools: bool,
-) -> Result<Vec<Message>, DbError> {
+) -> Result<Vec<M>, DbError> {
     let parts = parts(tx, session, None)?;
     last_of(tx, &parts, seq, limit, tools)
 }
 
-fn last_of(
+fn last_of<M: Form>(
     tx: &mut dyn Tx,
     parts: &[Part],
     seq: i64,
     limit: u32,
     tools: bool,
-) -> Result<Vec<Message>, DbError> {
+) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts {
         let left = limit - found.len() as u32;
@@ -193,13 +224,13 @@ fn last_of(
 }
 
 /// The `limit` messages just after `seq`, oldest first.
-pub fn after(
+pub fn after<M: Form>(
     tx: &mut dyn Tx,
     session: SessionId,
     seq: i64,
     limit: u32,
     tools: bool,
-) -> Result<Vec<Message>, DbError> {
+) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts(tx, session, None)?.iter().rev() {
         let left = limit - found.len() as u32;
@@ -244,6 +275,70 @@ pub fn said_to(
         ),
         &[(&session.0).into(), (&run.0).into()],
         read,
+    )
+}
+
+/// The latest user message of the session keeps what a subagent is given to know for `call`.
+pub fn keep_pack(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    call: &str,
+    pack: &Value,
+) -> Result<(), DbError> {
+    let Some((seq, metadata)) = with_packs(tx, session, generation, 1)?.pop() else {
+        return Ok(());
+    };
+    let mut metadata = metadata.unwrap_or_else(|| Value::Object(Map::new()));
+    metadata[pack::METADATA][call] = pack.clone();
+    update_rows(
+        tx,
+        "messages",
+        &[("session_id", (&session.0).into()), ("seq", seq.into())],
+        &[("metadata", (&to_json(&metadata)).into())],
+    )
+    .map(|_| ())
+}
+
+/// What a subagent is given to know for `call`.
+pub fn pack(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    call: &str,
+) -> Result<Option<Value>, DbError> {
+    // What was said since then is some messages at the most.
+    let kept = with_packs(tx, session, generation, 50)?.into_iter();
+    let mut packs = kept.filter_map(|(_, metadata)| {
+        let mut metadata = metadata?;
+        metadata
+            .get_mut(pack::METADATA)?
+            .get_mut(call)
+            .map(Value::take)
+    });
+    Ok(packs.next())
+}
+
+/// Places and metadata of the last user messages, the latest first.
+fn with_packs(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    generation: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Option<Value>)>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT seq, metadata, session_id FROM messages WHERE session_id = ?1 \
+             AND generation = ?2 AND role = 'user' ORDER BY seq DESC LIMIT {limit}"
+        ),
+        &[(&session.0).into(), generation.into()],
+        |row| {
+            let key = [("session_id", 2), ("seq", 0)];
+            whole(row, "messages", &key, |row| {
+                Ok((row.int(0)?, opt_json(row, 1)?))
+            })
+        },
     )
 }
 

@@ -76,11 +76,21 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0013_delegation",
+        sql: include_str!("migrations/sqlite/0013_delegation.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0014_skills",
         sql: include_str!("migrations/sqlite/0014_skills.sql"),
         destructive: false,
     },
 ];
+
+/// What all steps together make of an empty database. A new store is made by it at once: the
+/// steps alter and rebuild tables, which takes five times as long. A test holds it against
+/// them, and writes it.
+const WHOLE: &str = include_str!("migrations/sqlite/whole.sql");
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
@@ -133,6 +143,13 @@ pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
 /// Once this returns, the file at `path` has the schema of this program.
 pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
     run(db, path, MIGRATIONS)
+}
+
+/// Once this returns, the empty database has the schema of this program.
+pub fn make_whole(db: &mut Sqlite) -> Result<(), DbError> {
+    db.batch(&format!(
+        "BEGIN IMMEDIATE;\n{WHOLE}\nPRAGMA user_version = {SCHEMA};\nCOMMIT;"
+    ))
 }
 
 /// Once this returns, the empty database has the schema of this version, which is one that
@@ -265,6 +282,58 @@ mod tests {
         assert_eq!(
             number(&mut db, "SELECT count(*) FROM sqlite_master", &[]).unwrap(),
             0
+        );
+    }
+
+    /// Everything in a database, as statements that make it.
+    fn statements(db: &mut Sqlite) -> String {
+        let schema = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL \
+             ORDER BY rowid";
+        let lines = all(db, schema, &[], |row| {
+            let texts = [row.text(0)?, row.text(1)?, row.text(2)?];
+            Ok(texts.map(str::to_owned))
+        });
+        let mut written = String::new();
+        for [kind, name, sql] in lines.unwrap() {
+            written += &format!("{sql};\n\n");
+            if kind != "table" {
+                continue;
+            }
+            let columns = columns(db, &name);
+            let quoted: Vec<String> = columns
+                .split(',')
+                .map(|column| format!("quote({column})"))
+                .collect();
+            let values = format!("SELECT {} FROM {name}", quoted.join(" || ', ' || "));
+            for row in all(db, &values, &[], |row| Ok(row.text(0)?.to_owned())).unwrap() {
+                written += &format!("INSERT INTO {name} ({columns}) VALUES ({row});\n\n");
+            }
+        }
+        written
+    }
+
+    /// `ABIDE_WRITE_SCHEMA=1` writes the file, after a step was added.
+    #[test]
+    fn a_new_store_is_what_all_steps_make_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("steps.db");
+        let mut by_steps = Sqlite::open(&path, Use::Make).unwrap();
+        migrate(&mut by_steps, &path).unwrap();
+        let expected = statements(&mut by_steps);
+        if std::env::var_os("ABIDE_WRITE_SCHEMA").is_some() {
+            let file = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/src/store/migrations/sqlite/whole.sql"
+            );
+            std::fs::write(file, &expected).unwrap();
+        }
+        let mut whole = Sqlite::open(&dir.path().join("whole.db"), Use::Make).unwrap();
+        make_whole(&mut whole).unwrap();
+        assert_eq!(version(&whole).unwrap(), SCHEMA);
+        assert_eq!(
+            statements(&mut whole),
+            expected,
+            "run this test with ABIDE_WRITE_SCHEMA=1 after a step was added"
         );
     }
 

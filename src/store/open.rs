@@ -270,7 +270,7 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     }
     files::private(&aside).map_err(io)?;
     let mut db = Sqlite::open(&aside, Use::Make)?;
-    migrate::migrate(&mut db, &aside)?;
+    migrate::make_whole(&mut db)?;
     identity(&mut db, clock)?;
     db.checkpoint_truncate()?;
     drop(db);

@@ -12,8 +12,11 @@ use super::{
     sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::kernel::approval::Approval;
+use crate::kernel::delegation::{self, ChildCall};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
+use crate::kernel::message::{MessageKind, Passed};
 use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
 use crate::kernel::session::Session;
@@ -169,6 +172,32 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
         shown.approvals = approvals.remove(&shown.run.id).unwrap_or_default();
     }
     Ok(())
+}
+
+/// The most steps of a run that carries out a call that are looked at.
+const LAST_STEPS: u32 = 1000;
+
+/// The runs that carry out calls of tools in these messages, with the tools that they have
+/// called. Where no message calls such a tool, nothing is read.
+pub fn delegated(
+    tx: &mut dyn Tx,
+    messages: &[Passed],
+) -> Result<Vec<(Run, Vec<ChildCall>)>, DbError> {
+    let asking = messages.iter().filter(|message| {
+        message.kind == MessageKind::ToolCall && message.content.calls(linked::delegates)
+    });
+    let mut above: Vec<RunId> = asking.filter_map(|message| message.run).collect();
+    above.dedup();
+    if above.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for child in runs::delegated_by(tx, &above)? {
+        let first = child.steps.saturating_sub(LAST_STEPS);
+        let calls = delegation::calls(&steps::after(tx, child.id, first, LAST_STEPS)?);
+        found.push((child, calls));
+    }
+    Ok(found)
 }
 
 /// Has the run ended? `None`: there is no such run.

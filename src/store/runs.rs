@@ -6,7 +6,9 @@ use super::columns::{
     agent, amount, at, count, json, key, named, opt_json, opt_named, opt_string, opt_time,
     opt_uuid, time, to_int, to_json, uuid, whole, width,
 };
+use super::filter::Filter;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
+use crate::kernel::delegation::{Delegated, Face};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, OnUncertain, PinnedSkills, Pins, Requester, Run, RunError,
@@ -22,8 +24,8 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
-     thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, \
-     pin_skills, skills_version";
+     thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
+     for_call, pin_skills, skills_version";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -121,6 +123,14 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         ver: row.int(at!(ver))?,
         title: row.text(at!(title))?.to_owned(),
         retry_of: opt_uuid(row, at!(retry_of))?.map(RunId),
+        delegated: match opt_named(row, at!(face), Face::parse)? {
+            Some(face) => Some(Delegated {
+                face,
+                step: count(row, at!(for_step))?,
+                call: row.text(at!(for_call))?.to_owned(),
+            }),
+            None => None,
+        },
         thinking: opt_named(row, at!(thinking), Thinking::parse)?,
         on_uncertain: named(row, at!(on_uncertain), OnUncertain::parse)?,
     })
@@ -139,6 +149,7 @@ fn skills(row: &dyn Row, hash: usize, version: usize) -> Result<Option<PinnedSki
 pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Result<(), DbError> {
     let requester = run.requester.as_ref();
     let skills = run.pins.skills.as_ref();
+    let delegated = run.delegated.as_ref();
     insert_row(
         tx,
         "runs",
@@ -194,6 +205,9 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("ver", run.ver.into()),
             ("title", (&run.title).into()),
             ("retry_of", run.retry_of.as_ref().map(|id| &id.0).into()),
+            ("face", delegated.map(|of| of.face.as_str()).into()),
+            ("for_step", delegated.map(|of| of.step).into()),
+            ("for_call", delegated.map(|of| of.call.as_str()).into()),
             ("thinking", run.thinking.map(Thinking::as_str).into()),
             ("on_uncertain", run.on_uncertain.as_str().into()),
         ],
@@ -296,6 +310,22 @@ pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError
         }
     }
     Ok(Some(branch))
+}
+
+/// The runs that carry out calls of tools of these runs, in order of their calls.
+pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbError> {
+    let mut filter = Filter::default();
+    filter.one_of("parent_run", above.iter().map(|run| &run.0));
+    filter.only("face IS NOT NULL");
+    let (conditions, params) = filter.finish();
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE {conditions} ORDER BY parent_run, for_step, seq"
+        ),
+        &params,
+        read,
+    )
 }
 
 /// What the run's turn says once it begins, if its transcript does not hold it yet.

@@ -54,12 +54,13 @@ pub fn remove(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<(), DbError> {
     .map(|_| ())
 }
 
-/// Every step that waits, with the end of its window.
+/// Every step that waits for no longer than a window, with its end.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
     all(
         tx,
         "SELECT steps.run_id, steps.seq, steps.wait_until FROM steps \
-         WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits)",
+         WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
+         AND steps.wait_until IS NOT NULL",
         &[],
         |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?, time(row, 2)?)),
     )

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::contract::allow::AGENT_FORMAT;
+use crate::contract::linked::HELPER_FORMAT;
 
 /// One argument.
 pub(super) struct Parameter {
@@ -26,6 +27,8 @@ pub(super) enum Shape {
     /// The name of an agent. Models see the names; a call is held against those of its moment,
     /// by whoever carries it out.
     Agent,
+    /// The name of an agent for spawned work, likewise.
+    Helper,
     /// A list of texts that are not empty.
     Texts,
     /// A whole number within these bounds.
@@ -41,6 +44,7 @@ impl Shape {
         match self {
             Shape::Text | Shape::AnyText => json!({"type": "string"}),
             Shape::Agent => json!({"type": "string", "format": AGENT_FORMAT}),
+            Shape::Helper => json!({"type": "string", "format": HELPER_FORMAT}),
             Shape::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Shape::Count { min, max } => {
                 json!({"type": "integer", "minimum": min, "maximum": max})
@@ -54,7 +58,9 @@ impl Shape {
     fn misfit(&self, value: &Value) -> Option<String> {
         let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         match self {
-            Shape::Text => (!is_text(value)).then(|| "a text that is not empty".to_owned()),
+            Shape::Text | Shape::Helper => {
+                (!is_text(value)).then(|| "a text that is not empty".to_owned())
+            }
             Shape::AnyText | Shape::Agent => (!value.is_string()).then(|| "a text".to_owned()),
             Shape::Texts => {
                 let fits = value

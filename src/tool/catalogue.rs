@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::address::Private;
 use super::blocking::off_thread;
 use super::dealing::{self, By, Called, Dealing};
+use super::delegating;
 use super::edit::Edit;
 use super::fetch::Fetch;
 use super::gate::{self, Aim};
@@ -23,6 +24,7 @@ use super::write::Write;
 use super::{Tool, ToolOutput, Workspace, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
+use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::step::Effect;
@@ -54,6 +56,8 @@ pub struct Call<'a> {
     pub rights: &'a Rights,
     /// With what.
     pub arguments: &'a Value,
+    /// The agents that the caller's is linked with.
+    pub links: &'a [Link],
 }
 
 /// All tools by name.
@@ -91,9 +95,20 @@ impl Catalogue {
             .find(|tool| tool.name() == name)
     }
 
-    /// The tool by which a run deals with the registry.
+    /// The tools by which a run deals with the registry. The last one stands for any agent that
+    /// is a tool.
+    fn dealings() -> impl Iterator<Item = &'static Dealing> {
+        let delegating = [&delegating::TASK, &delegating::SEALED];
+        dealing::ALL.iter().chain(delegating)
+    }
+
+    /// One of them.
     fn dealing(name: &str) -> Option<&'static Dealing> {
-        dealing::ALL.iter().find(|tool| tool.name == name)
+        let name = match name.starts_with(linked::SEALED) {
+            true => linked::SEALED,
+            false => name,
+        };
+        Self::dealings().find(|tool| tool.name == name)
     }
 
     /// What a repeat of a call of this tool would do; `None` for a tool that does not exist.
@@ -125,7 +140,7 @@ impl Catalogue {
                     "parameters": tool.parameters(),
                 })
             })
-            .chain(dealing::ALL.iter().map(|tool| {
+            .chain(Self::dealings().map(|tool| {
                 json!({
                     "name": tool.name,
                     "description": tool.description,
@@ -188,10 +203,17 @@ impl Catalogue {
             root,
             rights,
             arguments,
+            links,
         } = call;
         let arguments = arguments.clone();
         let called: BoxFuture<'static, Called> = if let Some(dealing) = Self::dealing(name) {
-            let by = By { site, rights };
+            let by = By {
+                site,
+                rights,
+                link: links
+                    .iter()
+                    .find(|link| link.tool().as_deref() == Some(name)),
+            };
             dealing.call(self.delegate.get(), by, arguments)
         } else if name == skill::NAME {
             let call = skill::call(self.delegate.get(), site, arguments);

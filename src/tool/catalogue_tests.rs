@@ -258,6 +258,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         root,
         rights: &rights(&[]),
         arguments: &arguments,
+        links: &[],
     };
     match catalogue.call(call, site).await {
         Called::Done(output) => output,
@@ -294,6 +295,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             root: &root,
             rights: &rights,
             arguments: &json!({ "path": path }),
+            links: &[],
         };
         catalogue.admit(call).await
     };

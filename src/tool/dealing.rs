@@ -12,6 +12,7 @@ use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
+use crate::contract::linked::Link;
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Rights;
 use crate::kernel::session::{Cleanup, SessionMode};
@@ -36,9 +37,11 @@ const LONGEST_QUESTION: usize = 24 * 3600;
 pub(super) struct By<'a> {
     pub site: Site,
     pub rights: &'a Rights,
+    /// The link that the tool is, if it is one.
+    pub link: Option<&'a Link>,
 }
 
-type Answer = BoxFuture<'static, Result<Told, Fault>>;
+pub(super) type Answer = BoxFuture<'static, Result<Told, Fault>>;
 
 /// A tool that asks the registry.
 pub(super) struct Dealing {
@@ -48,8 +51,8 @@ pub(super) struct Dealing {
     pub description: &'static str,
     /// What a repeat of a call would do: nothing more, the step's id being its key.
     pub effect: Effect,
-    parameters: &'static [Parameter],
-    ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
+    pub(super) parameters: &'static [Parameter],
+    pub(super) ask: fn(&dyn Delegate, By<'_>, &Arguments) -> Answer,
 }
 
 /// What came of a call.
@@ -110,7 +113,7 @@ pub(super) fn in_words(fault: &Fault) -> String {
     text
 }
 
-fn ms(seconds: usize) -> u64 {
+pub(super) fn ms(seconds: usize) -> u64 {
     u64::try_from(seconds)
         .unwrap_or(u64::MAX)
         .saturating_mul(1000)
@@ -538,6 +541,7 @@ mod tests {
         let by = By {
             site,
             rights: &rights,
+            link: None,
         };
         let called = ALL[0].call(None, by, json!({ "task": "x" })).await;
         assert!(matches!(called, Called::Done(output) if output.is_error));

@@ -60,6 +60,7 @@ impl Place {
             root: &self.root,
             rights: &rights,
             arguments: &arguments,
+            links: &[],
         };
         match self.catalogue.call(call, site).await {
             Called::Done(output) => output,

@@ -39,6 +39,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::AnnounceAcked, shape::<AnnounceAcked>),
     (EventKind::ToolStarted, shape::<StepMoved>),
     (EventKind::ToolCompleted, shape::<StepMoved>),
+    (EventKind::ToolProgress, shape::<ToolProgress>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::SkillsChanged, shape::<SkillsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
@@ -184,6 +185,39 @@ pub struct StepMoved {
     /// The arguments on one line.
     pub params_summary: Option<String>,
     /// The outcome on one line.
+    pub result_summary: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// A run that carries out a call of a tool has begun or ended a step of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolProgress {
+    /// The model's name for the call that is carried out.
+    pub tool_call_id: String,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// How far that one has come.
+    pub progress: Progress,
+}
+
+/// A step of a run that carries out a call of a tool.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// `tool_start`, `tool_complete`, or `thinking`: once a model call.
+    pub r#type: Word,
+    /// `running`, `completed` or `error`.
+    pub status: Word,
+    /// The child's name for its call of a tool.
+    pub sub_tool_call_id: Option<String>,
+    /// Which tool.
+    pub tool_name: Option<String>,
+    /// Its arguments on one line.
+    pub params_summary: Option<String>,
+    /// Its outcome on one line.
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,

@@ -328,9 +328,9 @@ impl Params for GetHistory {}
 
 /// What `sessions.history` answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct History {
+pub struct History<Entry = Message> {
     /// Oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Entry>,
     /// There are more on the asked side.
     pub truncated: bool,
 }

@@ -76,6 +76,8 @@ pub struct Run {
     pub result_truncated: bool,
     /// Why it did not end `ok`.
     pub error: Option<RunError>,
+    /// The call of a tool of `parentRunId` that it carries out.
+    pub delegated: Option<DelegatedCall>,
     /// A cancel that was asked for.
     pub cancel: Option<CancelRequest>,
     /// The run that it does again.
@@ -108,6 +110,50 @@ pub struct Run {
     pub trace_id: String,
     /// How far the telling of its end has come.
     pub announce: AnnounceProgress,
+}
+
+/// The call of a tool that a run carries out for the one above it, which waits for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegatedCall {
+    /// `task` or `subagent`.
+    pub face: Word,
+    /// The step there that waits.
+    pub step: u32,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+}
+
+/// What has become of a call that another agent carries out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentSummary {
+    /// The call.
+    pub tool_call_id: String,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// Its session.
+    pub session_key: SessionKey,
+    /// Its agent.
+    pub agent: AgentId,
+    /// As in a run.
+    pub state: Word,
+    /// The tools that it has called, the last ones.
+    pub calls: Vec<SubAgentCall>,
+}
+
+/// A tool that another agent has called on the way.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SubAgentCall {
+    /// Its name for the call.
+    pub id: String,
+    /// Which tool.
+    pub tool: String,
+    /// `running`, `completed` or `error`.
+    pub status: Word,
+    /// Its arguments on one line.
+    pub title: Option<String>,
 }
 
 /// What a run asks people.
@@ -252,7 +298,7 @@ pub struct Session {
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Message {
+pub struct Message<Content = Vec<Block>, Metadata = Value> {
     /// Its id.
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 …
@@ -270,7 +316,7 @@ pub struct Message {
     /// The run that appended it; for an announce, the run that ended.
     pub run_id: Option<RunId>,
     /// What it says.
-    pub content: Vec<Block>,
+    pub content: Content,
     /// The texts are longer than one page holds.
     pub truncated: bool,
     /// For a tool result, the call that it answers.
@@ -280,7 +326,10 @@ pub struct Message {
     /// Nobody was told of it.
     pub silent: bool,
     /// Anything else that belongs to it.
-    pub metadata: Option<Value>,
+    pub metadata: Option<Metadata>,
+    /// What has become of its calls that other agents carry out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sub_agent_summary: Vec<SubAgentSummary>,
 }
 
 /// How a run ended, in its requester's inbox.
@@ -349,6 +398,8 @@ pub struct Step {
     pub started_at: Timestamp,
     /// When its outcome was committed.
     pub ended_at: Option<Timestamp>,
+    /// The run that carries out this call.
+    pub child_run_id: Option<RunId>,
     /// What it waits for: `reply`, `child`, `any_child` or `answer`.
     pub waits_for: Option<Word>,
     /// When that window is over.

@@ -87,12 +87,12 @@ pub struct Skill {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeSnapshot {
+    /// As this agent's runs would have them; all if unset.
+    pub agent: Option<String>,
     /// As in [`ListSkills`].
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
     pub workspace: Option<String>,
-    /// As this agent's runs would have them; all if unset.
-    pub agent: Option<String>,
 }
 impl Params for TakeSnapshot {}
 

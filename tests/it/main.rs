@@ -21,6 +21,7 @@ mod cli_lifecycle;
 mod cli_live;
 mod completions;
 mod damage;
+mod delegations;
 mod deletes;
 mod disk;
 mod doctor;

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::{TurnEnd, cancel, cleanup, clear, steer, waiting};
+use super::{TurnEnd, cancel, cleanup, clear, delegated, steer, waiting};
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -120,7 +120,7 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
         };
         step.ended_at = Some(context.now.wall);
         steps::update(context.tx, &step).map_err(db_fault)?;
-        emit_step(context, run, &step);
+        emit_step(context, run, &step)?;
         if step.waits.is_some() {
             waiting::give_up(context, run, &step)?;
         }
@@ -338,8 +338,12 @@ pub fn intend(
             ended_at: None,
             waits: None,
         };
+        if let (Some(pack), Some(call)) = (&intent.context, &step.tool_call) {
+            let (session, generation) = (run.session, run.generation);
+            messages::keep_pack(context.tx, session, generation, call, pack).map_err(db_fault)?;
+        }
         steps::insert(context.tx, &step).map_err(db_fault)?;
-        emit_step(context, &next, &step);
+        emit_step(context, &next, &step)?;
         made.push(step);
     }
     Ok(Intended {
@@ -350,7 +354,7 @@ pub fn intend(
 }
 
 /// Says in the event log how far a step has come.
-pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
+pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     let kind = match (step.kind, step.state.is_open()) {
         (StepKind::Model | StepKind::Command, _) => EventKind::RunStep,
         (StepKind::Tool, true) => EventKind::ToolStarted,
@@ -370,4 +374,5 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) {
             "error": step.error,
         }),
     );
+    delegated::show(context, run, step)
 }

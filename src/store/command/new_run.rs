@@ -109,6 +109,7 @@ pub fn new_run(
         root_run: new.id,
         root_session: session.root,
         retry_of: new.retry_of,
+        delegated: None,
         on_uncertain: new.agent.on_uncertain,
         origin,
         agent: new.agent.id,

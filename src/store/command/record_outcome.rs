@@ -111,7 +111,7 @@ pub fn record(
     )?;
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
-    emit_step(context, &run, &step);
+    emit_step(context, &run, &step)?;
     if step.kind == StepKind::Model {
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
     }

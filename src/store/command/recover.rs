@@ -105,7 +105,7 @@ fn reopen(
             step.ended_at = Some(context.now.wall);
             step.error = Some("uncertain: it may have happened".to_owned());
             steps::update(context.tx, &step).map_err(db_fault)?;
-            emit_step(context, run, &step);
+            emit_step(context, run, &step)?;
         }
     }
     Ok(step)

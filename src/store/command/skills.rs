@@ -9,7 +9,7 @@ use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::PinnedSkills;
 use crate::store::skills::SkillsNoted;
-use crate::store::{db_fault, skills};
+use crate::store::{blobs, db_fault, skills};
 
 /// What can be used in a folder, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,17 +63,25 @@ fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> 
 
 /// What a run pins can be read for as long as there is the run.
 pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<PinnedSkills, Fault> {
+    let now = match pin {
+        SkillPin::Now(now) => now,
+        SkillPin::AsBefore(pinned, body) => {
+            // It counts as used, and with it the bodies that it names.
+            blobs::insert(context.tx, body, context.now.wall).map_err(db_fault)?;
+            return Ok(pinned.clone());
+        }
+    };
     let found = NoteSkills {
         org: org.to_owned(),
-        workspace: pin.workspace.clone(),
-        hash: pin.hash.clone(),
-        count: pin.count,
+        workspace: now.workspace.clone(),
+        hash: now.hash.clone(),
+        count: now.count,
         reason: "watch",
     };
     let version = version(context, &found)?;
-    skills::keep(context.tx, &pin.picked, context.now.wall).map_err(db_fault)?;
+    skills::keep(context.tx, &now.picked, context.now.wall).map_err(db_fault)?;
     Ok(PinnedSkills {
         version,
-        hash: pin.picked.pinned.hash.clone(),
+        hash: now.picked.pinned.hash.clone(),
     })
 }

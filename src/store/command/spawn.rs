@@ -2,15 +2,17 @@
 
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
-use super::waiting::acting;
-use super::{NewRun, Reply, StepRef, clear, create_session};
+use super::waiting::{self, acting};
+use super::{NewRun, Reply, StepRef, clear, create_session, delegated};
 use crate::contract::allow::check_allowed;
+use crate::kernel::delegation::Face;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Requester, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
+use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::thinking::Thinking;
 use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
@@ -68,6 +70,17 @@ pub struct SpawnedBy {
     pub allowed: Vec<AgentId>,
     /// Levels below a root session, if its agent has a limit of its own.
     pub max_depth: Option<u32>,
+    /// The step waits for what the spawned run brings.
+    pub awaits: Option<Awaits>,
+}
+
+/// A spawn whose outcome is that of the step which asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Awaits {
+    /// By which tool.
+    pub face: Face,
+    /// In this session of an earlier one, which goes on.
+    pub goes_on: Option<SessionKey>,
 }
 
 /// The child session, its first message and the queued run are there, or nothing is.
@@ -77,10 +90,11 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         return Ok(Reply::Accepted(accepted));
     }
     refuse_taken_id(context, spawn.run.id)?;
-    let caller = match &spawn.by {
-        Some(by) => Some(acting(context, by.step)?.0),
-        None => None,
+    let (caller, step) = match &spawn.by {
+        Some(by) => acting(context, by.step).map(|(run, step)| (Some(run), Some(step)))?,
+        None => (None, None),
     };
+    let awaits = spawn.by.as_mut().and_then(|by| by.awaits.take());
     let named = spawn.parent.as_ref();
     let parent = match named.or(caller.as_ref().map(|caller| &caller.session_key)) {
         None => None,
@@ -126,17 +140,30 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         };
         warnings.extend(check_spawn(&limits, &counts)?);
     }
-    let (announce, warning) = announce_policy(&spawn, parent.as_ref())?;
+    let (announce, warning) = match &awaits {
+        // Its step is told, in the transaction of its end.
+        Some(_) => (AnnouncePolicy::None, None),
+        None => announce_policy(&spawn, parent.as_ref())?,
+    };
     warnings.extend(warning);
 
-    let fork = fork(&spawn, parent.as_ref())?;
-    let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
-    create_session::insert(context, &session)?;
+    let goes_on = awaits.as_ref().and_then(|awaits| awaits.goes_on.as_ref());
+    let (session, is_new) = match (goes_on, &parent) {
+        (Some(key), Some(parent)) => (delegated::session(context, key, parent, &spawn)?, false),
+        _ => {
+            let fork = fork(&spawn, parent.as_ref())?;
+            let session = child_session(context, &spawn, parent.as_ref(), depth, fork);
+            create_session::insert(context, &session)?;
+            (session, true)
+        }
+    };
     let bundle = match (spawn.bundle.take(), &parent) {
         (None, Some(parent)) => bundles::get(context.tx, parent.id).map_err(db_fault)?,
         (own, _) => own,
     };
-    if let Some(bundle) = bundle {
+    if let Some(bundle) = bundle
+        && is_new
+    {
         bundles::insert(context.tx, session.id, &bundle).map_err(db_fault)?;
     }
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);
@@ -147,35 +174,35 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         generation: parent.generation,
     });
     row.run.warnings.extend(warnings);
-    if let Some(caller) = caller {
+    if let Some(caller) = &caller {
         row.run.parent_run = Some(caller.id);
         row.run.root_run = caller.root_run;
-        row.run.trace_id = caller.trace_id;
-        row.run.user = caller.user;
+        row.run.trace_id = caller.trace_id.clone();
+        row.run.user = caller.user.clone();
+    }
+    if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
+        delegated::bind(context, &mut row.run, awaits.face, caller, step);
     }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
     task.run = Some(row.run.id);
-    let accepted = accept(context, row, None, true)?;
-    let now = context.now.wall;
-    let first = session.messages;
-    messages::insert(
-        context.tx,
-        session.id,
-        session.generation,
-        first,
-        &task,
-        now,
-    )
-    .map_err(db_fault)?;
-    context.added(
-        &spawn.org,
-        session.id,
-        task.run,
-        task.id,
-        first,
-        task.kind.as_str(),
-    );
+    let run = row.run.id;
+    let accepted = accept(context, row, None, is_new)?;
+    if is_new {
+        let (now, first) = (context.now.wall, session.messages);
+        let (id, generation) = (session.id, session.generation);
+        messages::insert(context.tx, id, generation, first, &task, now).map_err(db_fault)?;
+        context.added(&spawn.org, id, task.run, task.id, first, task.kind.as_str());
+    } else {
+        context.append(&spawn.org, session.id, session.generation, vec![task])?;
+    }
+    if let (Some(_), Some(caller), Some(step)) = (&awaits, &caller, &step) {
+        let wait = Wait {
+            kind: WaitKind::Child,
+            until: None,
+        };
+        waiting::begin(context, caller, step, wait, &[run.0])?;
+    }
     Ok(Reply::Accepted(accepted))
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::context::{Context, Effect, Window};
 use super::moves::{emit_step, load, move_run};
 use super::record_outcome::{SUMMARY, open_step, tool_result};
-use super::{Reply, approve, ask, exchange};
+use super::{Reply, approve, ask, delegated, exchange};
 use crate::kernel::action::EventKind;
 use crate::kernel::approval::ApprovalState;
 use crate::kernel::event::RunEvent;
@@ -150,7 +150,7 @@ pub fn finish(
     let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
     step.message_seq = appended.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
-    emit_step(context, &run, &step);
+    emit_step(context, &run, &step)?;
     let ended = RunEvent::StepEnded {
         model: step.kind.answers(),
         usage: Usage::default(),
@@ -214,7 +214,8 @@ fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bo
     let (text, failed) = match (wait.kind, &ends[..]) {
         (WaitKind::Reply, [run]) => waiting::reply(run),
         (WaitKind::Reply, _) => (waiting::lost(), true),
-        _ => (waiting::children(&ends, there), false),
+        (_, ends) => delegated::outcome(context, id, seq, ends)?
+            .unwrap_or_else(|| (waiting::children(ends, there), false)),
     };
     let Some(message) = finish(context, id, seq, (&text, failed))? else {
         return Ok(false);
@@ -311,7 +312,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
         Some(WaitKind::Approval) => {
             approve::end(context, ApprovalId(step.id.0), ApprovalState::Closed)?;
         }
-        _ => {}
+        _ => delegated::give_up(context, run, step)?,
     }
     waits::remove(context.tx, run.id, step.seq).map_err(db_fault)?;
     context.effect(Effect::WindowClosed(Window::Step(run.id, step.seq)));

@@ -111,6 +111,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
     spawned.by = Some(SpawnedBy {
         step: by,
         allowed: vec![AgentId::parse("explore").unwrap()],
+        awaits: None,
         max_depth: None,
     });
     let target = sessions::by_key(bench.db.as_mut(), "default", &other.session)

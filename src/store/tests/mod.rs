@@ -260,6 +260,7 @@ pub(super) fn model() -> Intent {
         asked_by: None,
         effect: Class::Read,
         input: serde_json::Value::Null,
+        context: None,
         params_summary: None,
     }
 }

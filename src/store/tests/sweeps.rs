@@ -7,7 +7,7 @@ use super::damaged_rows::texts;
 use super::lifecycle::{deliver, done, session};
 use super::{Bench, accepted, id, policy, spawn, spawn_of, turn};
 use crate::contract::catalog::Pinned;
-use crate::contract::skills::{PickedSkills, SkillPin, SkillSet};
+use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::ids::AnnounceId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::time::Timestamp;
@@ -150,7 +150,7 @@ fn skills(texts: &[&str]) -> SkillPin {
         prompt: texts.join(","),
         ..SkillSet::default()
     };
-    SkillPin {
+    SkillPin::Now(SkillsNow {
         workspace: "/w".to_owned(),
         hash: pinned(&set.prompt).hash,
         count: texts.len(),
@@ -160,7 +160,7 @@ fn skills(texts: &[&str]) -> SkillPin {
             unknown: Vec::new(),
             set,
         }),
-    }
+    })
 }
 
 pub fn skills_go_with_the_last_run_that_names_them(mut bench: Bench) {
@@ -179,7 +179,7 @@ pub fn skills_go_with_the_last_run_that_names_them(mut bench: Bench) {
         let hash = blake3::hash(body.as_bytes()).to_hex();
         bench.count(&format!("SELECT count(*) FROM blobs WHERE hash = '{hash}'")) > 0
     };
-    let mut sweep_all = |bench: &mut Bench| {
+    let sweep_all = |bench: &mut Bench| {
         sweep(bench, old_runs());
         // A body goes once no set names it, so that takes another look.
         for _ in 0..2 {

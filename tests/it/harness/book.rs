@@ -108,6 +108,8 @@ pub(crate) struct Run {
     pub(crate) started: bool,
     pub(crate) ended: bool,
     pub(crate) cancel_by: Option<String>,
+    /// The step of another run whose call it carries out, and the model's name for that call.
+    pub(crate) delegated: Option<((String, i64), String)>,
 }
 
 /// A row of `steps`.

@@ -29,6 +29,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::RunEnded
         | Kind::ToolStarted
         | Kind::ToolCompleted
+        | Kind::ToolProgress
         | Kind::QuestionAsked
         | Kind::QuestionAnswered
         | Kind::ApprovalRequested

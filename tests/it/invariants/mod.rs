@@ -31,6 +31,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::nobody_is_forgotten_while_settling(book);
     rows::steps_are_whole(book);
     waiting::who_waits_is_known(book);
+    waiting::delegations_are_whole(book);
     waiting::questions_are_whole(book);
     waiting::approvals_are_whole(book);
     waiting::exchanges_are_whole(book, moment == Moment::Finished);

@@ -50,6 +50,39 @@ pub(super) fn who_waits_is_known(book: &Book) {
     }
 }
 
+/// Each call that another agent carries out has one run, waits exactly as long as that run is
+/// open, and has its result.
+pub(super) fn delegations_are_whole(book: &Book) {
+    let mut calls = BTreeSet::new();
+    for run in book.runs.values() {
+        let Some((place, call)) = &run.delegated else {
+            continue;
+        };
+        assert!(calls.insert(place), "carried out twice: {run:?}");
+        let Some(step) = book.steps.get(place) else {
+            assert!(book.expired.contains(&place.0), "nobody's call: {run:?}");
+            continue;
+        };
+        assert_eq!(step.tool_call.as_ref(), Some(call), "{run:?}: {step:?}");
+        if !run.ended {
+            // Its caller may have ended before it.
+            let waits = step.is_open() && step.waits.as_deref() == Some("child");
+            assert!(waits || run.cancel_by.is_some(), "{run:?}: {step:?}");
+            continue;
+        }
+        assert!(!step.is_open(), "its end was missed: {run:?}: {step:?}");
+        let Some(seq) = step.message_seq else {
+            assert!(book.runs[&place.0].ended, "no result: {run:?}: {step:?}");
+            continue;
+        };
+        let message = book.entry(&book.runs[&place.0].session, seq);
+        let text = message.content[0]["text"].as_str().unwrap();
+        let told: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(told["runId"], run.id.as_str(), "another's result: {run:?}");
+        assert_eq!(told["unavailable"] == true, run.state != "ok", "{run:?}");
+    }
+}
+
 /// A question is open exactly while its step waits.
 pub(super) fn questions_are_whole(book: &Book) {
     for (id, question) in &book.questions {

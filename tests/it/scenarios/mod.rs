@@ -7,6 +7,7 @@ mod approvals;
 mod audit;
 mod damage;
 mod delegate;
+mod delegations;
 mod drains;
 mod lifecycle;
 mod processes;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         audit::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
+        delegations::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
         skills::SCENARIOS,

@@ -1,0 +1,110 @@
+//! The tools of an agent by which others do something for it, as its model is told of them:
+//! which agents there are is written in when the agent is made ready, and pinned with it.
+
+use serde_json::Value;
+
+use crate::contract::allow::AGENT_FORMAT;
+use crate::contract::catalog::{AgentMode, AgentSummary};
+use crate::contract::linked::{HELPER_FORMAT, Link, TASK};
+use crate::kernel::ids::AgentId;
+
+/// What `task` says behind the list of its agents.
+const TASK_NOTES: &str = "\
+Notes:
+1. Each task has a session of its own and knows nothing of this conversation. session_id goes \
+on in the session of an earlier one; without it a new one begins.
+2. Write the prompt in detail: what is wanted, where to look, and what the answer must hold.
+3. Its answer is for you. Sum up for the user what came out.
+4. Tasks that do not need each other may be called at the same time.
+5. It cannot hand its work on to others.";
+
+/// The schema of a tool in which arguments that name an agent take those of `allowed`; `None`
+/// for `task` where nobody could do it.
+pub(super) fn described(
+    schema: &Value,
+    allowed: &[AgentId],
+    agents: &[AgentSummary],
+) -> Option<Value> {
+    let mut schema = schema.clone();
+    name_agents(&mut schema, AGENT_FORMAT, allowed);
+    if schema["name"] != TASK {
+        return Some(schema);
+    }
+    let helpers: Vec<&AgentSummary> = agents
+        .iter()
+        .filter(|agent| allowed.contains(&agent.id) && agent.mode != AgentMode::Primary)
+        .collect();
+    if helpers.is_empty() {
+        return None;
+    }
+    let names: Vec<AgentId> = helpers.iter().map(|agent| agent.id.clone()).collect();
+    name_agents(&mut schema, HELPER_FORMAT, &names);
+    let lines: Vec<String> = helpers
+        .iter()
+        .map(|agent| format!("- {}: {}", agent.id, agent.description))
+        .collect();
+    let about = schema["description"].as_str().unwrap_or_default();
+    schema["description"] = format!(
+        "{about}\n\nThe agents:\n{}\n\n{TASK_NOTES}",
+        lines.join("\n")
+    )
+    .into();
+    Some(schema)
+}
+
+/// The names of these agents wherever an argument has this format. Without any the argument
+/// stays open: a list of choices must not be empty.
+fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
+    let properties = schema["parameters"]["properties"].as_object_mut();
+    for argument in properties
+        .into_iter()
+        .flatten()
+        .map(|(_, argument)| argument)
+    {
+        if argument["format"] == format
+            && let Some(argument) = argument.as_object_mut()
+        {
+            argument.shift_remove("format");
+            if !allowed.is_empty() {
+                let names = allowed.iter().map(AgentId::as_str).collect();
+                argument.insert("enum".to_owned(), names);
+            }
+        }
+    }
+}
+
+/// The schema of the tool that a linked agent is, made from `pattern`. The agent is looked at
+/// once, here: one that could not work as things stand is no tool, and the error says why.
+pub(super) fn sealed(
+    link: &Link,
+    pattern: Option<&Value>,
+    allowed: &[AgentId],
+    agents: &[AgentSummary],
+) -> Result<Value, String> {
+    let name = link.tool().unwrap_or_default();
+    let left_out = |why: String| format!("tool {name} is left out: {why}");
+    let agent = agents.iter().find(|agent| agent.id == link.agent);
+    let Some(agent) = agent else {
+        return Err(left_out(format!("there is no agent {}", link.agent)));
+    };
+    if let Some(problem) = agent.problems.first() {
+        return Err(left_out(problem.clone()));
+    }
+    if !allowed.contains(&link.agent) {
+        return Err(left_out(format!(
+            "allow_agents does not name {}",
+            link.agent
+        )));
+    }
+    let Some(pattern) = pattern else {
+        return Err(left_out("this program has no such tools".to_owned()));
+    };
+    let mut schema = pattern.clone();
+    schema["name"] = name.into();
+    schema["description"] = format!(
+        "Has agent {} do something, and gives its result. It is for: {}",
+        agent.id, agent.description
+    )
+    .into();
+    Ok(schema)
+}

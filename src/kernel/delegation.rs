@@ -1,0 +1,311 @@
+//! Delegation that is waited for: a run carries out one call of a tool of another run, which
+//! holds still meanwhile. What its caller is told in the end is made here, from the child's
+//! rows alone, so that it is the same after any restart. The store writes it in the transaction
+//! of the child's end.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::ids::AgentId;
+use super::run::{Run, RunState};
+use super::step::{Step, StepKind, StepState};
+use super::text;
+use super::text_enum::text_enum;
+use super::waiting::RESULT_LIMIT;
+
+/// A child's tools are shown up to this many, the last ones.
+pub const MOST_CALLS: usize = 100;
+
+text_enum! {
+    /// Which tool of its caller a child carries out, and so what its caller gets to see of it.
+    Face {
+        /// `task`: its tools are shown while it works.
+        Task = "task",
+        /// `subagent_<agent>`: nothing is seen of it but its result.
+        Sealed = "subagent",
+    }
+}
+
+/// The call of a tool that a run carries out for the run above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// Which tool.
+    pub face: Face,
+    /// The step of the run above that waits.
+    pub step: u32,
+    /// The model's name for the call.
+    pub call: String,
+}
+
+text_enum! {
+    /// How far a tool of a child has come.
+    CallStatus {
+        /// At work.
+        Running = "running",
+        /// It has its outcome.
+        Completed = "completed",
+        /// It failed, or nobody knows.
+        Error = "error",
+    }
+}
+
+impl CallStatus {
+    /// Of a step.
+    pub fn of(step: &Step) -> Self {
+        match step.state {
+            StepState::Intended | StepState::Started => CallStatus::Running,
+            StepState::Done => CallStatus::Completed,
+            StepState::Failed | StepState::Uncertain => CallStatus::Error,
+        }
+    }
+}
+
+/// A tool that a child has called, as its caller is shown it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildCall {
+    /// The child's name for the call.
+    pub id: String,
+    /// Which tool.
+    pub tool: String,
+    /// How far it has come.
+    pub status: CallStatus,
+    /// What it was called with, on one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// The tools that a child has called, in order; the last [`MOST_CALLS`] of them.
+pub fn calls(steps: &[Step]) -> Vec<ChildCall> {
+    let calls = steps.iter().filter(|step| step.kind == StepKind::Tool);
+    let mut calls: Vec<ChildCall> = calls
+        .map(|step| ChildCall {
+            id: step.tool_call.clone().unwrap_or_default(),
+            tool: step.tool.clone().unwrap_or_default(),
+            status: CallStatus::of(step),
+            title: step.params_summary.clone(),
+        })
+        .collect();
+    let more = calls.len().saturating_sub(MOST_CALLS);
+    calls.drain(..more);
+    calls
+}
+
+/// What the caller of an ended child is told, as JSON, and whether the call failed. `steps` are
+/// the child's; a sealed one shows none of them. A sealed failure is a result like any other:
+/// nothing of it reaches the host but that its subagent is not available.
+pub fn outcome(
+    delegated: &Delegated,
+    child: &Run,
+    supervisor: &AgentId,
+    steps: &[Step],
+) -> (String, bool) {
+    let RunState::Ended(outcome) = child.state else {
+        return (
+            json!({ "status": "pending", "runId": child.id }).to_string(),
+            false,
+        );
+    };
+    let well = child.error.is_none() && child.result.is_some();
+    let whole = child.result.as_deref().unwrap_or_default();
+    let shown = text::prefix(whole, RESULT_LIMIT);
+    let error = match &child.error {
+        Some(error) => error.message.clone(),
+        None => format!("it ended {outcome} without a text"),
+    };
+    let mut told = match delegated.face {
+        Face::Task => json!({
+            "success": well,
+            "output": if well { shown } else { &error },
+            "metadata": {
+                "agentName": child.agent,
+                "sessionId": child.session_key,
+                "summary": calls(steps),
+            },
+        }),
+        Face::Sealed if well => json!({ "result": shown }),
+        Face::Sealed => json!({}),
+    };
+    told["runId"] = json!(child.id);
+    told["sessionKey"] = json!(child.session_key);
+    told["agentId"] = json!(child.agent);
+    told["agentName"] = json!(child.agent);
+    told["subagent"] = json!(child.agent);
+    told["supervisor"] = json!(supervisor);
+    if !well {
+        told["unavailable"] = true.into();
+        told["kind"] = child
+            .error
+            .as_ref()
+            .map_or(outcome.as_str(), |error| &error.kind)
+            .into();
+        told["error"] = error.into();
+        if !whole.is_empty() {
+            told["saidBefore"] = shown.into();
+        }
+    }
+    if shown.len() < whole.len() {
+        told["truncated"] = true.into();
+        told["note"] = format!("the text was cut; runs.get {} has all of it", child.id).into();
+    }
+    told["last"] = true.into();
+    (told.to_string(), !well && delegated.face != Face::Sealed)
+}
+
+/// What the caller's stream shows of a step of a child that works for `call`: `None` for the
+/// outcome of a model call, which is shown by what comes of it.
+pub fn progress(call: &str, child: &Run, step: &Step) -> Option<Value> {
+    let is_open = step.state.is_open();
+    let progress = match (step.kind, is_open) {
+        (StepKind::Tool, true) => "tool_start",
+        (StepKind::Tool, false) => "tool_complete",
+        (_, true) => "thinking",
+        (_, false) => return None,
+    };
+    let mut shown = json!({ "type": progress, "status": CallStatus::of(step) });
+    if step.kind == StepKind::Tool {
+        shown["subToolCallId"] = json!(step.tool_call);
+        shown["toolName"] = json!(step.tool);
+        shown["paramsSummary"] = json!(step.params_summary);
+        if !is_open {
+            shown["resultSummary"] = json!(step.result_summary);
+            shown["error"] = json!(step.error);
+        }
+    }
+    Some(json!({ "toolCallId": call, "childRunId": child.id, "progress": shown }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::event::{Owed, RunEvent};
+    use crate::kernel::machine::apply;
+    use crate::kernel::machine::tests::queued;
+    use crate::kernel::run::{AnnouncePolicy, RunError};
+    use crate::kernel::time::Moment;
+
+    fn delegated(face: Face) -> Delegated {
+        Delegated {
+            face,
+            step: 2,
+            call: "c1".to_owned(),
+        }
+    }
+
+    fn ended(event: RunEvent) -> Run {
+        let run = queued(AnnouncePolicy::None);
+        let run = apply(&run, RunEvent::Started, Moment::default())
+            .unwrap()
+            .run;
+        apply(&run, event, Moment::default()).unwrap().run
+    }
+
+    fn said(text: &str) -> Run {
+        ended(RunEvent::TurnEnded {
+            text: Some(text.to_owned()),
+            owed: Owed::default(),
+        })
+    }
+
+    fn told(face: Face, child: &Run, steps: &[Step]) -> (Value, bool) {
+        let host = AgentId::parse("host").unwrap();
+        let (text, failed) = outcome(&delegated(face), child, &host, steps);
+        (serde_json::from_str(&text).unwrap(), failed)
+    }
+
+    fn step(state: StepState) -> Step {
+        Step {
+            id: crate::kernel::ids::StepId(uuid::Uuid::from_u128(9)),
+            run: queued(AnnouncePolicy::None).id,
+            seq: 2,
+            kind: StepKind::Tool,
+            tool: Some("grep".to_owned()),
+            tool_call: Some("k1".to_owned()),
+            asked_by: None,
+            effect: crate::kernel::step::Effect::Read,
+            state,
+            input: Value::Null,
+            seen_up_to: None,
+            message_seq: None,
+            params_summary: Some("pattern: x".to_owned()),
+            result_summary: None,
+            error: None,
+            attempts: 1,
+            started_at: Default::default(),
+            ended_at: None,
+            waits: None,
+        }
+    }
+
+    #[test]
+    fn a_task_is_told_with_the_tools_that_it_used() {
+        let steps = [step(StepState::Done), step(StepState::Failed)];
+        let (told, failed) = told(Face::Task, &said("found it"), &steps);
+        assert!(!failed);
+        assert_eq!(told["success"], true);
+        assert_eq!(told["output"], "found it");
+        assert_eq!(
+            told["metadata"]["summary"],
+            json!([
+                { "id": "k1", "tool": "grep", "status": "completed", "title": "pattern: x" },
+                { "id": "k1", "tool": "grep", "status": "error", "title": "pattern: x" },
+            ])
+        );
+        assert_eq!(told["last"], true);
+        assert_eq!(told["supervisor"], "host");
+        assert!(told.get("unavailable").is_none());
+    }
+
+    #[test]
+    fn c2_a_failure_of_a_sealed_child_is_a_result_that_says_unavailable() {
+        let child = ended(RunEvent::Failed(RunError::new(
+            "provider",
+            "no answer came",
+        )));
+        let (sealed, failed) = told(Face::Sealed, &child, &[step(StepState::Done)]);
+        assert!(!failed, "nothing fails in the host");
+        assert_eq!(sealed["unavailable"], true);
+        assert_eq!(sealed["kind"], "provider");
+        assert_eq!(sealed["error"], "no answer came");
+        assert!(sealed.get("metadata").is_none(), "it is sealed: {sealed}");
+        let (task, failed) = told(Face::Task, &child, &[]);
+        assert!(failed);
+        assert_eq!(task["success"], false);
+        assert_eq!(task["output"], "no answer came");
+        let (timeout, _) = told(Face::Sealed, &ended(RunEvent::TimedOut), &[]);
+        assert_eq!(timeout["kind"], "run_timeout");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_where_the_whole_is() {
+        let (told, _) = told(Face::Sealed, &said(&"ä".repeat(RESULT_LIMIT)), &[]);
+        assert_eq!(told["result"].as_str().unwrap().len(), RESULT_LIMIT);
+        assert_eq!(told["truncated"], true);
+        assert!(told["note"].as_str().unwrap().contains("runs.get"));
+    }
+
+    #[test]
+    fn progress_is_shown_at_intent_and_outcome_of_tools_and_once_a_model_call() {
+        let child = queued(AnnouncePolicy::None);
+        let shown =
+            |step: &Step| progress("c1", &child, step).map(|shown| shown["progress"].clone());
+        let begun = shown(&step(StepState::Intended)).unwrap();
+        assert_eq!(
+            (&begun["type"], &begun["status"]),
+            (&json!("tool_start"), &json!("running"))
+        );
+        let done = shown(&step(StepState::Failed)).unwrap();
+        assert_eq!(
+            (&done["type"], &done["status"]),
+            (&json!("tool_complete"), &json!("error"))
+        );
+        let model = |state| Step {
+            kind: StepKind::Model,
+            ..step(state)
+        };
+        assert_eq!(
+            shown(&model(StepState::Intended)).unwrap()["type"],
+            "thinking"
+        );
+        assert_eq!(shown(&model(StepState::Done)), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Runs that carry out a call of a tool of another run: the session that an earlier one has left
+//! and that goes on, what binds the run to its call, and how the call gets its outcome.
+
+use super::cancel;
+use super::context::Context;
+use super::moves::{PARENT_ENDED, load};
+use crate::kernel::action::EventKind;
+use crate::kernel::delegation::{self, Delegated, Face};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::run::{CancelRequest, Run};
+use crate::kernel::session::Session;
+use crate::kernel::step::{Step, WaitKind};
+use crate::store::{db_fault, runs, sessions, steps, waits};
+
+use super::spawn::Spawn;
+
+/// The most steps of a child that are looked at for what its caller is shown.
+const MOST_STEPS: u32 = 1000;
+
+/// The session in which an earlier child of the same agent has worked for this parent, and
+/// which is free.
+pub fn session(
+    context: &mut Context<'_>,
+    key: &SessionKey,
+    parent: &Session,
+    spawn: &Spawn,
+) -> Result<Session, Fault> {
+    let found = sessions::by_key(context.tx, &spawn.org, key).map_err(db_fault)?;
+    let agent = &spawn.run.agent.id;
+    let own = found.filter(|session| session.parent == Some(parent.id));
+    let Some(session) = own else {
+        return Err(
+            Fault::not_found("session that this one has begun by a task", key)
+                .hint("leave session_id away to begin a new one"),
+        );
+    };
+    if session.agent != *agent {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "session {key} belongs to agent {}, not to {agent}; nothing was created",
+                session.agent
+            ),
+        )
+        .hint("name that agent, or leave session_id away to begin a new session"));
+    }
+    if !runs::live_in(context.tx, session.id)
+        .map_err(db_fault)?
+        .is_empty()
+    {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!("session {key} is at work on something else; nothing was created"),
+        )
+        .hint("wait until that has ended, or leave session_id away to begin a new session"));
+    }
+    if sessions::bring_back(context.tx, session.id).map_err(db_fault)? {
+        let said = serde_json::json!({ "changed": ["archived"], "archived": false });
+        context.emit_session(EventKind::SessionUpdated, &session, said);
+    }
+    Ok(session)
+}
+
+/// The run carries out this call, within what is left of its caller's time.
+pub fn bind(context: &Context<'_>, run: &mut Run, face: Face, caller: &Run, step: &Step) {
+    run.delegated = Some(Delegated {
+        face,
+        step: step.seq,
+        call: step.tool_call.clone().unwrap_or_default(),
+    });
+    run.limit_ms = match (run.limit_ms, caller.left_at(context.now.steady)) {
+        (Some(own), Some(left)) => Some(own.min(left)),
+        (own, left) => own.or(left),
+    };
+}
+
+/// What the step of `waiter` is told of the run that carries out its call, if that is what it
+/// waits for.
+pub fn outcome(
+    context: &mut Context<'_>,
+    waiter: RunId,
+    seq: u32,
+    awaited: &[Run],
+) -> Result<Option<(String, bool)>, Fault> {
+    let [child] = awaited else {
+        return Ok(None);
+    };
+    let Some(delegated) = &child.delegated else {
+        return Ok(None);
+    };
+    if delegated.step != seq || child.parent_run != Some(waiter) {
+        return Ok(None);
+    }
+    let steps = match delegated.face {
+        Face::Task => {
+            let first = child.steps.saturating_sub(MOST_STEPS);
+            steps::after(context.tx, child.id, first, MOST_STEPS).map_err(db_fault)?
+        }
+        Face::Sealed => Vec::new(),
+    };
+    let host = load(context, waiter)?;
+    Ok(Some(delegation::outcome(
+        delegated,
+        child,
+        &host.agent,
+        &steps,
+    )))
+}
+
+/// A step of `child` is shown to the run whose call it carries out, if that one may see it.
+pub fn show(context: &mut Context<'_>, child: &Run, step: &Step) -> Result<(), Fault> {
+    let Some(delegated) = child.delegated.as_ref().filter(|of| of.face == Face::Task) else {
+        return Ok(());
+    };
+    let Some(progress) = delegation::progress(&delegated.call, child, step) else {
+        return Ok(());
+    };
+    let Some(parent) = child.parent_run else {
+        return Ok(());
+    };
+    if let Some(above) = runs::get(context.tx, parent).map_err(db_fault)? {
+        context.emit(EventKind::ToolProgress, &above, progress);
+    }
+    Ok(())
+}
+
+/// The step's run has ended without it: what carries out its call ends too.
+pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
+    if step.waits.map(|wait| wait.kind) != Some(WaitKind::Child) {
+        return Ok(());
+    }
+    for awaited in waits::of(context.tx, run.id, step.seq).map_err(db_fault)? {
+        let Some(child) = runs::get(context.tx, RunId(awaited)).map_err(db_fault)? else {
+            continue;
+        };
+        let bound = child
+            .delegated
+            .as_ref()
+            .is_some_and(|of| of.step == step.seq);
+        if bound && child.parent_run == Some(run.id) && !child.state.is_terminal() {
+            let request = CancelRequest {
+                by: PARENT_ENDED.to_owned(),
+                at: context.now.wall,
+                reason: None,
+                inherited: true,
+            };
+            cancel::fell(context, &child, &request)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Tools whose calls another agent carries out while the caller waits: `task`, and
+//! `subagent_<agent>` for each agent that the caller is linked with as one of its own. Which
+//! agents there are is written into their descriptions where an agent is made ready.
+
+use std::future::ready;
+
+use super::arguments::{Parameter, Shape};
+use super::dealing::Dealing;
+use crate::contract::delegate::DelegateAsk;
+use crate::contract::linked;
+use crate::kernel::delegation::Face;
+use crate::kernel::fault::Fault;
+use crate::kernel::gate::WriteScope;
+use crate::kernel::step::Effect;
+
+/// `task`.
+pub(super) const TASK: Dealing = Dealing {
+    name: linked::TASK,
+    description: "Has another agent do a piece of work in a session of its own, and waits for \
+                  its answer.",
+    effect: Effect::Idempotent,
+    parameters: &[
+        Parameter {
+            name: "description",
+            shape: Shape::Text,
+            required: true,
+            description: "What it is about, in 3 to 5 words.",
+        },
+        Parameter {
+            name: "prompt",
+            shape: Shape::Text,
+            required: true,
+            description: "What is to be done, in detail and complete in itself.",
+        },
+        Parameter {
+            name: "subagent_type",
+            shape: Shape::Helper,
+            required: true,
+            description: "Which agent does it.",
+        },
+        Parameter {
+            name: "session_id",
+            shape: Shape::AnyText,
+            required: false,
+            description: "Goes on in the session of an earlier task: metadata.sessionId of its result.",
+        },
+    ],
+    ask: |registry, by, arguments| {
+        let given = |name| arguments.text(name).map(str::trim).unwrap_or_default();
+        let agent = given("subagent_type");
+        registry.delegate(
+            by.site,
+            DelegateAsk {
+                face: Face::Task,
+                agent: agent.to_owned(),
+                task: given("prompt").to_owned(),
+                title: Some(format!("{} (@{agent})", given("description"))),
+                goes_on: Some(given("session_id").to_owned()).filter(|key| !key.is_empty()),
+                timeout_ms: None,
+                bundle: by.rights.bundle(),
+            },
+        )
+    },
+};
+
+const TASK_SUMMARY: &[Parameter] = &[Parameter {
+    name: "task_summary",
+    shape: Shape::Text,
+    required: true,
+    description: "What is to be done, complete in itself, in at most 2,000 characters.",
+}];
+
+/// `subagent_<agent>`, whichever agent that is.
+pub(super) const SEALED: Dealing = Dealing {
+    name: linked::SEALED,
+    description: "",
+    effect: Effect::Idempotent,
+    parameters: TASK_SUMMARY,
+    ask: |registry, by, arguments| {
+        let Some(link) = by.link else {
+            let fault = Fault::internal("a tool that is an agent without its link");
+            return Box::pin(ready(Err(fault)));
+        };
+        registry.delegate(
+            by.site,
+            DelegateAsk {
+                face: Face::Sealed,
+                agent: link.agent.to_string(),
+                task: arguments
+                    .text("task_summary")
+                    .unwrap_or_default()
+                    .to_owned(),
+                title: None,
+                goes_on: None,
+                timeout_ms: link.timeout_ms,
+                bundle: by.rights.bundle().narrowed(
+                    link.write_scope.unwrap_or(WriteScope::Workspace),
+                    link.agent.as_str(),
+                ),
+            },
+        )
+    },
+};

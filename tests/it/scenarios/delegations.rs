@@ -1,0 +1,114 @@
+//! Calls of tools that another agent carries out: whatever dies, each is carried out once, and
+//! its caller gets one result.
+
+use serde_json::{Value, json};
+
+use super::Scenario;
+use crate::harness::{Caller, Place, Script, calls, fails, says};
+
+/// The scenarios of delegations that are waited for.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "task",
+        place: task_place,
+        play: |caller| Box::pin(task(caller)),
+    },
+    Scenario {
+        name: "sealed",
+        place: sealed_place,
+        play: |caller| Box::pin(sealed(caller)),
+    },
+];
+
+fn task_place() -> Place {
+    let asked = json!({
+        "description": "Look", "prompt": "[kid]", "subagent_type": "explore", "session_id": "",
+    });
+    Place::new(
+        Script::new()
+            .on(
+                "[kid]",
+                [
+                    calls("read", json!({ "path": "notes.txt" })),
+                    says("kid is done").held_by("go-kid"),
+                ],
+            )
+            .on("[boss]", [calls("task", asked), says("boss is done")]),
+    )
+    .with("lanes.global", "1")
+}
+
+/// What the last tool result in this session says.
+async fn told(caller: &mut Caller, session: &str) -> Vec<Value> {
+    let history = caller
+        .call("sessions.history", json!({ "sessionKey": session }))
+        .await;
+    let entries = history["messages"].as_array().unwrap().iter();
+    entries
+        .filter(|entry| entry["kind"] == "tool_result")
+        .map(|entry| serde_json::from_str(entry["content"][0]["text"].as_str().unwrap()).unwrap())
+        .collect()
+}
+
+/// A turn has another agent do something, with one slot for both.
+async fn task(caller: &mut Caller) {
+    let session = caller.session("agent", "agent:build:boss").await;
+    let boss = caller.turn(&session, "[boss]").await;
+    caller.in_state(&boss.id, "paused").await;
+    caller.place().let_go("go-kid");
+    assert_eq!(caller.ended(&boss.id).await["result"], "boss is done");
+    caller.quiet().await;
+    let answers = told(caller, &session).await;
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0]["output"], "kid is done");
+    assert_eq!(answers[0]["metadata"]["summary"][0]["status"], "completed");
+    let children = caller.call("runs.list", json!({ "parent": session })).await;
+    let children = children["runs"].as_array().unwrap();
+    assert_eq!(children.len(), 1, "{children:?}");
+    assert_eq!(answers[0]["runId"], children[0]["runId"]);
+}
+
+fn sealed_place() -> Place {
+    Place::new(
+        Script::new()
+            .on("[kid a]", [says("a is done").held_by("go-a")])
+            .on("[kid b]", [fails("no model today")])
+            .on(
+                "[host]",
+                [
+                    calls("subagent_helper", json!({ "task_summary": "[kid a]" }))
+                        .and("subagent_helper", json!({ "task_summary": "[kid b]" })),
+                    says("host is done"),
+                ],
+            ),
+    )
+    .with_agent(
+        "host",
+        "mode: primary\ntools: []\nlinked_agents: [{agent: helper, session: own}]",
+    )
+    .with_agent("helper", "mode: subagent\ntools: [read]")
+}
+
+/// A host has two sealed agents do something at the same time, one of which fails.
+async fn sealed(caller: &mut Caller) {
+    let params = json!({ "key": "agent:host:x", "agent": "host", "ifExists": "get" });
+    caller.call("sessions.create", params).await;
+    let host = caller.turn("agent:host:x", "[host]").await;
+    caller.in_state(&host.id, "paused").await;
+    caller.place().let_go("go-a");
+    assert_eq!(caller.ended(&host.id).await["result"], "host is done");
+    caller.quiet().await;
+    let answers = told(caller, "agent:host:x").await;
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    let well = |answer: &&Value| answer.get("unavailable").is_none();
+    assert_eq!(answers.iter().filter(well).count(), 1, "{answers:?}");
+    assert!(
+        answers.iter().any(|answer| answer["result"] == "a is done"),
+        "{answers:?}"
+    );
+    let history = caller
+        .call("sessions.history", json!({ "sessionKey": "agent:host:x" }))
+        .await;
+    let packs = &history["messages"][0]["metadata"]["delegation_context"];
+    assert_eq!(packs.as_object().unwrap().len(), 2, "{packs}");
+}
