@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
+use crate::contract::linked;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::StepId;
@@ -158,7 +159,7 @@ impl TurnRunner {
                 None => self.tools.effect(name).unwrap_or(Effect::Read),
             },
             input: arguments.clone(),
-            params_summary: Some(summary(arguments)),
+            params_summary: Some(summary(name, arguments)),
         }
     }
 }
@@ -389,7 +390,13 @@ pub(super) fn has_unseen_input(view: &RunView, latest: &Step) -> bool {
 }
 
 /// Arguments on one line, for people.
-fn summary(arguments: &Value) -> String {
+fn summary(tool: &str, arguments: &Value) -> String {
+    let said = |name: &str| arguments.get(name).and_then(Value::as_str);
+    if tool == linked::TASK
+        && let (Some(about), Some(agent)) = (said("description"), said("subagent_type"))
+    {
+        return text::preview(&format!("{about} (@{agent})"), SUMMARY_LIMIT);
+    }
     // A pattern says little to a person; a call that has a note is shown by it.
     if let Some(Value::String(note)) = arguments.get("note") {
         return text::preview(note, SUMMARY_LIMIT);
