@@ -44,8 +44,11 @@ pub struct Library {
     /// What lies at each root; held while disks are looked at, so that each is once.
     looked: Mutex<HashMap<PathBuf, Arc<Looked>>>,
     places: Mutex<HashMap<String, Place>>,
-    picks: Mutex<HashMap<(String, Option<Vec<String>>), Arc<PickedSkills>>>,
+    picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
+
+/// The hash of what is there, and the agent's list.
+type PickKey = (String, Option<Vec<String>>);
 
 struct Place {
     at: Duration,

@@ -74,8 +74,10 @@ impl std::fmt::Display for Note {
 pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> {
     let text = decode(bytes, limit, "a skill")?;
     let split = split(&text)?;
-    let mut reader = Reader::default();
-    reader.first_line = split.first_line();
+    let mut reader = Reader {
+        first_line: split.first_line(),
+        notes: Vec::new(),
+    };
     if split.blank > 0 {
         reader.note(
             Some(1),
@@ -89,7 +91,6 @@ pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> 
     reader.skill(folder, &fields, split.body)
 }
 
-#[derive(Default)]
 struct Reader {
     first_line: usize,
     notes: Vec<Note>,

@@ -291,7 +291,7 @@ fn g6_14_nothing_that_the_daemon_writes_or_that_lies_beside_changes_a_version() 
 }
 
 #[test]
-fn seed_d_6_an_agent_has_the_skills_that_its_definition_names() {
+fn an_agent_has_the_skills_that_its_definition_names() {
     run(async {
         let place = Place::new(Script::new().on(
             "[a]",
