@@ -318,7 +318,8 @@ fn what_a_model_is_asked_with_is_checked() {
 fn what_nothing_obeys_yet_is_said() {
     let draft =
         markdown("---\ndescription: d\nprovider: {}\nskills: []\nstrategy: plan\n---\nx").unwrap();
-    assert_eq!(draft.not_in_force, ["provider", "skills", "strategy: plan"]);
+    assert_eq!(draft.not_in_force, ["provider", "strategy: plan"]);
+    assert_eq!(draft.definition.skills, Some(Vec::new()));
     assert_eq!(draft.needs_trust, [""; 0]);
 }
 

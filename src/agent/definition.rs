@@ -47,6 +47,9 @@ pub struct AgentDefinition {
     /// The servers whose tools it has, by name; unset = every one that is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<String>>,
+    /// Names and patterns of the skills that it may use; all if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
     /// The most model calls of one run.
     pub max_loops: u32,
     /// Left out of lists for people.
@@ -106,6 +109,7 @@ impl AgentDefinition {
             max_tokens: None,
             tools: Vec::new(),
             mcp_servers: None,
+            skills: None,
             max_loops: MAX_LOOPS,
             hidden: false,
             inactive: false,

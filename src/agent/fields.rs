@@ -19,7 +19,7 @@ use crate::kernel::ids::AgentId;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
-const NOT_IN_FORCE: &[&str] = &["provider", "skills", "on_child_failure", "env", "workspace"];
+const NOT_IN_FORCE: &[&str] = &["provider", "on_child_failure", "env", "workspace"];
 /// Fields that are obeyed.
 const IN_FORCE: &[&str] = &[
     "name",
@@ -39,6 +39,7 @@ const IN_FORCE: &[&str] = &[
     "write_scope",
     "system_prompt",
     "linked_agents",
+    "skills",
     "allow_agents",
     "max_spawn_depth",
     "on_uncertain",
@@ -183,6 +184,7 @@ impl Reader<'_> {
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
+            "skills" => definition.skills = Some(texts(value)?),
             "linked_agents" => self.linked_agents(value)?,
             "tools" => self.tools(value)?,
             "mcp_servers" => self.mcp_servers(value)?,

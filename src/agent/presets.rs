@@ -25,7 +25,7 @@ as file:line with what stands there.";
 
 /// `build` and `explore`.
 pub(super) fn presets() -> Vec<AgentDefinition> {
-    let looking = ["read", "list", "glob", "grep"];
+    let looking = ["read", "list", "glob", "grep", "skill"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
     // Of these names the tools that there are.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];

@@ -13,7 +13,9 @@ use super::names::nearest;
 use super::served::{Equipment, Equipped};
 use super::set::{Layers, Source, Taken, shown};
 use super::tools::ToolChoice;
-use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
+use crate::contract::catalog::{
+    AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
+};
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
@@ -235,6 +237,11 @@ impl Set {
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
             tools: equipment.tools.clone(),
+            skill_names: match is_program {
+                true => Some(Vec::new()),
+                false => usable_skills(&definition.tools, definition.skills.as_deref()),
+            },
+            skills: None,
             warnings,
         })
     }
@@ -394,6 +401,7 @@ impl Entry {
             program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
             tools: [definition.tools.as_slice(), &equipment.names].concat(),
+            skills: definition.skills.clone(),
             hidden: definition.hidden,
             source: self.source.as_str().to_owned(),
             file: self.file.clone(),

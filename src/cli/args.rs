@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, spawn, status, steer, stop, trust, wait,
+    send, serve, sessions, skills, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -95,6 +95,7 @@ enum Command {
     Events(events::Events),
     Agents(agents::Agents),
     Mcp(mcp::Mcp),
+    Skills(skills::Skills),
     Trust(trust::Trust),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
@@ -187,6 +188,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Events(command) => Box::pin(command.run(common)),
         Command::Agents(command) => Box::pin(command.run(common)),
         Command::Mcp(command) => Box::pin(command.run(common)),
+        Command::Skills(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),
         Command::Demo(command) => Box::pin(command.run(common)),

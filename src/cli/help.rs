@@ -41,7 +41,15 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Set up and connect",
-        &["agents", "mcp", "trust", "rpc", "completions", "demo"],
+        &[
+            "agents",
+            "skills",
+            "mcp",
+            "trust",
+            "rpc",
+            "completions",
+            "demo",
+        ],
     ),
 ];
 

@@ -39,6 +39,7 @@ mod screen;
 mod send;
 mod serve;
 mod sessions;
+mod skills;
 mod spawn;
 mod start;
 mod status;

@@ -141,6 +141,40 @@ impl Form<Vec<String>> for Texts {
     }
 }
 
+/// `true` or `false`.
+pub struct Flag;
+
+impl Form<bool> for Flag {
+    fn read(&self, value: &Value) -> Result<bool, String> {
+        let found = match value {
+            Value::Boolean(flag) => Some(*flag),
+            // The one form that a variable can have.
+            Value::String(word) => word.parse().ok(),
+            _ => None,
+        };
+        found.ok_or_else(|| "true or false is expected".to_owned())
+    }
+
+    fn show(&self, value: &bool) -> Option<Value> {
+        Some((*value).into())
+    }
+}
+
+/// A list of folders; in a variable, divided by commas.
+pub struct Folders;
+
+impl Form<Vec<PathBuf>> for Folders {
+    fn read(&self, value: &Value) -> Result<Vec<PathBuf>, String> {
+        let texts = Texts.read(value)?.into_iter();
+        texts.map(|text| Folder.read(&text.into())).collect()
+    }
+
+    fn show(&self, value: &Vec<PathBuf>) -> Option<Value> {
+        let folders = value.iter().map(|folder| folder.display().to_string());
+        Some(folders.collect::<Vec<_>>().into())
+    }
+}
+
 /// Where to listen.
 pub struct Address;
 

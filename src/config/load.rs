@@ -290,6 +290,8 @@ mod tests {
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),
                 Value::String("tree".to_owned()),
+                Value::Integer(1000),
+                Value::Boolean(false),
             ]
             .iter()
             .any(|value| Config::default().set(key, value).is_ok());

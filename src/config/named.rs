@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Auth, AuthNames, Count, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND,
+    Amount, Auth, AuthNames, Count, Flag, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND,
     Period, ProviderKind, Secret, Text, Texts, Variables,
 };
 
@@ -209,6 +209,11 @@ named! {
         /// How long a call may take without any progress.
         "call_timeout" => call_timeout: Duration = Duration::from_secs(60), Period;
     }
+    /// What is said of a skill, by its name or its key.
+    "skills.entries" skills: SkillTable, skill_name {
+        /// Do runs have it?
+        "enabled" => enabled: bool = true, Flag;
+    }
     /// What a model costs, in any one currency, for a million tokens.
     "prices" prices: PriceTable, model_name {
         /// Of what it is sent.
@@ -220,7 +225,10 @@ named! {
 
 /// Section, name and field. A name may have dots, as models' names do.
 fn parts(key: &str) -> Option<(&str, &str, &str)> {
-    let (section, rest) = key.split_once('.')?;
+    let (section, rest) = match key.strip_prefix("skills.entries.") {
+        Some(rest) => ("skills.entries", rest),
+        None => key.split_once('.')?,
+    };
     let (name, field) = rest.rsplit_once('.')?;
     (!name.is_empty()).then_some((section, name, field))
 }
@@ -258,6 +266,13 @@ fn server_name(name: &str) -> Result<(), String> {
     }
 }
 
+fn skill_name(name: &str) -> Result<(), String> {
+    match name.chars().any(char::is_control) {
+        false => Ok(()),
+        true => Err("a skill's name is one line".to_owned()),
+    }
+}
+
 fn model_name(name: &str) -> Result<(), String> {
     match name.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(()),
@@ -283,12 +298,14 @@ mod tests {
                 "bearer_env".to_owned(),
                 Value::from("A"),
             )])),
+            Value::from(false),
         ];
         let mut named = Named::default();
         for (table, fields) in [
             ("providers.mine", ProviderTable::FIELDS),
             ("mcp.files", ServerTable::FIELDS),
             ("prices.a/b-1.5", PriceTable::FIELDS),
+            ("skills.entries.a.b", SkillTable::FIELDS),
         ] {
             for field in fields {
                 let key = format!("{table}.{field}");
@@ -304,6 +321,7 @@ mod tests {
         let tables = [
             ProviderTable::FIELDS,
             ServerTable::FIELDS,
+            SkillTable::FIELDS,
             PriceTable::FIELDS,
         ];
         let keys = tables.iter().map(|fields| fields.len()).sum::<usize>();

@@ -12,6 +12,7 @@ mod parts;
 mod phase;
 mod settings;
 mod signals;
+mod skills;
 mod started;
 mod supervisor;
 mod surroundings;
@@ -159,6 +160,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         known,
         Arc::clone(&delegate),
     )?;
+    let skills = workers.skills;
     let processes = Arc::clone(&workers.processes);
     let servers = workers.servers.clone();
     let agent_files = parts::watcher(&clock, &config);
@@ -169,6 +171,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
+        skills: skills.library,
         runner: workers.runner,
         processes: workers.processes,
         options: parts::registry_options(&config, drain_timeout),
@@ -190,6 +193,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         providers: Arc::clone(&workers.providers),
         models: workers.models,
         servers: servers.clone(),
+        skills: skills.settings,
+        folder: folder.clone(),
+        environment: workers.environment,
         clock: clock.clone(),
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
@@ -201,6 +207,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             folder: folder.clone(),
             min_free: config.min_free,
             clock: clock.clone(),
+            watchers: vec![
+                ("agents", agent_files.notice()),
+                ("skills", skills.watcher.notice()),
+            ],
         },
     ));
     let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
@@ -315,6 +325,11 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         agent_files,
         stop_watching.clone(),
     ));
+    let keeping = tokio::spawn(skills::keep(
+        registry.clone(),
+        skills.watcher,
+        stop_watching.clone(),
+    ));
 
     supervisor.ready(restored.open);
     let then = tokio::select! {
@@ -328,8 +343,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     };
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
-    if watching.await.is_err() {
-        tracing::error!("the agent files were not watched any more; the next start reads them");
+    if watching.await.is_err() || keeping.await.is_err() {
+        tracing::error!("files were not watched any more; the next start reads them");
     }
     life.abort();
     reloads.abort();

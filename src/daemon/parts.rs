@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
+use super::skills::{self, Skills};
 use super::started::Started;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
@@ -54,6 +55,10 @@ pub struct Workers {
     pub processes: Arc<dyn contract::processes::Processes>,
     /// The servers of tools.
     pub servers: Servers,
+    /// What they know how to do.
+    pub skills: Skills,
+    /// What programs get of the environment.
+    pub environment: Environment,
     /// Gives them other times.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
@@ -235,10 +240,11 @@ pub fn workers(
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
+    let skills = skills::parts(folder, workspace.clone(), clock, config, &environment)?;
     let (times, followed) = tokio::sync::watch::channel(times(config));
     let command = CommandRunner {
         processes: processes.clone(),
-        environment,
+        environment: environment.clone(),
         workspace: workspace.as_path().into(),
         clock: clock.clone(),
     };
@@ -256,6 +262,8 @@ pub fn workers(
             processes,
             servers: servers.clone(),
         }),
+        skills,
+        environment,
         providers,
         servers,
         models,
@@ -347,6 +355,7 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
         },
         quiet: config.agents_debounce,
         longest: LONGEST_BURST.max(config.agents_debounce),
+        file: None,
     };
     Watcher::new(folders, options, clock.clone())
 }
@@ -368,7 +377,7 @@ pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: Cancellat
 }
 
 /// Changes that keep coming are taken after this long.
-const LONGEST_BURST: Duration = Duration::from_secs(2);
+pub(super) const LONGEST_BURST: Duration = Duration::from_secs(2);
 
 /// The folders that no tool may look into: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
@@ -377,7 +386,7 @@ fn denied(state: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn config_folder() -> Option<PathBuf> {
+pub(super) fn config_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())

@@ -1,5 +1,6 @@
 //! The settings in force, and how a reload brings new ones to the parts that obey them.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use crate::config::{Config, Loaded, Source, is_live, shown};
 use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
 use crate::contract::servers::ServerViews;
 use crate::gateway;
+use crate::kernel::env::Environment;
 use crate::kernel::fault::{Fault, Kind};
 use crate::provider::Providers;
-use crate::registry::{Registry, ReloadReason};
+use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::runner;
+use crate::skill;
 use crate::store::Store;
 use crate::tool::Servers;
 
@@ -52,6 +55,12 @@ pub struct Followers {
     pub servers: Servers,
     /// Which models agents may have.
     pub models: watch::Sender<agent::Models>,
+    /// Which skills there are.
+    pub skills: watch::Sender<skill::Settings>,
+    /// The state folder.
+    pub folder: PathBuf,
+    /// What programs get of the environment.
+    pub environment: Environment,
     /// For checks of settings that are to be.
     pub clock: Clock,
 }
@@ -169,6 +178,15 @@ impl InForce {
             *known = models;
             changed
         });
+        let skills = super::skills::settings(&parts.folder, config, &parts.environment);
+        let other = parts.skills.send_if_modified(|known| {
+            let other = *known != skills;
+            *known = skills;
+            other
+        });
+        if other {
+            parts.registry.skills_changed(SkillsReason::Config).await?;
+        }
         if changed {
             // What is said of each agent's model may not hold any more.
             parts.registry.reload_agents(ReloadReason::Manual).await?;

@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::skills::Notices;
 use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
 use crate::store::findings::bytes;
+use crate::watch::Notice;
 
 /// Files that must be their owner's alone.
 const PRIVATE: &[&str] = &[
@@ -34,12 +36,16 @@ pub struct Surroundings {
     pub min_free: u64,
     /// The time.
     pub clock: Clock,
+    /// What watchers of files have to say, by what they watch.
+    pub watchers: Notices,
 }
 
 impl Surroundings {
     /// What there is to say.
     pub fn look(&self, mend: bool) -> Vec<Finding> {
-        look(&self.folder, self.min_free, &self.clock, mend)
+        let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
+        findings.extend(self.watchers.iter().filter_map(heard_nothing));
+        findings
     }
 }
 
@@ -158,6 +164,16 @@ fn watches() -> Finding {
     } else {
         Finding::new(id, Health::Ok, message)
     }
+}
+
+/// What is to be said of files that are looked at again and again although events were wanted.
+fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
+    let id = format!("watch.{what}");
+    let message = format!("changes of {what} are noticed late: {}", notice.get()?);
+    Some(Finding::new(&id, Health::Warn, message).fix(format!(
+        "raise fs.inotify.max_user_watches and restart; or, on a file system without events, set \
+         {what}.watch = \"poll\""
+    )))
 }
 
 /// Whether the providers of models that the settings describe can be used.

@@ -218,6 +218,24 @@ pub(super) const METHODS: &[About] = &[
         "{}",
     ),
     row(
+        "skills.list",
+        Reads,
+        "Lists the skills of a folder, by name, and the files that could not be taken.",
+        "{}",
+    ),
+    row(
+        "skills.snapshot",
+        Reads,
+        "Gives what a run that began now would have of skills.",
+        r#"{"agent": "build"}"#,
+    ),
+    row(
+        "skills.refresh",
+        Changes,
+        "Looks at skills again, of one folder or of all.",
+        "{}",
+    ),
+    row(
         "trust.add",
         Changes,
         "Trusts what a project's files say as they are now.",

@@ -11,7 +11,7 @@ use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    servers, sessions, status, trust, within,
+    servers, sessions, skills, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -35,6 +35,7 @@ pub(super) fn table(shared: Shared) -> Methods {
     runs::register(&mut table);
     servers::register(&mut table);
     sessions::register(&mut table);
+    skills::register(&mut table);
     status::register(&mut table);
     trust::register(&mut table);
     ops::register(&mut table);

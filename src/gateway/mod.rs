@@ -24,6 +24,7 @@ mod runs;
 mod server;
 mod servers;
 mod sessions;
+mod skills;
 mod socket;
 mod sse;
 mod stall;

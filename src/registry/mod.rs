@@ -26,6 +26,7 @@ mod restore;
 mod review;
 mod send;
 mod service;
+mod skills;
 mod spawn;
 mod sweeps;
 mod timers;
@@ -48,6 +49,7 @@ pub use outputs::OutputPart;
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
+pub use skills::{SkillsReason, SkillsRefreshed, SkillsView};
 pub use sweeps::Retention;
 pub use within::Object;
 
@@ -55,6 +57,7 @@ use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
+use crate::contract::skills::Skills;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
@@ -72,6 +75,7 @@ struct Inner {
     store: Store,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
+    skills: Arc<dyn Skills>,
     runner: Arc<dyn Runner>,
     processes: Arc<dyn Processes>,
     options: watch::Sender<Arc<Options>>,
@@ -100,6 +104,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Which agents there are.
     pub catalog: Arc<dyn Catalog>,
+    /// Which skills they have.
+    pub skills: Arc<dyn Skills>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
     /// What their steps have started.
@@ -119,6 +125,7 @@ impl Registry {
                 store: parts.store,
                 clock: parts.clock,
                 catalog: parts.catalog,
+                skills: parts.skills,
                 runner: parts.runner,
                 processes: parts.processes,
                 options: watch::Sender::new(Arc::new(parts.options)),

@@ -89,6 +89,7 @@ impl Driver {
             run: run(folder, model),
             agent: resolved.definition.body,
             tools: resolved.tools.body,
+            skills: None,
             bundle: None,
             messages: Vec::new(),
             steps: Vec::new(),

@@ -11,6 +11,7 @@ use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
 use crate::contract::BoxFuture;
+use crate::contract::catalog::SKILL_TOOL;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
@@ -52,7 +53,7 @@ impl TurnRunner {
                 view,
                 self.workspace(view),
                 self.levels_left(definition, view),
-            ),
+            )?,
             messages: conversation(view, step.seen_up_to),
             tools: self.offered_tools(definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
@@ -74,6 +75,9 @@ impl TurnRunner {
         let tools = pinned_tools(view)?.into_iter().map(|tool| tool.schema);
         let mut tools: Vec<ToolSchema> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
+        if view.skills.is_none() {
+            tools.retain(|tool| tool.name != SKILL_TOOL);
+        }
         if self.levels_left(definition, view) == 0 {
             tools.retain(|tool| !linked::delegates(&tool.name) && tool.name != "agents_list");
         }

@@ -30,6 +30,7 @@ pub mod runs;
 pub mod sends;
 pub mod servers;
 pub mod sessions;
+pub mod skills;
 pub mod steers;
 pub mod steps;
 pub mod trust;

@@ -22,7 +22,7 @@ use super::read::Read;
 use super::shell::Shell;
 use super::todo::Todo;
 use super::write::Write;
-use super::{Tool, ToolOutput, Workspace};
+use super::{Tool, ToolOutput, Workspace, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::linked::{self, Link};
@@ -125,6 +125,7 @@ impl Catalogue {
             .map(Tool::effect)
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
             .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
+            .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
     }
 
     fn shell_called(&self, name: &str) -> Option<&Shell> {
@@ -154,6 +155,7 @@ impl Catalogue {
                     "parameters": tool.schema(),
                 })
             }))
+            .chain([skill::tool_schema()])
             .chain(self.shell.iter().map(|_| Shell::schema()))
             .collect()
     }
@@ -227,6 +229,9 @@ impl Catalogue {
                     .find(|link| link.tool().as_deref() == Some(name)),
             };
             dealing.call(self.delegate.get(), by, arguments)
+        } else if name == skill::NAME {
+            let call = skill::call(self.delegate.get(), site, arguments);
+            Box::pin(async move { Called::Done(call.await) })
         } else if let Some(shell) = self.shell_called(name) {
             match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {

@@ -18,6 +18,7 @@ mod output;
 mod put;
 mod read;
 mod shell;
+mod skill;
 mod todo;
 mod walk;
 mod workspace;

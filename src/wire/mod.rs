@@ -20,6 +20,7 @@ mod schema;
 pub mod servers;
 pub mod sessions;
 pub mod shapes;
+pub mod skills;
 pub mod trust;
 
 /// The protocol that this version speaks.

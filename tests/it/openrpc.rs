@@ -290,6 +290,14 @@ async fn course(client: &mut Checked, place: &Place) {
     let of_session = json!({"sessionKey": SESSION});
     client.call("tools.list", of_session).await;
     client.call("mcp.list", json!({})).await;
+    client
+        .call("skills.list", json!({"name": "delegate"}))
+        .await;
+    let skills = json!({"agent": "build"});
+    client.call("skills.snapshot", skills).await;
+    client
+        .call("skills.refresh", json!({"sessionKey": SESSION}))
+        .await;
     client.call("gateway.status", json!({})).await;
     let again = client.call("runs.retry", json!({"runId": runs[2]})).await;
     client.link.ended(&text(&again["runId"])).await;

@@ -13,6 +13,7 @@ mod lifecycle;
 mod mcp;
 mod processes;
 mod runs;
+mod skills;
 mod tools;
 
 use std::pin::Pin;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
+        skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
     ];
