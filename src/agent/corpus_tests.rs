@@ -282,7 +282,8 @@ fn e1_the_seeds_names_are_taken_in_json_alone() {
     assert_eq!(found.system_prompt, "You search.");
     assert_eq!(found.model.as_deref(), Some("openai/gpt-5"));
     assert_eq!((found.max_loops, found.hidden), (20, true));
-    assert_eq!(draft.not_in_force, ["execution.compression"]);
+    assert_eq!(found.compression, Some(false));
+    assert!(draft.not_in_force.is_empty());
     assert_eq!(draft.warnings, [""; 0]);
     let draft = taken(Format::Toml, "description = \"d\"\nsystemPrompt = \"x\"\n");
     assert!(
@@ -315,10 +316,28 @@ fn what_a_model_is_asked_with_is_checked() {
 }
 
 #[test]
-fn what_nothing_obeys_yet_is_said() {
+fn g11_9_options_of_the_provider_are_taken_and_what_nobody_knows_is_said() {
     let draft =
-        markdown("---\ndescription: d\nprovider: {}\nskills: []\nstrategy: plan\n---\nx").unwrap();
-    assert_eq!(draft.not_in_force, ["provider", "strategy: plan"]);
+        markdown("---\ndescription: d\nprovider: {top_p: 0.5, seed: 7, topp: 1}\n---\nx").unwrap();
+    let options = serde_json::to_value(&draft.definition.provider).unwrap();
+    assert_eq!(
+        options,
+        serde_json::json!({ "top_p": 0.5, "seed": 7, "topp": 1 })
+    );
+    assert_eq!(draft.warnings.len(), 1, "{:?}", draft.warnings);
+    assert!(
+        draft.warnings[0].contains("did you mean \"top_p\""),
+        "{:?}",
+        draft.warnings
+    );
+    let broken = markdown("---\ndescription: d\nprovider: {model: x}\n---\nx").unwrap_err();
+    assert!(broken.reason.contains("says this itself"), "{broken}");
+}
+
+#[test]
+fn what_nothing_obeys_yet_is_said() {
+    let draft = markdown("---\ndescription: d\nskills: []\nstrategy: plan\n---\nx").unwrap();
+    assert_eq!(draft.not_in_force, ["strategy: plan"]);
     assert_eq!(draft.definition.skills, Some(Vec::new()));
     assert_eq!(draft.needs_trust, [""; 0]);
 }

@@ -2,6 +2,7 @@
 //! there.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
@@ -42,6 +43,9 @@ pub struct AgentDefinition {
     /// The most tokens of one answer; the provider's own limit if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Further fields of its model's requests, as the provider's API names them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub provider: Map<String, Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// The servers whose tools it has, by name; unset = every one that is configured.
@@ -52,6 +56,9 @@ pub struct AgentDefinition {
     pub skills: Option<Vec<String>>,
     /// The most model calls of one run.
     pub max_loops: u32,
+    /// Long transcripts are shortened for its model; unset = unless it is a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<bool>,
     /// Left out of lists for people.
     #[serde(default)]
     pub hidden: bool,
@@ -107,10 +114,12 @@ impl AgentDefinition {
             fallback_models: None,
             temperature: None,
             max_tokens: None,
+            provider: Map::new(),
             tools: Vec::new(),
             mcp_servers: None,
             skills: None,
             max_loops: MAX_LOOPS,
+            compression: None,
             hidden: false,
             inactive: false,
             org: None,
@@ -129,6 +138,12 @@ impl AgentDefinition {
     pub fn rights(&self, bundle: Bundle) -> Rights {
         let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
         Rights::new(&self.name, &self.gate, scope, bundle)
+    }
+
+    /// Are long transcripts shortened for its model? Sessions of primary agents live for months,
+    /// a subagent is there for one task.
+    pub fn compresses(&self) -> bool {
+        self.compression.unwrap_or(self.mode != AgentMode::Subagent)
     }
 
     /// The agents that it is linked with.

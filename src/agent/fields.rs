@@ -16,10 +16,11 @@ use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
+use crate::kernel::options;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
-const NOT_IN_FORCE: &[&str] = &["provider", "on_child_failure", "env", "workspace"];
+const NOT_IN_FORCE: &[&str] = &["on_child_failure", "env", "workspace"];
 /// Fields that are obeyed.
 const IN_FORCE: &[&str] = &[
     "name",
@@ -33,6 +34,7 @@ const IN_FORCE: &[&str] = &[
     "fallback_models",
     "temperature",
     "max_tokens",
+    "provider",
     "tools",
     "mcp_servers",
     "gate",
@@ -180,6 +182,7 @@ impl Reader<'_> {
             "fallback_models" => definition.fallback_models = Some(models(value)?),
             "temperature" => definition.temperature = Some(temperature(value)?),
             "max_tokens" => definition.max_tokens = Some(count(value, 1, TOKENS_LIMIT)?),
+            "provider" => self.provider(value)?,
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
@@ -289,6 +292,28 @@ impl Reader<'_> {
         });
     }
 
+    /// Further fields of requests. What the daemon says itself cannot be said here; a name that
+    /// it does not know is sent, since servers have many of their own, and said.
+    fn provider(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(fields) = value else {
+            return Err("fields of a request such as top_p are expected".to_owned());
+        };
+        for (name, value) in fields {
+            if options::SAID_ELSEWHERE.contains(&name.as_str()) {
+                return Err(format!(
+                    "{name}: the daemon says this itself; see the fields model, temperature, \
+                     max_tokens and thinking"
+                ));
+            }
+            if !options::is_known(name) {
+                self.unknown(&["provider", name], &options::names());
+            }
+            let definition = &mut self.draft.definition;
+            definition.provider.insert(name.clone(), value.clone());
+        }
+        Ok(())
+    }
+
     fn execution(&mut self, value: &Value) -> Result<(), String> {
         let Value::Object(fields) = value else {
             return Err("fields such as max_loops are expected".to_owned());
@@ -303,7 +328,7 @@ impl Reader<'_> {
             let taken = match name {
                 "max_loops" => count(value, 1, LOOPS_LIMIT).map(|most| definition.max_loops = most),
                 "timeout" => duration(value).map(|limit| definition.run_timeout_ms = Some(limit)),
-                "compression" => flag(value).map(|_| self.later("execution.compression")),
+                "compression" => flag(value).map(|on| definition.compression = Some(on)),
                 name => {
                     let known = ["max_loops", "timeout", "compression"];
                     self.unknown(&["execution", name], &known);

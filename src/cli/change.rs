@@ -1,13 +1,17 @@
-//! `abide sessions delete|reset|patch`: changes a session that is there.
+//! `abide sessions delete|reset|compact|patch`: changes a session that is there.
 
 use clap::{Args, Subcommand};
 
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
+use super::wait::Wait;
 use super::{ids, print, text};
+use crate::clock::Clock;
 use crate::wire::input::ThinkingLevel;
-use crate::wire::lifecycle::{DeleteSession, Deleted, PatchSession, ResetSession};
+use crate::wire::lifecycle::{
+    CompactSession, Compacting, DeleteSession, Deleted, PatchSession, ResetSession,
+};
 use crate::wire::shapes::Session;
 
 /// A change of one session.
@@ -19,6 +23,11 @@ pub(crate) enum Change {
     Delete(Clear),
     /// Begin a session anew: what was said is kept, and no model sees it any more
     Reset(Reset),
+    /// Shorten what the model sees of a session; nothing of the transcript is lost
+    ///
+    /// A run does it, after the turns that wait there. Waits for it and prints what has come of
+    /// it.
+    Compact(Compact),
     /// Give a session other names, another model, thinking level or folder; "" takes a value away
     Patch(Patch),
 }
@@ -45,6 +54,15 @@ pub(crate) struct Reset {
     /// Only if its generation is still this one; a repeat then resets nothing twice
     #[arg(long, value_name = "NUMBER")]
     if_generation: Option<i64>,
+}
+
+/// Which session to shorten.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Compact {
+    /// A session key or label
+    #[arg(value_name = "SESSION")]
+    session: String,
 }
 
 /// What changes.
@@ -97,6 +115,7 @@ impl Change {
                     print::note(&format!("deleted: {}", done.session_key));
                 }
             }
+            Change::Compact(compact) => return compact.run(&link, common).await,
             Change::Reset(reset) => {
                 let request = ResetSession {
                     session_key: ids::session(&link, &reset.clear.session).await?,
@@ -141,6 +160,19 @@ impl Change {
             }
         }
         Ok(0)
+    }
+}
+
+impl Compact {
+    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+        let request = CompactSession {
+            session_key: ids::session(link, &self.session).await?,
+            idempotency_key: Some(Clock::system().new_id().to_string()),
+        };
+        let raw = link.raw("sessions.compact", &request).await?;
+        let new: Compacting = link::read(&raw)?;
+        let wait = Wait::of(new.run_id);
+        wait.run(common).await
     }
 }
 

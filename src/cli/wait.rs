@@ -36,6 +36,15 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// For this run, however long it takes.
+    pub(crate) fn of(run: RunId) -> Wait {
+        Wait {
+            runs: vec![run.to_string()],
+            any: false,
+            timeout: None,
+        }
+    }
+
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let mut runs = Vec::new();

@@ -2,7 +2,7 @@
 //! type commands. Used where an error of the daemon becomes a message.
 
 /// What a person types for a method. A method that is not here has no command of its own.
-const COMMANDS: [(&str, &str); 34] = [
+const COMMANDS: [(&str, &str); 35] = [
     ("agent.run", "abide chat"),
     ("agent.wait", "abide wait"),
     ("agents.create", "abide agents create"),
@@ -31,6 +31,7 @@ const COMMANDS: [(&str, &str); 34] = [
     ("runs.steer", "abide steer"),
     ("runs.steps", "abide logs"),
     ("sessions.ack", "abide inbox --ack"),
+    ("sessions.compact", "abide sessions compact"),
     ("sessions.history", "abide history"),
     ("sessions.inbox", "abide inbox"),
     ("sessions.list", "abide sessions"),

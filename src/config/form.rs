@@ -9,6 +9,7 @@ use std::time::Duration;
 use toml::Value;
 
 use crate::kernel::policy::Visibility;
+use crate::kernel::session::Overflow;
 use crate::kernel::text_enum::text_enum;
 
 text_enum! {
@@ -299,6 +300,12 @@ pub struct Word<T: 'static> {
 pub const VISIBILITY: Word<Visibility> = Word {
     all: Visibility::ALL,
     text: Visibility::as_str,
+};
+
+/// What becomes of a transcript that is too long.
+pub const OVERFLOW: Word<Overflow> = Word {
+    all: Overflow::ALL,
+    text: Overflow::as_str,
 };
 
 /// How files are watched.

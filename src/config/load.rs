@@ -286,6 +286,8 @@ mod tests {
         for key in KEYS {
             let taken = [
                 Value::Integer(1),
+                Value::Integer(1000),
+                Value::String("slide".to_owned()),
                 Value::String("/a:1".to_owned()),
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),

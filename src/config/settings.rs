@@ -8,11 +8,12 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Address, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, Optional, OrNever,
-    Period, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, OVERFLOW, Optional,
+    OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
+use crate::kernel::session::Overflow;
 
 /// The most of `process.grace`.
 pub const MOST_GRACE: Duration = Duration::from_millis(1500);
@@ -159,6 +160,12 @@ settings! {
     Reload "sessions.agent_to_agent.allow" => agent_to_agent: Vec<String> = Vec::new(), Texts;
     /// Turns of an exchange after the first answer; 0 = none.
     Reload "sessions.max_ping_pong" => max_ping_pong: u32 = 5, Count(0, 5);
+    /// A request to a model may have so many tokens; see `sessions.overflow`. What a provider has
+    /// counted counts, else four bytes of the Latin alphabet or one other character are a token.
+    Reload "sessions.window" => window: u32 = 100_000, Count(500, 100_000_000);
+    /// What becomes of a transcript that has outgrown `sessions.window`: its model sees a summary
+    /// of the older part (`summarize`), no more of it (`slide`), or all of it (`none`).
+    Reload "sessions.overflow" => overflow: Overflow = Overflow::Summarize, OVERFLOW;
     /// How long a person's leave for a call of a tool is waited for; then it is a no.
     Reload "approvals.timeout" =>
         approval_timeout: Duration = Duration::from_mins(10), Period;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::BoxFuture;
 use super::journal::RunView;
 use crate::kernel::approval::Consent;
-use crate::kernel::message::Block;
+use crate::kernel::message::{Block, Compacted};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::{Intent, Step};
 
@@ -40,6 +40,17 @@ pub enum StepOutcome {
         /// It says that it failed.
         is_error: bool,
     },
+    /// The transcript is shorter for the model, or needs not be.
+    Shortened {
+        /// What stands for the entries that it names; `None`: there was nothing to shorten.
+        summary: Option<(String, Compacted)>,
+        /// What has come of it, on one line, for people.
+        told: String,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// The provider has refused the request as too long. The run may go on with a shorter one.
+    TooLong(RunError),
     /// None yet: the step waits for something, and gets its outcome from elsewhere.
     Waits,
     /// The run cannot go on; it ends with this error.

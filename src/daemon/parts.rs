@@ -114,6 +114,8 @@ pub fn times(config: &Config) -> runner::Options {
         max_spawn_depth: config.max_spawn_depth,
         fallback_models: config.fallback_models.clone(),
         prices: config.named.prices.clone(),
+        window: u64::from(config.window),
+        overflow: config.overflow,
     }
 }
 

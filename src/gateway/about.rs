@@ -370,7 +370,7 @@ pub(super) const METHODS: &[About] = &[
     row(
         "sessions.compact",
         Changes,
-        "Shortens what a model sees of a session.",
+        "Shortens what a model sees of a session, behind the turns that wait in it.",
         r#"{"sessionKey": "agent:build:desk"}"#,
     ),
     row(

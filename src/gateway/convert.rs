@@ -414,7 +414,8 @@ pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
         step_id: step.id,
         seq: step.seq,
         kind: step.kind.as_str().into(),
-        effect: (step.kind != StepKind::Model).then(|| Cow::Borrowed(step.effect.as_str())),
+        effect: (!matches!(step.kind, StepKind::Model | StepKind::Compaction))
+            .then(|| Cow::Borrowed(step.effect.as_str())),
         tool: step.tool,
         tool_call_id: step.tool_call,
         state: step.state.as_str().into(),

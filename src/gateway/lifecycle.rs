@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Context;
 use super::convert;
 use super::method::{Table, idempotency};
-use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::fault::Fault;
 use crate::registry::{CancelAnswer, CancelTarget, PatchRequest, Verdict};
 use crate::wire::lifecycle as wire;
 use crate::wire::shapes::{Run, Session};
@@ -183,14 +183,18 @@ async fn delete(
     })
 }
 
-/// The protocol has it, this version does not.
-async fn compact(_: Arc<Context>, params: wire::CompactSession) -> Result<Session, Fault> {
-    Err(Fault::new(
-        Kind::UnknownMethod,
-        format!(
-            "this version does not compact sessions; {} stays as it is",
-            params.session_key
-        ),
-    )
-    .hint("begin anew with sessions.reset: what was said is kept, and no model sees it"))
+async fn compact(
+    context: Arc<Context>,
+    params: wire::CompactSession,
+) -> Result<wire::Compacting, Fault> {
+    let key = idempotency(params.idempotency_key.as_deref(), &params)?;
+    let accepted = context
+        .registry
+        .compact_session(&context.principal, &params.session_key, key)
+        .await?;
+    Ok(wire::Compacting {
+        status: "accepted".into(),
+        run_id: accepted.run,
+        session_key: accepted.session,
+    })
 }

@@ -30,8 +30,8 @@ pub enum RunEvent {
     },
     /// A step has its outcome.
     StepEnded {
-        /// It was a model call, or the program of an agent that is one; else a tool call.
-        model: bool,
+        /// What it did.
+        kind: super::step::StepKind,
         /// What it used.
         usage: super::run::Usage,
         /// What the caller should know of it.

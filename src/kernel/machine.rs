@@ -11,6 +11,7 @@
 use super::action::{Action, EventKind};
 use super::event::RunEvent;
 use super::run::{Outcome, Run, RunError, RunOrigin, RunState};
+use super::step::StepKind;
 use super::time::Moment;
 
 /// The most warnings that a run gathers.
@@ -63,17 +64,17 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         (
             Running | Paused(_) | Queued,
             RunEvent::StepEnded {
-                model,
+                kind,
                 usage,
                 warnings,
             },
         ) => {
             // Taken even while cancelling: what has happened is written down. A step that
             // waits gets its outcome from elsewhere, whether its run holds a slot or not.
-            if model {
-                next.run.loops += 1;
-            } else {
-                next.run.tool_calls += 1;
+            match kind {
+                StepKind::Model | StepKind::Command => next.run.loops += 1,
+                StepKind::Tool => next.run.tool_calls += 1,
+                StepKind::Compaction => {}
             }
             next.run.usage.add(usage);
             next.warn(warnings);

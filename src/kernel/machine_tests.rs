@@ -90,7 +90,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
     prop_oneof![
         4 => Just(RunEvent::Started),
         3 => (1u32..4).prop_map(|count| RunEvent::StepsIntended { count }),
-        3 => any::<bool>().prop_map(|model| RunEvent::StepEnded { model, usage: Usage::default(), warnings: vec!["careful".to_owned()] }),
+        3 => prop::sample::select(StepKind::ALL.to_vec()).prop_map(|kind| RunEvent::StepEnded { kind, usage: Usage::default(), warnings: vec!["careful".to_owned()] }),
         3 => (proptest::option::of("[a ]{0,3}"), owed())
             .prop_map(|(text, owed)| RunEvent::TurnEnded { text, owed }),
         2 => owed().prop_map(|owed| RunEvent::OwedChanged { owed }),

@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ids::{AnnounceId, MessageId, RunId};
+use super::run::Usage;
 use super::text_enum::text_enum;
 use super::time::Timestamp;
 
@@ -35,6 +36,8 @@ text_enum! {
         Announce = "announce",
         /// The daemon was restarted while a turn was going on; for people only.
         RestartNotice = "restart_notice",
+        /// Stands for the entries before it, where a model is shown the transcript.
+        Compaction = "compaction",
     }
 }
 
@@ -256,10 +259,39 @@ impl Message {
             || (self.kind == MessageKind::Text && self.role == Role::User)
     }
 
+    /// For an entry that stands for others, which.
+    pub fn compaction(&self) -> Option<Compacted> {
+        let metadata = self.metadata.as_ref()?;
+        match self.kind {
+            MessageKind::Compaction => serde::Deserialize::deserialize(metadata).ok(),
+            _ => None,
+        }
+    }
+
+    /// The tokens of the request that this entry answers, and its own, as its provider has
+    /// counted them.
+    pub fn counted_tokens(&self) -> Option<u64> {
+        let usage = self.metadata.as_ref()?.get("usage")?;
+        let of = |name: &str| usage.get(name).and_then(Value::as_u64);
+        let input = of("inputTokens").filter(|tokens| *tokens > 0)?;
+        Some(input + of("outputTokens").unwrap_or(0))
+    }
+
     /// Its text, paragraphs parted by an empty line.
     pub fn text(&self) -> String {
         plain_text(&self.content)
     }
+}
+
+/// What an entry of kind [`MessageKind::Compaction`] stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compacted {
+    /// All entries up to this one.
+    pub up_to: i64,
+    /// But for these, which the model is shown as they are.
+    #[serde(default)]
+    pub keep: Vec<i64>,
 }
 
 /// A message that has no place yet; the store gives it one.
@@ -347,6 +379,33 @@ impl NewMessage {
             announce: None,
             silent: false,
             metadata: None,
+        }
+    }
+
+    /// The same with the tokens that its provider has counted, if it has.
+    pub fn counted(mut self, usage: &Usage) -> Self {
+        if usage.input_tokens > 0 {
+            self.metadata = Some(serde_json::json!({ "usage": {
+                "inputTokens": usage.input_tokens,
+                "outputTokens": usage.output_tokens,
+            }}));
+        }
+        self
+    }
+
+    /// What stands for the entries that `compacted` names.
+    pub fn compaction(id: MessageId, run: RunId, text: &str, compacted: &Compacted) -> Self {
+        let text = super::text::storable(text);
+        NewMessage {
+            run: Some(run),
+            metadata: serde_json::to_value(compacted).ok(),
+            ..NewMessage::new(
+                id,
+                Role::User,
+                MessageKind::Compaction,
+                Origin::Internal,
+                Block::Text { text },
+            )
         }
     }
 

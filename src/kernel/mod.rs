@@ -13,6 +13,7 @@ pub mod ids;
 pub mod limits;
 pub mod machine;
 pub mod message;
+pub mod options;
 pub mod pack;
 pub mod pattern;
 pub mod policy;

@@ -144,7 +144,9 @@ fn event(message: &Message) -> Option<String> {
         MessageKind::Text => (message.role.as_str(), message.text()),
         MessageKind::Announce => ("announce", message.text()),
         MessageKind::ToolResult => ("tool", results(message)),
-        MessageKind::ToolCall | MessageKind::RestartNotice => return None,
+        MessageKind::ToolCall | MessageKind::RestartNotice | MessageKind::Compaction => {
+            return None;
+        }
     };
     let said = said.trim();
     (!said.is_empty()).then(|| preview(&format!("{who}: {said}"), EVENT_LIMIT))

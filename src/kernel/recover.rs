@@ -153,7 +153,7 @@ pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
         return StepFate::Attach;
     }
     match (step.kind, step.effect, step.state) {
-        (StepKind::Model, ..) => StepFate::Repeat,
+        (StepKind::Model | StepKind::Compaction, ..) => StepFate::Repeat,
         (_, Effect::Once, StepState::Started) => match on_uncertain {
             OnUncertain::Report => StepFate::Uncertain,
             OnUncertain::Review => StepFate::Review,

@@ -7,6 +7,18 @@ use super::thinking::Thinking;
 use super::time::Timestamp;
 
 text_enum! {
+    /// What becomes of a transcript that is too long for its model.
+    Overflow {
+        /// A summary stands for its older part.
+        Summarize = "summarize",
+        /// Its older turns are left out.
+        Slide = "slide",
+        /// Nothing: the provider says what it thinks of it.
+        None = "none",
+    }
+}
+
+text_enum! {
     /// Who answers in a session.
     Owner {
         /// Its agent: messages become turns.

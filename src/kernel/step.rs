@@ -17,6 +17,8 @@ text_enum! {
         Tool = "tool",
         /// Runs the program that the agent is.
         Command = "command",
+        /// Shortens what the model sees of the transcript.
+        Compaction = "compaction",
     }
 }
 
@@ -24,9 +26,12 @@ impl StepKind {
     /// Does it answer what stands in the transcript? Then its outcome is a text of the agent,
     /// and at its intent what waits enters the turn.
     pub fn answers(self) -> bool {
-        self != StepKind::Tool
+        matches!(self, StepKind::Model | StepKind::Command)
     }
 }
+
+/// With this begins the error of a model call whose request the provider found too long.
+pub const TOO_LONG: &str = "context_too_long";
 
 text_enum! {
     /// What a repeat of the step would do to the world.
@@ -146,6 +151,16 @@ pub struct Step {
     pub waits: Option<Wait>,
 }
 
+impl Step {
+    /// Was it a model call whose request the provider found too long?
+    pub fn was_too_long(&self) -> bool {
+        let error = self.error.as_deref().unwrap_or_default();
+        self.kind == StepKind::Model
+            && self.state == StepState::Failed
+            && error.starts_with(TOO_LONG)
+    }
+}
+
 /// A step that a runner wants to take; the store gives it its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
@@ -168,4 +183,65 @@ pub struct Intent {
     /// For a call that a sealed subagent carries out, what that one is given to know. It is
     /// kept with the latest user message.
     pub context: Option<Value>,
+}
+
+text_enum! {
+    /// Why the transcript is shortened for the model.
+    Why {
+        /// It has outgrown `sessions.window`.
+        Window = "window",
+        /// The provider has refused it as too long.
+        Provider = "provider",
+        /// Somebody has asked for it.
+        Asked = "asked",
+    }
+}
+
+impl Intent {
+    /// Shortens what the model sees of the transcript.
+    pub fn compaction(id: StepId, why: Why) -> Self {
+        Intent {
+            id,
+            kind: StepKind::Compaction,
+            tool: None,
+            tool_call: None,
+            asked_by: None,
+            // Its outcome is an entry of the transcript, which is written once.
+            effect: Effect::Read,
+            input: serde_json::json!({ "why": why }),
+            params_summary: Some(format!("why: {why}")),
+            context: None,
+        }
+    }
+
+    /// The step that it becomes at place `seq` of its run.
+    pub fn into_step(
+        self,
+        run: RunId,
+        seq: u32,
+        seen_up_to: Option<i64>,
+        started_at: Timestamp,
+    ) -> Step {
+        Step {
+            id: self.id,
+            run,
+            seq,
+            kind: self.kind,
+            tool: self.tool,
+            tool_call: self.tool_call,
+            asked_by: self.asked_by,
+            effect: self.effect,
+            state: StepState::Intended,
+            input: self.input,
+            seen_up_to,
+            message_seq: None,
+            params_summary: self.params_summary,
+            result_summary: None,
+            error: None,
+            attempts: 1,
+            started_at,
+            ended_at: None,
+            waits: None,
+        }
+    }
 }

@@ -278,7 +278,7 @@ mod tests {
             for pick in order {
                 if open.is_empty() { break; }
                 open.remove(pick.index(open.len()));
-                let ended = RunEvent::StepEnded { model: false, usage: Usage::default(), warnings: Vec::new() };
+                let ended = RunEvent::StepEnded { kind: StepKind::Tool, usage: Usage::default(), warnings: Vec::new() };
                 run = apply(&run, ended, at(0)).unwrap().run;
                 run = moved(&run, &open);
                 match stand(&open) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use crate::kernel::step::TOO_LONG;
 use crate::kernel::text::preview;
 use crate::kernel::time::Timestamp;
 
@@ -27,7 +28,8 @@ pub(super) enum Remedy {
 /// Why a try gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// `provider`, `provider_timeout`, `provider_auth`, `provider_request` or `refused`.
+    /// `provider`, `provider_timeout`, `provider_auth`, `provider_request`, `refused` or
+    /// [`TOO_LONG`].
     pub kind: &'static str,
     /// What happened, with the provider's own words.
     pub message: String,
@@ -89,6 +91,7 @@ impl Failure {
             .get("x-should-retry")
             .is_some_and(|value| value == "false");
         let (kind, remedy) = match status.as_u16() {
+            400 | 413 | 422 | 500 if error.is_too_long() => (TOO_LONG, Remedy::Nothing),
             // A quota that is used up does not come back by waiting a little.
             429 if error.names("insufficient_quota") => ("provider", Remedy::Elsewhere),
             408 | 409 | 429 | 500.. if told_not_to => ("provider", Remedy::Elsewhere),
@@ -118,7 +121,9 @@ impl Failure {
         };
         let status = said.status;
         let is = |words: &[&str]| words.iter().any(|word| said.names(word));
-        let (kind, remedy) = if is(&["authentication_error", "permission_error"])
+        let (kind, remedy) = if said.is_too_long() {
+            (TOO_LONG, Remedy::Nothing)
+        } else if is(&["authentication_error", "permission_error"])
             || matches!(status, Some(401 | 403))
         {
             ("provider_auth", Remedy::Elsewhere)
@@ -184,6 +189,28 @@ impl Said {
                 .iter()
                 .find_map(|name| error.get(*name).and_then(Value::as_u64)),
         }
+    }
+
+    /// Is it said that the request is longer than the model can take? Few providers have a name
+    /// for it; the others say it in words.
+    fn is_too_long(&self) -> bool {
+        const NAMES: [&str; 3] = [
+            "context_length_exceeded",
+            "exceed_context_size_error",
+            "request_too_large",
+        ];
+        const WORDS: [&str; 8] = [
+            "prompt is too long",
+            "maximum context length",
+            "context length exceeded",
+            "context window",
+            "context size",
+            "input is too long",
+            "input length",
+            "too many tokens",
+        ];
+        let text = self.text.to_ascii_lowercase();
+        NAMES.iter().any(|name| self.names(name)) || WORDS.iter().any(|words| text.contains(words))
     }
 
     fn names(&self, word: &str) -> bool {

@@ -25,7 +25,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::clock::Clock;
 use crate::config::ProviderTable;
@@ -75,6 +75,8 @@ pub struct ModelRequest {
     pub temperature: Option<f64>,
     /// The most tokens of the answer; `None` = the provider's own limit.
     pub max_tokens: Option<u32>,
+    /// Further fields, as the provider's API names them; see [`crate::kernel::options`].
+    pub options: Map<String, Value>,
     /// How long one try may take at a provider that has no limit of its own.
     pub limit: Duration,
 }
@@ -95,7 +97,7 @@ pub struct ModelAnswer {
 #[error("{message}")]
 pub struct ProviderFault {
     /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_config`,
-    /// `provider_request` or `refused`.
+    /// `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,

@@ -64,6 +64,7 @@ pub(super) fn result(seq: i64, call: &str, said: &str, is_error: bool) -> Messag
 /// A request with the four reading tools.
 pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
+        options: serde_json::Map::new(),
         model: "test".to_owned(),
         system: String::new(),
         messages: messages.into_iter().map(Arc::new).collect(),

@@ -22,7 +22,7 @@ pub(super) async fn admit(
     view: &Arc<RunView>,
     step: &Arc<Step>,
 ) -> Result<Option<StepOutcome>, Fault> {
-    if step.kind == StepKind::Model {
+    if matches!(step.kind, StepKind::Model | StepKind::Compaction) {
         return Ok(None);
     }
     let refused = |text: String| {

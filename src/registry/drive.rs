@@ -278,6 +278,16 @@ impl Drive<'_> {
                 warnings,
             },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
+            StepOutcome::Shortened {
+                summary,
+                told,
+                usage,
+            } => Recorded::Shortened {
+                summary,
+                told,
+                usage,
+            },
+            StepOutcome::TooLong(error) => Recorded::TooLong(error),
             StepOutcome::Failed(error) => Recorded::Failed(error),
             StepOutcome::Waits => {
                 return Err(Fault::internal("a step that waits has no outcome yet"));
@@ -386,25 +396,24 @@ impl Drive<'_> {
     fn with_outcome(&self, step: &Step, outcome: &Recorded) -> RunView {
         let mut view = RunView::clone(&self.view);
         let id = MessageId(self.inner.clock.new_id());
-        let new = match outcome {
-            Recorded::Answer { blocks, .. } => {
-                NewMessage::answer(MessageId::answer_of(step.id), step.run, blocks.clone())
-            }
-            Recorded::ToolResult { text, is_error } => {
-                let call = step.tool_call.as_deref().unwrap_or_default();
-                NewMessage::tool_result(id, step.run, call, text, *is_error)
-            }
-            Recorded::Failed(_) => return view,
-        };
-        let message = self.placed(new);
+        let message = outcome.message(step, id).map(|new| self.placed(new));
         let mut step = step.clone();
         step.state = StepState::Done;
-        step.message_seq = Some(message.seq);
-        step.ended_at = Some(message.at);
-        view.messages.push(Arc::new(message));
-        if let Recorded::Answer { usage, .. } = outcome {
-            view.run.usage.add(*usage);
+        step.ended_at = Some(self.inner.clock.now());
+        step.message_seq = message.as_ref().map(|message| message.seq);
+        match outcome {
+            Recorded::Answer { usage, .. } => view.run.usage.add(*usage),
+            Recorded::Shortened { told, usage, .. } => {
+                view.run.usage.add(*usage);
+                step.result_summary = Some(told.clone());
+            }
+            Recorded::TooLong(_) => {
+                step.state = StepState::Failed;
+                step.error = outcome.error();
+            }
+            Recorded::ToolResult { .. } | Recorded::Failed(_) => {}
         }
+        view.messages.extend(message.map(Arc::new));
         if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
             *known = Arc::new(step);
         }

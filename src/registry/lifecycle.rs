@@ -10,10 +10,13 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
+use crate::kernel::step::StepKind;
 use crate::store::command::{
-    Accepted, Begins, DeleteSession, PatchSession, ResetSession, RunTurn, Spawn,
+    Accepted, Asks, Begins, DeleteSession, PatchSession, ResetSession, RunTurn, Spawn,
 };
-use crate::store::{Command, Reply, bundles, clearings, messages, outbox, read, runs, sessions};
+use crate::store::{
+    Command, Reply, bundles, clearings, messages, outbox, read, runs, sessions, steps,
+};
 
 impl Registry {
     /// Gives a session other names, another model or folder.
@@ -157,13 +160,16 @@ impl Registry {
             )
             .hint("wait for it (agent.wait), or cancel it first (runs.cancel)"));
         }
-        let (said, session, bundle) = self.inner.store.read_now(|tx| {
+        let (said, session, bundle, is_compaction) = self.inner.store.read_now(|tx| {
             let said = match runs::input(tx, id)? {
                 Some(text) => Some(text),
                 None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
             };
             let bundle = bundles::get(tx, old.session)?;
-            Ok((said, sessions::by_id(tx, old.session)?, bundle))
+            let first = steps::get(tx, id, 1)?;
+            let is_compaction = first.is_some_and(|step| step.kind == StepKind::Compaction);
+            let session = sessions::by_id(tx, old.session)?;
+            Ok((said, session, bundle, is_compaction))
         })?;
         if old.origin != RunOrigin::Spawn && old.origin != RunOrigin::Turn {
             return Err(Fault::new(
@@ -173,6 +179,13 @@ impl Registry {
             .hint("an announce is shown again with runs.retry_announce"));
         }
         let Some(said) = said else {
+            if is_compaction {
+                return Err(Fault::new(
+                    Kind::Conflict,
+                    format!("run {id} has shortened its session and was asked nothing"),
+                )
+                .hint("ask for it again with sessions.compact"));
+            }
             return Err(Fault::new(
                 Kind::Conflict,
                 format!("what run {id} was asked is gone with its session"),
@@ -208,7 +221,7 @@ impl Registry {
                 run,
                 session: old.session_key,
                 new_session: SessionId(self.inner.clock.new_id()),
-                message: said,
+                asks: Asks::Message(said),
                 model_named: true,
                 thinking_named: old.thinking.is_some(),
             }))

@@ -8,6 +8,7 @@ mod approvals;
 mod audit;
 mod cancel;
 mod care;
+mod compact;
 mod compare;
 mod damage;
 mod delegate;

@@ -8,7 +8,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
-use crate::store::command::{Accepted, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
+use crate::store::command::{Accepted, Asks, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
 
@@ -135,7 +135,7 @@ impl Registry {
             run,
             session: request.session,
             new_session: SessionId(self.inner.clock.new_id()),
-            message: request.message,
+            asks: Asks::Message(request.message),
             model_named: request.model.is_some(),
             thinking_named: request.thinking.is_some(),
         }));

@@ -139,6 +139,10 @@ impl Runner for CommandRunner {
     ) -> BoxFuture<'static, StepOutcome> {
         let runner = self.clone();
         Box::pin(async move {
+            if step.kind == StepKind::Compaction {
+                let why = "the agent is a program, which no transcript is shown to";
+                return StepOutcome::Failed(RunError::new("no_model", why));
+            }
             let command = match pinned_agent(&view) {
                 Ok(definition) => definition.command,
                 Err(error) => return StepOutcome::Failed(error),

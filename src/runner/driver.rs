@@ -18,7 +18,7 @@ use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{
     AnnouncePolicy, Lane, OnUncertain, Pins, Run, RunError, RunOrigin, RunState, Usage,
 };
-use crate::kernel::step::{Intent, Step, StepKind, StepState};
+use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::time::Timestamp;
 use crate::provider::{self, Providers};
 use crate::tool::{self, Catalogue};
@@ -159,6 +159,24 @@ impl Driver {
         let seq = match outcome {
             StepOutcome::Failed(error) => return Err(error),
             StepOutcome::Waits => panic!("nothing here waits"),
+            StepOutcome::TooLong(error) => {
+                let step = Arc::make_mut(&mut self.view.steps[index]);
+                step.state = StepState::Failed;
+                step.error = Some(format!("{TOO_LONG}: {}", error.message));
+                return Ok(());
+            }
+            StepOutcome::Shortened { summary, told, .. } => {
+                Arc::make_mut(&mut self.view.steps[index]).result_summary = Some(told);
+                let Some((text, compacted)) = summary else {
+                    Arc::make_mut(&mut self.view.steps[index]).state = StepState::Done;
+                    return Ok(());
+                };
+                let block = vec![text_block(&text)];
+                let seq = self.push(MessageKind::Compaction, Role::User, block);
+                let message = Arc::make_mut(self.view.messages.last_mut().unwrap());
+                message.metadata = serde_json::to_value(compacted).ok();
+                seq
+            }
             StepOutcome::Answer { blocks, .. } => {
                 let calls = blocks
                     .iter()
@@ -239,27 +257,8 @@ fn text_block(text: &str) -> Block {
 }
 
 fn step(view: &RunView, intent: Intent, seen_up_to: Option<i64>) -> Step {
-    Step {
-        id: intent.id,
-        run: view.run.id,
-        seq: u32::try_from(view.steps.len()).unwrap() + 1,
-        kind: intent.kind,
-        tool: intent.tool,
-        tool_call: intent.tool_call,
-        asked_by: intent.asked_by,
-        effect: intent.effect,
-        state: StepState::Intended,
-        input: intent.input,
-        seen_up_to,
-        message_seq: None,
-        params_summary: intent.params_summary,
-        result_summary: None,
-        error: None,
-        attempts: 1,
-        started_at: Timestamp(0),
-        ended_at: None,
-        waits: None,
-    }
+    let seq = u32::try_from(view.steps.len()).unwrap() + 1;
+    intent.into_step(view.run.id, seq, seen_up_to, Timestamp(0))
 }
 
 fn run(folder: &Path, model: &str) -> Run {

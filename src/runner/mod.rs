@@ -2,6 +2,7 @@
 //! comes next. The registry drives it through `contract::runner`.
 
 mod command;
+mod compact;
 mod dispatch;
 #[cfg(test)]
 mod driver;
@@ -10,6 +11,7 @@ mod perform;
 mod prompt;
 mod rights;
 mod turn;
+mod window;
 
 pub use command::CommandRunner;
 pub use dispatch::Runners;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::compact::too_long;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
@@ -34,7 +35,7 @@ impl TurnRunner {
             Err(error) => return StepOutcome::Failed(error),
         };
         match self.request(view, step, &definition) {
-            Ok(request) => self.ask(view, &definition, request, sink).await,
+            Ok(request) => too_long(self.ask(view, &definition, request, sink).await),
             Err(error) => StepOutcome::Failed(error),
         }
     }
@@ -59,6 +60,7 @@ impl TurnRunner {
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
             thinking: view.run.thinking,
             temperature: definition.temperature,
+            options: definition.provider.clone(),
             max_tokens: definition.max_tokens,
             limit: self.options.borrow().model_timeout,
         })

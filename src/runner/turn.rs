@@ -23,7 +23,8 @@ use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
+use crate::kernel::session::Overflow;
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState, Why};
 use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
@@ -56,6 +57,10 @@ pub struct Options {
     pub fallback_models: Vec<String>,
     /// What models cost, by `provider/name`.
     pub prices: BTreeMap<String, PriceTable>,
+    /// The most tokens of a request.
+    pub window: u64,
+    /// What becomes of a transcript that has outgrown it.
+    pub overflow: Overflow,
 }
 
 impl Default for Options {
@@ -67,6 +72,8 @@ impl Default for Options {
             max_spawn_depth: 1,
             fallback_models: Vec::new(),
             prices: BTreeMap::new(),
+            window: 100_000,
+            overflow: Overflow::Summarize,
         }
     }
 }
@@ -78,7 +85,7 @@ pub struct TurnRunner {
     pub(super) workspace: Arc<Path>,
     pub(super) providers: Arc<Providers>,
     pub(super) tools: Arc<Catalogue>,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 impl TurnRunner {
@@ -127,6 +134,13 @@ impl TurnRunner {
             );
             return Next::Fail(RunError::new("budget", message));
         }
+        if let Some(next) = self.shorten_first(view, &definition) {
+            return next;
+        }
+        self.model_call(view)
+    }
+
+    fn model_call(&self, view: &RunView) -> Next {
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),
             kind: StepKind::Model,
@@ -177,9 +191,21 @@ impl Runner for TurnRunner {
                 .rev()
                 .filter(|one| one.kind == StepKind::Model)
         };
+        if let Some(end) = asked_for(view) {
+            return end;
+        }
         let Some(latest) = models().next() else {
             return self.ask_model(view);
         };
+        if latest.was_too_long() {
+            return match pinned_agent(view) {
+                Ok(definition) => match self.after_too_long(view, &definition) {
+                    Some(next) => next,
+                    None => self.ask_model(view),
+                },
+                Err(error) => Next::Fail(error),
+            };
+        }
         if latest.state != StepState::Done {
             let why = latest.error.as_deref().unwrap_or("the model call failed");
             return Next::Fail(RunError::new("provider", why));
@@ -241,6 +267,7 @@ impl Runner for TurnRunner {
             match step.kind {
                 StepKind::Model => runner.perform_model(&view, &step, sink).await,
                 StepKind::Tool => runner.perform_tool(&view, &step).await,
+                StepKind::Compaction => runner.perform_compaction(&view, &step).await,
                 StepKind::Command => {
                     let why = "a model's run has a step of a program";
                     StepOutcome::Failed(RunError::new("pins", why))
@@ -248,6 +275,15 @@ impl Runner for TurnRunner {
             }
         })
     }
+}
+
+/// The end of a run that was to shorten its session and nothing else.
+fn asked_for(view: &RunView) -> Option<Next> {
+    let [step] = view.steps.as_slice() else {
+        return None;
+    };
+    let asked = step.kind == StepKind::Compaction && step.input["why"] == Why::Asked.as_str();
+    asked.then(|| Next::EndTurn(step.result_summary.clone()))
 }
 
 /// What a sealed subagent is given to know, where the call is of one.

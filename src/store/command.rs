@@ -75,7 +75,7 @@ pub use skills::NoteSkills;
 pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
-pub use turn::RunTurn;
+pub use turn::{Asks, RunTurn};
 pub use waiting::{StepRef, WaitFor};
 
 macro_rules! commands {

@@ -330,7 +330,8 @@ fn with_packs(
         tx,
         &format!(
             "SELECT seq, metadata, session_id FROM messages WHERE session_id = ?1 \
-             AND generation = ?2 AND role = 'user' ORDER BY seq DESC LIMIT {limit}"
+             AND generation = ?2 AND role = 'user' AND kind <> 'compaction' \
+             ORDER BY seq DESC LIMIT {limit}"
         ),
         &[(&session.0).into(), generation.into()],
         |row| {

@@ -185,7 +185,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("announce", run.announce.as_str().into()),
             ("loops", 0i64.into()),
             ("tool_calls", 0i64.into()),
-            ("steps", 0i64.into()),
+            ("steps", run.steps.into()),
             ("model_calls", 0i64.into()),
             ("input_tokens", 0i64.into()),
             ("output_tokens", 0i64.into()),

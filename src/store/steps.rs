@@ -127,7 +127,7 @@ pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
         return Ok(false);
     }
     let last = get(tx, run.id, run.steps)?;
-    Ok(last.is_some_and(|step| step.kind == StepKind::Tool || step.state.is_open()))
+    Ok(last.is_some_and(|step| !step.kind.answers() || step.state.is_open()))
 }
 
 /// Queued runs that are in the middle of a turn.
@@ -136,7 +136,7 @@ pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
         tx,
         "SELECT runs.id FROM runs JOIN steps ON steps.run_id = runs.id AND steps.seq = runs.steps \
          WHERE runs.ended_at IS NULL AND runs.state = 'queued' AND runs.started_at IS NOT NULL \
-         AND (steps.kind = 'tool' OR steps.ended_at IS NULL)",
+         AND (steps.kind IN ('tool', 'compaction') OR steps.ended_at IS NULL)",
         &[],
         |row| Ok(RunId(uuid(row, 0)?)),
     )

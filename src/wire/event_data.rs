@@ -231,7 +231,7 @@ pub struct MessageAdded {
     pub message_id: MessageId,
     /// Its place in the session.
     pub seq: i64,
-    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, …
+    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`, …
     pub kind: Word,
 }
 

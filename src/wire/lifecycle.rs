@@ -292,15 +292,32 @@ pub struct Deleted {
     pub deleted: bool,
 }
 
-/// `sessions.compact`, which this version does not have.
+/// `sessions.compact`: a run of its own, queued behind the turns that wait in the session. What
+/// was said stays in the transcript; its model is shown a summary of the older part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CompactSession {
     /// Which.
     pub session_key: SessionKey,
+    /// For a safe repeat.
+    #[serde(default, deserialize_with = "input::key")]
+    #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    pub idempotency_key: Option<String>,
 }
 impl Params for CompactSession {
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())
     }
+}
+
+/// What `sessions.compact` answers: the run is in the store. Its result says what has come of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Compacting {
+    /// `accepted`.
+    pub status: String,
+    /// The run that shortens.
+    pub run_id: RunId,
+    /// The session.
+    pub session_key: SessionKey,
 }

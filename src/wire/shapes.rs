@@ -309,7 +309,7 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     pub at: Timestamp,
     /// `user`, `assistant`, `tool` or `system`.
     pub role: Word,
-    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, …
+    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`, …
     pub kind: Word,
     /// `user`, `agent`, `session` or `internal`.
     pub origin: Word,

@@ -358,8 +358,12 @@ async fn course(client: &mut Checked, place: &Place) {
         .await;
     let patch = json!({"sessionKey": key, "label": "late", "title": null});
     client.call("sessions.patch", patch).await;
+    let compacting = client
+        .call("sessions.compact", json!({"sessionKey": key}))
+        .await;
     client
-        .attempt("sessions.compact", json!({"sessionKey": key}))
+        .link
+        .ended(compacting["runId"].as_str().unwrap())
         .await;
     client
         .call("sessions.reset", json!({"sessionKey": key, "force": true}))

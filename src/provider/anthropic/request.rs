@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::answer::{kept, object, raw};
 use super::super::{Call, ModelRequest, native_of};
 use crate::kernel::message::{Block, Message, Role};
+use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
 
 /// How long an answer may get where the agent does not say: this API wants to be told.
@@ -85,7 +86,7 @@ fn system(request: &ModelRequest) -> Vec<Value> {
 }
 
 fn more(request: &ModelRequest, budget: Option<u32>) -> Map<String, Value> {
-    let mut more = Map::new();
+    let mut more = for_api(&request.options, Api::Messages);
     match (budget, request.temperature) {
         // A model that thinks takes no other temperature than its own.
         (Some(tokens), _) => {

@@ -113,3 +113,14 @@ fn g11_3_what_was_thought_goes_back_as_it_came() {
     let asked = request(vec![user(1, "x"), answer, result(3, "a", "y", false)]);
     assert!(text_of(&asked).contains(&format!(r#""content":{json}"#)));
 }
+
+#[test]
+fn g11_9_only_options_that_this_api_knows_are_sent() {
+    let mut request = request(vec![user(1, "one")]);
+    let options = json!({ "top_k": 5, "stop": ["x"], "stop_sequences": ["x"], "mine": 1 });
+    request.options = serde_json::from_value(options).unwrap();
+    let body = sent(&request);
+    assert_eq!(body["top_k"], 5);
+    assert_eq!(body["stop_sequences"], json!(["x"]));
+    assert_eq!((&body["stop"], &body["mine"]), (&Value::Null, &Value::Null));
+}

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::answer::{kept, object, raw};
 use super::super::{Call, native_of};
 use crate::kernel::message::{Block, Message, Role, plain_text};
+use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
 
 /// The names that some servers know fields by and others do not.
@@ -53,7 +54,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
 /// What is sent only where somebody has set it: servers refuse what their model does not know.
 fn more(call: &Call<'_>) -> Map<String, Value> {
     let request = call.request;
-    let mut more = Map::new();
+    let mut more = for_api(&request.options, Api::Chat);
     if let Some(level) = request.thinking.and_then(effort) {
         more.insert("reasoning_effort".to_owned(), level.into());
     }

@@ -124,3 +124,17 @@ fn an_answer_goes_back_to_its_own_provider_as_it_came() {
         assert!(!body.contains("reasoning_details") && body.contains(r#""content":"hi""#));
     }
 }
+
+#[test]
+fn g11_9_an_agents_options_are_sent_and_those_of_other_apis_are_not() {
+    let mut request = request(vec![user(1, "one")]);
+    let options = json!({
+        "top_p": 0.5, "stop": ["x"], "stop_sequences": ["x"], "guided_json": {},
+    });
+    request.options = serde_json::from_value(options).unwrap();
+    let body = sent_to("https://example.org/v1", &mut request);
+    assert_eq!(body["top_p"], 0.5);
+    assert_eq!(body["stop"], json!(["x"]));
+    assert_eq!(body["guided_json"], json!({}));
+    assert_eq!(body["stop_sequences"], Value::Null);
+}

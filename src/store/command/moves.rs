@@ -317,28 +317,10 @@ pub fn intend(
         .map_or(0, |session| session.messages);
     let mut made = Vec::with_capacity(intents.len());
     for (seq, intent) in (run.steps + 1..).zip(intents) {
-        let step = Step {
-            id: intent.id,
-            run: run.id,
-            seq,
-            kind: intent.kind,
-            tool: intent.tool,
-            tool_call: intent.tool_call,
-            asked_by: intent.asked_by,
-            effect: intent.effect,
-            state: StepState::Intended,
-            input: intent.input,
-            seen_up_to: intent.kind.answers().then_some(transcript),
-            message_seq: None,
-            params_summary: intent.params_summary,
-            result_summary: None,
-            error: None,
-            attempts: 1,
-            started_at: context.now.wall,
-            ended_at: None,
-            waits: None,
-        };
-        if let (Some(pack), Some(call)) = (&intent.context, &step.tool_call) {
+        let seen_up_to = intent.kind.answers().then_some(transcript);
+        let context_pack = intent.context.clone();
+        let step = intent.into_step(run.id, seq, seen_up_to, context.now.wall);
+        if let (Some(pack), Some(call)) = (&context_pack, &step.tool_call) {
             let (session, generation) = (run.session, run.generation);
             messages::keep_pack(context.tx, session, generation, call, pack).map_err(db_fault)?;
         }
@@ -356,7 +338,7 @@ pub fn intend(
 /// Says in the event log how far a step has come.
 pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), Fault> {
     let kind = match (step.kind, step.state.is_open()) {
-        (StepKind::Model | StepKind::Command, _) => EventKind::RunStep,
+        (StepKind::Model | StepKind::Command | StepKind::Compaction, _) => EventKind::RunStep,
         (StepKind::Tool, true) => EventKind::ToolStarted,
         (StepKind::Tool, false) => EventKind::ToolCompleted,
     };

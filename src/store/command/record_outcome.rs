@@ -7,9 +7,9 @@ use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{Block, NewMessage, plain_text};
+use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin, Usage};
-use crate::kernel::step::{Intent, Step, StepKind, StepState};
+use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, sessions, steps};
 
@@ -35,8 +35,53 @@ pub enum Recorded {
         /// It says that it failed.
         is_error: bool,
     },
+    /// The transcript is shorter for the model, or needs not be.
+    Shortened {
+        /// What stands for the entries that it names.
+        summary: Option<(String, Compacted)>,
+        /// What has come of it, on one line.
+        told: String,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// The request was too long for the provider: the step failed, and the run goes on.
+    TooLong(RunError),
     /// The step failed, and the run with it.
     Failed(RunError),
+}
+
+impl Recorded {
+    /// The transcript's entry for this outcome of `step`, if it has one; `id` is for one whose
+    /// id does not follow from its step.
+    pub fn message(&self, step: &Step, id: MessageId) -> Option<NewMessage> {
+        match self {
+            Recorded::Answer { blocks, usage, .. } => {
+                let id = MessageId::answer_of(step.id);
+                Some(NewMessage::answer(id, step.run, blocks.clone()).counted(usage))
+            }
+            Recorded::ToolResult { text, is_error } => {
+                let call = step.tool_call.as_deref().unwrap_or_default();
+                Some(NewMessage::tool_result(id, step.run, call, text, *is_error))
+            }
+            Recorded::Shortened { summary, .. } => {
+                let (text, compacted) = summary.as_ref()?;
+                Some(NewMessage::compaction(id, step.run, text, compacted))
+            }
+            Recorded::TooLong(_) | Recorded::Failed(_) => None,
+        }
+    }
+
+    /// The step has failed with this error.
+    pub fn error(&self) -> Option<String> {
+        match self {
+            Recorded::TooLong(error) => {
+                let told = format!("{TOO_LONG}: {}", error.message);
+                Some(preview(&told, SUMMARY))
+            }
+            Recorded::Failed(error) => Some(preview(&error.message, SUMMARY)),
+            _ => None,
+        }
+    }
 }
 
 /// What follows a step's outcome, in the same transaction.
@@ -67,8 +112,10 @@ pub fn record(
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
     let mut used = Usage::default();
+    let error = outcome.error();
     let mut warnings = Vec::new();
-    let message = match outcome {
+    let mut message = outcome.message(&step, context.message_id());
+    match outcome {
         Recorded::Answer {
             blocks,
             usage,
@@ -84,10 +131,10 @@ pub fn record(
             };
             step.result_summary = Some(preview(&told, SUMMARY));
             warnings = about;
-            let mut message = NewMessage::answer(MessageId::answer_of(step.id), id, blocks);
-            // Only a wake run may be silent: nobody asked it anything.
-            message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
-            Some(message)
+            if let Some(message) = &mut message {
+                // Only a wake run may be silent: nobody asked it anything.
+                message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
+            }
         }
         Recorded::ToolResult { text, is_error } => {
             step.result_summary = Some(preview(&text, SUMMARY));
@@ -95,14 +142,16 @@ pub fn record(
                 step.state = StepState::Failed;
                 step.error = Some(preview(&text, SUMMARY));
             }
-            Some(tool_result(context, &step, &text, is_error))
         }
-        Recorded::Failed(ref error) => {
+        Recorded::Shortened { told, usage, .. } => {
+            used = usage;
+            step.result_summary = Some(preview(&told, SUMMARY));
+        }
+        Recorded::TooLong(_) | Recorded::Failed(_) => {
             step.state = StepState::Failed;
-            step.error = Some(preview(&error.message, SUMMARY));
-            None
+            step.error = error;
         }
-    };
+    }
     let mut messages = context.append(
         &run.org,
         run.session,
@@ -112,11 +161,11 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;
-    if step.kind == StepKind::Model {
+    if used != Usage::default() {
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
     }
     let ended = RunEvent::StepEnded {
-        model: step.kind.answers(),
+        kind: step.kind,
         usage: used,
         warnings,
     };

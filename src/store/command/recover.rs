@@ -12,7 +12,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::recover::{self, Loss, StepFate};
 use crate::kernel::run::{Run, RunState, Usage};
-use crate::kernel::step::{Step, StepState, Wait, WaitKind};
+use crate::kernel::step::{Step, StepKind, StepState, Wait, WaitKind};
 use crate::kernel::waiting::{self, Stand};
 use crate::store::{db_fault, steps};
 
@@ -45,12 +45,12 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
         }
         for _ in 0..lost {
             // That nobody knows is its outcome.
-            let (model, usage) = (false, Usage::default());
+            let (kind, usage) = (StepKind::Tool, Usage::default());
             run = move_run(
                 context,
                 &run,
                 RunEvent::StepEnded {
-                    model,
+                    kind,
                     usage,
                     warnings: Vec::new(),
                 },

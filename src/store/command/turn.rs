@@ -1,15 +1,17 @@
 //! Turns: a message for a session's agent, queued behind what is going on there.
 
 use super::context::Context;
+use super::moves::{emit_step, load};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::{NewRun, Reply, create_session};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{SessionId, SessionKey};
+use crate::kernel::ids::{RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::check_queued_turns;
 use crate::kernel::run::{RunOrigin, RunState};
 use crate::kernel::session::Owner;
+use crate::kernel::step::{Intent, Why};
 use crate::kernel::text::storable;
-use crate::store::{db_fault, runs, sessions};
+use crate::store::{db_fault, runs, sessions, steps};
 
 /// A turn in a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,12 +24,22 @@ pub struct RunTurn {
     pub session: SessionKey,
     /// The id of a session that must be made.
     pub new_session: SessionId,
-    /// What is said.
-    pub message: String,
+    /// What is said, or what else is done in it.
+    pub asks: Asks,
     /// The model was named by the caller, for this turn.
     pub model_named: bool,
     /// The thinking level was named by the caller, for this turn.
     pub thinking_named: bool,
+}
+
+/// What a turn is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asks {
+    /// The agent is to answer this.
+    Message(String),
+    /// What the model sees of the transcript is to be shortened, by a step of this id. It is
+    /// intended at once: the run has no other task.
+    Compaction(StepId),
 }
 
 /// The queued run is there, and its session, or nothing is. The message is kept with the run
@@ -77,7 +89,6 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
         .count();
     check_queued_turns(&context.settings.limits, waiting as u32)?;
 
-    let message = storable(&turn.message);
     let mut row = new_run(context, &turn.org, turn.run, &session, RunOrigin::Turn);
     if !turn.model_named
         && let Some(model) = session.model
@@ -87,6 +98,24 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
     if !turn.thinking_named && session.thinking.is_some() {
         row.run.thinking = session.thinking;
     }
-    let accepted = accept(context, row, Some(&message), created)?;
+    let accepted = match turn.asks {
+        Asks::Message(message) => accept(context, row, Some(&storable(&message)), created)?,
+        Asks::Compaction(step) => {
+            row.run.steps = 1;
+            let run = row.run.id;
+            let accepted = accept(context, row, None, created)?;
+            compaction(context, run, step)?;
+            accepted
+        }
+    };
     Ok(Reply::Accepted(accepted))
+}
+
+/// The first and only step of a run that shortens its session.
+fn compaction(context: &mut Context<'_>, run: RunId, id: StepId) -> Result<(), Fault> {
+    let intent = Intent::compaction(id, Why::Asked);
+    let step = intent.into_step(run, 1, None, context.now.wall);
+    steps::insert(context.tx, &step).map_err(db_fault)?;
+    let run = load(context, run)?;
+    emit_step(context, &run, &step)
 }

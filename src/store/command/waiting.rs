@@ -152,7 +152,7 @@ pub fn finish(
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;
     let ended = RunEvent::StepEnded {
-        model: step.kind.answers(),
+        kind: step.kind,
         usage: Usage::default(),
         warnings: Vec::new(),
     };

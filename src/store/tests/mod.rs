@@ -245,7 +245,7 @@ pub(super) fn turn(session: &str, message: &str) -> Command {
         run: new_run("build"),
         session: SessionKey::parse(session).unwrap(),
         new_session: SessionId(id()),
-        message: message.to_owned(),
+        asks: crate::store::command::Asks::Message(message.to_owned()),
         model_named: false,
         thinking_named: false,
     }))

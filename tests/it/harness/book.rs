@@ -255,7 +255,12 @@ impl Step {
 
     /// Is it a text of the agent that comes out of it?
     pub(crate) fn answers(&self) -> bool {
-        self.kind != "tool"
+        matches!(self.kind.as_str(), "model" | "command")
+    }
+
+    /// Did somebody ask for it, and for nothing else?
+    pub(crate) fn is_asked_compaction(&self) -> bool {
+        self.kind == "compaction" && self.input["why"] == "asked"
     }
 
     /// Did its run end before it had an outcome of its own?

@@ -215,6 +215,12 @@ impl Caller {
         self.promised("runs.retry", json!({ "runId": run })).await
     }
 
+    /// `sessions.compact`.
+    pub(crate) async fn compact(&mut self, session: &str) -> Spawned {
+        let params = json!({ "sessionKey": session });
+        self.promised("sessions.compact", params).await
+    }
+
     /// Makes a call that makes a run.
     async fn promised(&mut self, method: &'static str, mut params: Value) -> Spawned {
         let key = format!("key-{}", self.history.promises.len());

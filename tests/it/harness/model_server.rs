@@ -89,6 +89,12 @@ impl Reply {
         reply
     }
 
+    /// The same with the status of a refusal.
+    pub(crate) fn refuses(mut self, status: u16) -> Reply {
+        self.status = status;
+        self
+    }
+
     /// A stream of these events.
     pub(crate) fn stream(events: impl IntoIterator<Item = String>) -> Reply {
         Reply {

@@ -193,7 +193,7 @@ fn steps_are_told_once(book: &Book, run: &Run, events: &[&Event]) {
             .map(|event| (event.kind.as_str(), event.data["state"].as_str().unwrap()))
             .collect();
         let (begun, ended) = match step.kind.as_str() {
-            "model" | "command" => ("run.step", "run.step"),
+            "model" | "command" | "compaction" => ("run.step", "run.step"),
             _ => ("tool.started", "tool.completed"),
         };
         let mut expected = vec![(begun, "intended")];

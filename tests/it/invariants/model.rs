@@ -38,11 +38,15 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
     }
     let whole = book.runs.values().filter(|run| book.is_whole(run));
     for run in whole.filter(|run| run.state == "ok") {
-        let last = book
-            .steps_of(&run.id)
-            .filter(|step| step.answers())
-            .last()
-            .unwrap();
+        let answers = book.steps_of(&run.id).filter(|step| step.answers());
+        let Some(last) = answers.last() else {
+            // It has shortened its session and asked no model.
+            assert!(
+                book.steps_of(&run.id)
+                    .all(|step| step.is_asked_compaction())
+            );
+            continue;
+        };
         let entry = book.entry(&run.session, last.message_seq.unwrap());
         assert_eq!(
             run.result.as_deref(),

@@ -57,6 +57,7 @@ fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
             assert_eq!(of, Some("model"), "{entry:?}");
             assert!(!entry.tool_calls().is_empty(), "{entry:?}");
         }
+        ("user", "compaction") => assert_eq!(of, Some("compaction"), "{entry:?}"),
         ("tool", "tool_result") => assert_eq!(of, Some("tool"), "{entry:?}"),
         other => panic!("an entry {other:?}: {entry:?}"),
     }

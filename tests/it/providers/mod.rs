@@ -3,6 +3,7 @@
 
 mod chat;
 mod faults;
+mod long;
 mod messages;
 pub(crate) mod outside;
 mod switch;

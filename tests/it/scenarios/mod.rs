@@ -5,6 +5,7 @@
 mod agents;
 mod approvals;
 mod audit;
+mod compactions;
 mod damage;
 mod delegate;
 mod delegations;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         agents::SCENARIOS,
         approvals::SCENARIOS,
         audit::SCENARIOS,
+        compactions::SCENARIOS,
         damage::SCENARIOS,
         delegate::SCENARIOS,
         delegations::SCENARIOS,

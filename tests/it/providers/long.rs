@@ -1,0 +1,194 @@
+//! Transcripts that have become too long, by the window or by what the provider says.
+
+use serde_json::{Value, json};
+
+use super::{place, said};
+use crate::harness::{Link, ModelServer, Place, Reply, chat, run};
+
+/// Stands in each request for a summary and in no other.
+const SUMMARY: &str = "You now write down what matters";
+
+fn too_long() -> Reply {
+    let body = json!({ "error": {
+        "message": "This model's maximum context length is 8192 tokens.",
+        "type": "invalid_request_error", "code": "context_length_exceeded",
+    }});
+    Reply::whole(&body).refuses(400)
+}
+
+/// An answer for which the provider has counted so many tokens.
+fn counted(text: &str, tokens: u64) -> Reply {
+    let piece = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let usage = json!({ "choices": [],
+        "usage": { "prompt_tokens": tokens, "completion_tokens": 10 } });
+    let events = [piece, end, usage].map(|event| event.to_string());
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    chat::events(&[events[0], events[1], events[2], "[DONE]"])
+}
+
+fn agent(place: Place, execution: &str) -> Place {
+    let fields = format!("mode: primary\ntools: [list]\n{execution}");
+    place.with_agent("long", &fields)
+}
+
+/// Says these one after another in one session: the last run as it ended.
+async fn talk(client: &Link, messages: &[&str]) -> Value {
+    let mut last = Value::Null;
+    for message in messages {
+        let params =
+            json!({ "sessionKey": "agent:long:desk", "agent": "long", "message": message });
+        let turn = client.call("agent.run", params).await;
+        last = client.ended(turn["runId"].as_str().unwrap()).await;
+    }
+    last
+}
+
+async fn kinds(client: &Link) -> Vec<String> {
+    let params = json!({ "sessionKey": "agent:long:desk" });
+    let history = client.call("sessions.history", params).await;
+    let messages = history["messages"].as_array().unwrap();
+    let kinds = messages.iter().map(|one| one["kind"].as_str().unwrap());
+    kinds.map(str::to_owned).collect()
+}
+
+/// An answer that takes much room.
+fn long() -> String {
+    format!("old {}", "x".repeat(3000))
+}
+
+#[test]
+fn g11_7_what_the_provider_finds_too_long_is_shortened_once_and_asked_again() {
+    let server = ModelServer::start();
+    let old = long();
+    server.on(SUMMARY, [chat::says(&["the gist of it"])]);
+    server.on(
+        "[job]",
+        [chat::says(&[&old]), too_long(), chat::says(&["done"])],
+    );
+    let place = agent(place(&server, "chat/small"), "");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let ended = talk(&client, &["[job] first", "[job] second"]).await;
+        assert_eq!(ended["result"], "done", "{ended}");
+        assert_eq!(
+            kinds(&client).await,
+            ["text", "text", "text", "compaction", "text"]
+        );
+        let steps = client
+            .call("runs.steps", json!({ "runId": ended["runId"] }))
+            .await;
+        let steps = steps["steps"].as_array().unwrap();
+        let of: Vec<(&str, &str)> = steps
+            .iter()
+            .map(|step| {
+                (
+                    step["kind"].as_str().unwrap(),
+                    step["state"].as_str().unwrap(),
+                )
+            })
+            .collect();
+        let expected = [
+            ("model", "failed"),
+            ("compaction", "done"),
+            ("model", "done"),
+        ];
+        assert_eq!(of, expected, "{steps:?}");
+    });
+    let requests = server.requests();
+    let last = requests.last().unwrap().json();
+    let text = last.to_string();
+    assert!(
+        text.contains("the gist of it") && !text.contains(&old),
+        "{text}"
+    );
+    let asked = said(&last).last().unwrap()["content"].as_str().unwrap();
+    assert!(asked.ends_with("summary>>>\n\n[job] second"), "{asked}");
+    // The agent's own prompt is the base of the call for a summary, too.
+    let summary = requests
+        .iter()
+        .find(|one| one.body.contains(SUMMARY))
+        .unwrap();
+    let prompt = said(&last)[0]["content"].as_str().unwrap();
+    let base = prompt.split("\n\n---").next().unwrap();
+    assert!(
+        summary.json()["messages"][0]["content"]
+            .as_str()
+            .unwrap()
+            .starts_with(base)
+    );
+}
+
+#[test]
+fn g11_7_what_stays_too_long_ends_with_one_clear_error() {
+    for (execution, overflow, tries, why) in [
+        ("", "summarize", 2, "also after it was shortened"),
+        (
+            "execution: {compression: false}",
+            "summarize",
+            1,
+            "compression = false",
+        ),
+        ("", "none", 1, "sessions.overflow"),
+    ] {
+        let server = ModelServer::start();
+        let old = long();
+        server.on(SUMMARY, [chat::says(&["the gist of it"])]);
+        server.on(
+            "[job]",
+            [chat::says(&[&old]), too_long(), too_long(), too_long()],
+        );
+        let place =
+            place(&server, "chat/small").with("sessions.overflow", &format!("{overflow:?}"));
+        let place = agent(place, execution);
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = talk(&client, &["[job] first", "[job] second"]).await;
+            assert_eq!(ended["error"]["kind"], "context_overflow", "{ended}");
+            let message = ended["error"]["message"].as_str().unwrap();
+            assert!(
+                message.contains(why) && message.contains("sessions.reset"),
+                "{message}"
+            );
+        });
+        let asked = server.requests();
+        let asked = asked
+            .iter()
+            .filter(|one| !one.body.contains(SUMMARY))
+            .count();
+        assert_eq!(asked, 1 + tries, "{why}");
+    }
+}
+
+#[test]
+fn what_the_provider_has_counted_is_held_against_the_window() {
+    for overflow in ["summarize", "slide"] {
+        let server = ModelServer::start();
+        let old = long();
+        server.on(SUMMARY, [chat::says(&["the gist of it"])]);
+        server.on("[job]", [counted(&old, 9000), chat::says(&["done"])]);
+        let place = place(&server, "chat/small")
+            .with("sessions.window", "8000")
+            .with("sessions.overflow", &format!("{overflow:?}"));
+        let place = agent(place, "");
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = talk(&client, &["[job] first", "[job] second"]).await;
+            assert_eq!(ended["result"], "done", "{ended}");
+        });
+        let requests = server.requests();
+        let (summaries, last) = (requests.len() - 2, requests.last().unwrap());
+        assert_eq!(
+            summaries,
+            usize::from(overflow == "summarize"),
+            "{overflow}"
+        );
+        assert!(!last.body.contains(&old), "{overflow}");
+        let gist = last.body.contains("the gist of it");
+        assert_eq!(gist, overflow == "summarize");
+        assert_eq!(last.body.contains("are left out here"), !gist);
+    }
+}

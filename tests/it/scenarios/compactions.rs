@@ -1,0 +1,82 @@
+//! Long sessions: their transcript is shortened for the model in the middle of a turn, before
+//! one, and because somebody asks for it.
+
+use serde_json::{Value, json};
+
+use super::Scenario;
+use crate::harness::{Caller, Place, Script, calls, says};
+
+/// The scenarios of long sessions.
+pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
+    name: "compact",
+    place,
+    play: |caller| Box::pin(compact(caller)),
+}];
+
+fn place() -> Place {
+    let long = |letter: &str| letter.repeat(2400);
+    let place = Place::new(
+        Script::new()
+            .on("[one]", [says(&long("one "))])
+            .on("[two]", [says(&long("two "))])
+            .on(
+                "[three]",
+                [calls("list", json!({ "path": "." })), says(&long("three "))],
+            )
+            .on("[child]", [says("grown")])
+            .on_announce("grown", [says("NO_REPLY")]),
+    )
+    .with("sessions.window", "5000")
+    .with_agent("small", "mode: primary\ntools: [list]");
+    std::fs::write(place.work().join("a.txt"), "a").unwrap();
+    place
+}
+
+fn kinds(history: &Value) -> Vec<&str> {
+    let messages = history["messages"].as_array().unwrap();
+    messages
+        .iter()
+        .map(|message| message["kind"].as_str().unwrap())
+        .filter(|kind| *kind != "restart_notice")
+        .collect()
+}
+
+/// Three long turns, of which the third finds no room; an announce waits meanwhile. Then a
+/// person asks for it, and finds nothing to do the second time.
+async fn compact(caller: &mut Caller) {
+    let params = json!({ "agent": "small", "key": "agent:small:desk" });
+    let made = caller.call("sessions.create", params).await;
+    let session = made["session"]["key"].as_str().unwrap().to_owned();
+    for message in ["[one]", "[two]"] {
+        let turn = caller.turn(&session, message).await;
+        let ended = caller.ended(&turn.id).await;
+        assert_eq!(ended["state"], "ok", "{ended}");
+    }
+    let child = caller
+        .spawn(json!({ "task": "[child]", "parent": session, "agent": "explore" }))
+        .await;
+    caller.ended(&child.id).await;
+    // Else it would be open whether its end comes before the third turn, or into it.
+    caller.quiet().await;
+    let turn = caller.turn(&session, "[three]").await;
+    let ended = caller.ended(&turn.id).await;
+    assert_eq!(ended["state"], "ok", "{ended}");
+    caller.quiet().await;
+
+    let params = json!({ "sessionKey": session });
+    let history = caller.call("sessions.history", params.clone()).await;
+    let kinds = kinds(&history);
+    let of = |kind: &str| kinds.iter().filter(|one| **one == kind).count();
+    assert_eq!(of("compaction"), 1, "{kinds:?}");
+    assert_eq!(of("announce"), 1, "{kinds:?}");
+    // The originals stay.
+    assert!(history.to_string().contains("one one one"));
+
+    for told in ["entries", "nothing to shorten"] {
+        let run = caller.compact(&session).await;
+        let ended = caller.ended(&run.id).await;
+        assert_eq!(ended["state"], "ok", "{ended}");
+        let result = ended["result"].as_str().unwrap();
+        assert!(result.contains(told), "{result}");
+    }
+}
