@@ -98,8 +98,8 @@ fn edits(door: Door<'_>, folder: &Path, files: &[PathBuf]) -> Result<Sample> {
     let workspace = folder.to_string_lossy();
     let mut taken = Vec::with_capacity(EDITS);
     let begun = Instant::now();
-    for number in 0..EDITS {
-        std::fs::write(&files[number], text(number, "y"))?;
+    for (number, file) in files.iter().enumerate().take(EDITS) {
+        std::fs::write(file, text(number, "y"))?;
         let started = Instant::now();
         let mut line = String::new();
         while !(line.starts_with("data:") && line.contains(&*workspace)) {

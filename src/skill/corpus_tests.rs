@@ -313,7 +313,7 @@ fn headers_that_would_grow_without_end_are_refused_at_once() {
     let mut bomb = String::from("name: odd\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let below = format!("*a{}", level - 1);
-        let ten = vec![below.as_str(); 10].join(", ");
+        let ten = [below.as_str(); 10].join(", ");
         bomb.push_str(&format!("a{level}: &a{level} [{ten}]\n"));
     }
     refused(with(&bomb).as_bytes(), Some(6), "more than 5000 values");
