@@ -2,9 +2,9 @@
 //!
 //! The rooms, in the order in which a request flows: [`gateway`] translates the wire into
 //! calls of the [`registry`], which writes through the [`store`] what the [`kernel`] decides,
-//! and has the steps of a run carried out by a [`runner`] with a [`provider`]'s answers and
-//! the [`tool`]s of an [`agent`], or by a program of its own; both start programs through
-//! [`process`]. [`daemon`] puts the parts together; [`cli`] is what a person
+//! and has the steps of a run carried out by a [`runner`] with a [`provider`]'s answers, the
+//! [`tool`]s of an [`agent`] and the [`skill`]s around it, or by a program of its own; both start
+//! programs through [`process`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
 pub mod agent;
@@ -15,12 +15,14 @@ pub mod config;
 pub mod contract;
 pub mod daemon;
 pub mod failpoint;
+pub mod front_matter;
 pub mod gateway;
 pub mod kernel;
 pub mod process;
 pub mod provider;
 pub mod registry;
 pub mod runner;
+pub mod skill;
 pub mod store;
 pub mod telemetry;
 pub mod tool;

@@ -14,7 +14,7 @@ pub fn start() -> Result<(), String> {
         Ok(text) if !text.is_empty() => {
             EnvFilter::try_new(&text).map_err(|fault| format!("ABIDE_LOG={text}: {fault}"))?
         }
-        _ => EnvFilter::new("info"),
+        _ => EnvFilter::new("info,rmcp=warn"),
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

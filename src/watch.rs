@@ -1,14 +1,15 @@
 //! Watches folders for changes: the only user of the file-watching library. What it hears is a
-//! hint and no more, whoever asked reads the folders again. Rooms whose files may change while
+//! hint and no more, whoever asked looks at the folders again. Rooms whose files may change while
 //! the daemon runs have one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
@@ -35,32 +36,82 @@ pub struct Options {
     pub quiet: Duration,
     /// How long a burst is waited for at most.
     pub longest: Duration,
+    /// Only writes to files of this name count, whatever its case; to any file if unset.
+    pub file: Option<&'static str>,
 }
+
+/// What a look at the watched folders has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Another one means a change.
+    pub signature: u64,
+    /// The folders to watch, each with the files in it and not what lies deeper, and its number
+    /// on its file system: a folder that was swapped for another has a new one.
+    pub folders: BTreeMap<PathBuf, u64>,
+    /// What may appear or be swapped, and is watched from the nearest folder above that is there.
+    pub awaited: Vec<PathBuf>,
+}
+
+/// Looks at the folders.
+pub type Look = Arc<dyn Fn() -> Looked + Send + Sync>;
+
+/// Says why folders are looked at again and again although events were wanted.
+pub type Notice = Arc<OnceLock<String>>;
 
 /// Watches a set of folders, which may appear later and vanish.
 pub struct Watcher {
-    folders: Vec<PathBuf>,
+    look: Look,
     options: Options,
     clock: Clock,
     heard: Arc<Notify>,
+    notice: Notice,
     events: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
-    seen: u64,
+    /// By folder its number.
+    watched: BTreeMap<PathBuf, u64>,
+    shared: Arc<Mutex<Shared>>,
+    seen: Option<u64>,
+}
+
+/// What the thread that hears events and the watcher tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Folders that are watched for these paths alone.
+    above: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+    /// Was taken away or swapped: its watch is gone, or on something else.
+    lost: BTreeSet<PathBuf>,
+    /// Events were dropped.
+    lost_count: bool,
 }
 
 impl Watcher {
-    /// Begins to watch `folders`, each with the files in it and not what lies deeper. Where
-    /// events cannot be had, it looks again and again instead and says so in the log.
+    /// Begins to watch `folders`, each with the files in it and not what lies deeper.
     pub fn new(folders: Vec<PathBuf>, options: Options, clock: Clock) -> Self {
-        let heard = Arc::new(Notify::new());
+        let look: Look = Arc::new(move || looked(&folders));
+        let seen = Some(look().signature);
+        let heard = Arc::default();
+        Watcher::over(look, seen, heard, options, clock)
+    }
+
+    /// Begins to watch what `look` names, at each look anew; `seen` is what is known already.
+    /// Whoever tells `heard` has it look again. Where events cannot be had, it looks again and
+    /// again instead and says so in its notice.
+    pub fn over(
+        look: Look,
+        seen: Option<u64>,
+        heard: Arc<Notify>,
+        options: Options,
+        clock: Clock,
+    ) -> Self {
         let mut watcher = Watcher {
-            events: None,
-            seen: signature(&folders),
-            folders,
+            look,
             options,
             clock,
-            watched: BTreeSet::new(),
             heard,
+            notice: Notice::default(),
+            events: None,
+            watched: BTreeMap::new(),
+            shared: Arc::default(),
+            seen,
         };
         if options.mode == Mode::Events {
             watcher.listen();
@@ -70,57 +121,107 @@ impl Watcher {
         watcher
     }
 
+    /// Where it says why it looks again and again although events were wanted.
+    pub fn notice(&self) -> Notice {
+        Arc::clone(&self.notice)
+    }
+
     fn listen(&mut self) {
-        let heard = Arc::clone(&self.heard);
+        let (heard, shared) = (Arc::clone(&self.heard), Arc::clone(&self.shared));
+        let file = self.options.file;
         let made = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Our own reading is no change. A queue that ran over is one, and so is an error.
-            let is_access = |event: &notify::Event| matches!(event.kind, EventKind::Access(_));
-            if !event.as_ref().is_ok_and(is_access) {
+            let mut shared = lock(&shared);
+            let matters = match &event {
+                Ok(event) => shared.takes(event, file),
+                Err(_) => {
+                    shared.lost_count = true;
+                    true
+                }
+            };
+            if matters {
                 heard.notify_one();
             }
         });
         match made {
             Ok(events) => self.events = Some(events),
-            Err(fault) => return self.fall_back(&fault),
+            Err(fault) => return self.fall_back(&fault.to_string()),
         }
-        self.arm();
+        let looked = (self.look)();
+        self.arm(&looked);
     }
 
-    fn fall_back(&mut self, fault: &notify::Error) {
-        tracing::warn!(
-            %fault,
-            "the system gives no file events; folders are looked at every {FALL_BACK:?} instead"
+    fn fall_back(&mut self, why: &str) {
+        let notice = format!(
+            "the system gives no file events ({why}); folders are looked at every {FALL_BACK:?} \
+             instead"
         );
+        tracing::warn!("{notice}");
+        // The first reason is the one that counts.
+        let _ = self.notice.set(notice);
         self.events = None;
         self.watched.clear();
         self.options.mode = Mode::Poll(FALL_BACK);
     }
 
-    /// Watches what must be watched now: each folder, the folder above it (where it may appear
-    /// or be swapped), and the folders of files that links in it lead to.
-    fn arm(&mut self) {
+    /// Watches what must be watched now; whether that is more than before.
+    fn arm(&mut self, looked: &Looked) -> bool {
         let Some(events) = &mut self.events else {
-            return;
+            return false;
         };
-        let wanted = wanted(&self.folders);
-        for gone in self.watched.difference(&wanted) {
-            // A folder that is gone took its watch along.
-            let _ = events.unwatch(gone);
+        let above = above(&looked.awaited);
+        let mut wanted = looked.folders.clone();
+        for folder in above.keys() {
+            wanted
+                .entry(folder.clone())
+                .or_insert_with(|| number(folder));
         }
-        let mut watched = BTreeSet::new();
-        for folder in wanted {
-            // A folder that was swapped for another has its old watch: taken anew each time.
+        let (lost, lost_count) = {
+            let mut shared = lock(&self.shared);
+            let only_above = above.into_iter();
+            shared.above = only_above
+                .filter(|(folder, _)| !looked.folders.contains_key(folder))
+                .collect();
+            let lost = std::mem::take(&mut shared.lost);
+            (lost, std::mem::take(&mut shared.lost_count))
+        };
+        let is_gone = |folder: &PathBuf, number: &u64| {
+            lost_count || lost.contains(folder) || wanted.get(folder) != Some(number)
+        };
+        let gone = self
+            .watched
+            .extract_if(.., |folder, number| is_gone(folder, number));
+        for (folder, _) in gone {
+            // A folder that is gone took its watch along.
             let _ = events.unwatch(&folder);
+        }
+        let mut refused = None;
+        let mut is_more = false;
+        for (folder, number) in wanted {
+            if self.watched.contains_key(&folder) {
+                continue;
+            }
+            if let Some(kind) = without_events(&folder) {
+                refused = Some(format!("{} is on {kind}", folder.display()));
+                break;
+            }
             match events.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => {
-                    watched.insert(folder);
+                    is_more = true;
+                    self.watched.insert(folder, number);
                 }
                 // Gone in between: the folder above tells.
                 Err(_) if !folder.exists() => {}
-                Err(fault) => return self.fall_back(&fault),
+                Err(fault) => {
+                    refused = Some(fault.to_string());
+                    break;
+                }
             }
         }
-        self.watched = watched;
+        if let Some(why) = refused {
+            self.fall_back(&why);
+            return false;
+        }
+        is_more
     }
 
     /// Returns when the folders have changed and it is quiet again. For one loop that always
@@ -133,14 +234,28 @@ impl Watcher {
                 Mode::Events => {
                     self.heard.notified().await;
                     self.until_quiet().await;
-                    self.arm();
                 }
             }
-            let seen = signature(&self.folders);
-            if seen != self.seen {
-                self.seen = seen;
+            let mut seen = self.look_now().await;
+            // What changed before a new watch stood is found by another look.
+            while self.arm(&seen) {
+                seen = self.look_now().await;
+            }
+            if self.seen != Some(seen.signature) {
+                self.seen = Some(seen.signature);
                 return;
             }
+        }
+    }
+
+    /// A look on a thread that may wait for a disk.
+    async fn look_now(&self) -> Looked {
+        let look = Arc::clone(&self.look);
+        match tokio::task::spawn_blocking(move || look()).await {
+            Ok(looked) => looked,
+            Err(fault) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
+            // The daemon ends.
+            Err(_) => std::future::pending().await,
         }
     }
 
@@ -163,25 +278,114 @@ impl Watcher {
 /// How often folders are looked at where events cannot be had.
 const FALL_BACK: Duration = Duration::from_secs(5);
 
-fn wanted(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let mut wanted = BTreeSet::new();
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // Hints: the next look finds what a panic left out.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Notes what an event takes away; whether it can mean a change.
+    fn takes(&mut self, event: &notify::Event, file: Option<&str>) -> bool {
+        if event.need_rescan() {
+            self.lost_count = true;
+            return true;
+        }
+        match event.kind {
+            // Our own reading is no change.
+            EventKind::Access(_) => return false,
+            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
+                self.lost.extend(event.paths.iter().cloned());
+            }
+            EventKind::Modify(_) => {
+                let is_file = |path: &PathBuf| {
+                    let name = path.file_name().and_then(|name| name.to_str());
+                    file.is_none_or(|file| name.is_some_and(|name| name.eq_ignore_ascii_case(file)))
+                };
+                if !event.paths.iter().any(is_file) {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        let is_awaited = |path: &PathBuf| {
+            let above = path.parent().and_then(|above| self.above.get(above));
+            // A folder itself stands in the folder above it.
+            let own = self.above.contains_key(path);
+            own || above.is_none_or(|awaited| awaited.contains(path))
+        };
+        event.paths.is_empty() || event.paths.iter().any(is_awaited)
+    }
+}
+
+/// The nearest folder that is there above each of `awaited`, with the path in it that counts.
+fn above(awaited: &[PathBuf]) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
+    let mut found: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
+    for path in awaited {
+        let ancestors: Vec<&Path> = path.ancestors().collect();
+        let pair = ancestors.windows(2).find(|pair| pair[1].is_dir());
+        if let Some([expected, folder]) = pair {
+            let paths = found.entry(folder.to_path_buf()).or_default();
+            paths.insert(expected.to_path_buf());
+        }
+    }
+    found
+}
+
+fn number(folder: &Path) -> u64 {
+    std::fs::metadata(folder).map_or(0, |folder| folder.ino())
+}
+
+/// The kind of its file system, if that tells of no changes that others make.
+fn without_events(folder: &Path) -> Option<&'static str> {
+    const KINDS: &[(u64, &str)] = &[
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x0102_1997, "9p"),
+        (0x6573_5546, "FUSE"),
+    ];
+    #[cfg(target_os = "linux")]
+    {
+        let kind = rustix::fs::statfs(folder).ok()?.f_type;
+        // The number has 32 bits, whatever the type's width and sign.
+        let kind = u64::from(kind as u32);
+        KINDS
+            .iter()
+            .find(|(number, _)| *number == kind)
+            .map(|(_, name)| *name)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (folder, KINDS);
+        None
+    }
+}
+
+/// A look at folders with the files in them, and the folders of files that links in them lead to.
+fn looked(folders: &[PathBuf]) -> Looked {
+    let mut looked = Looked {
+        signature: signature(folders),
+        ..Looked::default()
+    };
     for folder in folders {
-        let above = folder.ancestors().skip(1).find(|above| above.is_dir());
-        wanted.extend(above.map(Path::to_owned));
+        if folder.is_symlink() || !folder.is_dir() {
+            looked.awaited.push(folder.clone());
+        }
         if !folder.is_dir() {
             continue;
         }
-        wanted.insert(folder.clone());
+        looked.folders.insert(folder.clone(), number(folder));
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink())
                 && let Ok(target) = entry.path().canonicalize()
                 && let Some(above) = target.parent()
             {
-                wanted.insert(above.to_owned());
+                looked.folders.insert(above.to_owned(), number(above));
             }
         }
     }
-    wanted
+    looked
 }
 
 /// A number that changes when a file directly in one of `folders` is added, removed, renamed or
@@ -210,107 +414,5 @@ pub fn signature(folders: &[PathBuf]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    const QUICK: Options = Options {
-        mode: Mode::Events,
-        quiet: Duration::from_millis(20),
-        longest: Duration::from_millis(200),
-    };
-
-    fn watcher(folder: &Path, mode: Mode) -> Watcher {
-        let options = Options { mode, ..QUICK };
-        Watcher::new(vec![folder.to_owned()], options, Clock::system())
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap();
-        runtime.block_on(test);
-    }
-
-    #[test]
-    fn g6_5_ten_saves_of_each_kind_are_each_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("a.md");
-        fs::write(&file, "0").unwrap();
-        run(async {
-            let mut watcher = watcher(dir.path(), Mode::Events);
-            for round in 1..=10 {
-                fs::write(&file, format!("in place {round}")).unwrap();
-                watcher.changed().await;
-                let aside = dir.path().join(".a.md.new");
-                fs::write(&aside, format!("renamed {round}")).unwrap();
-                fs::rename(&aside, &file).unwrap();
-                watcher.changed().await;
-                fs::remove_file(&file).unwrap();
-                fs::write(&file, format!("made anew {round}")).unwrap();
-                watcher.changed().await;
-            }
-        });
-    }
-
-    #[test]
-    fn a_folder_may_come_later_vanish_and_come_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("config/abide/agents");
-        run(async {
-            let mut watcher = watcher(&folder, Mode::Events);
-            for _ in 0..2 {
-                fs::create_dir_all(&folder).unwrap();
-                watcher.changed().await;
-                fs::write(folder.join("a.md"), "a").unwrap();
-                watcher.changed().await;
-                fs::remove_dir_all(dir.path().join("config")).unwrap();
-                watcher.changed().await;
-            }
-        });
-    }
-
-    #[test]
-    fn a_file_behind_a_link_is_seen() {
-        let dir = tempfile::tempdir().unwrap();
-        let (folder, real) = (dir.path().join("agents"), dir.path().join("dotfiles"));
-        fs::create_dir_all(&folder).unwrap();
-        fs::create_dir_all(&real).unwrap();
-        fs::write(real.join("a.md"), "a").unwrap();
-        std::os::unix::fs::symlink(real.join("a.md"), folder.join("a.md")).unwrap();
-        run(async {
-            let mut watcher = watcher(&folder, Mode::Events);
-            fs::write(real.join("a.md"), "another").unwrap();
-            watcher.changed().await;
-        });
-    }
-
-    #[test]
-    fn g6_7_polling_finds_a_change_without_events() {
-        let dir = tempfile::tempdir().unwrap();
-        run(async {
-            let mut watcher = watcher(dir.path(), Mode::Poll(Duration::from_millis(5)));
-            fs::write(dir.path().join("a.md"), "a").unwrap();
-            watcher.changed().await;
-        });
-    }
-
-    #[test]
-    fn reading_is_no_change_and_neither_is_what_lies_beside() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("agents");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("a.md"), "a").unwrap();
-        run(async {
-            let mut watcher = watcher(&folder, Mode::Events);
-            let _ = fs::read(folder.join("a.md")).unwrap();
-            fs::write(dir.path().join("beside.txt"), "b").unwrap();
-            let heard = tokio::time::timeout(Duration::from_millis(150), watcher.changed());
-            assert!(heard.await.is_err());
-            // It still hears.
-            fs::write(folder.join("b.md"), "b").unwrap();
-            watcher.changed().await;
-        });
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

@@ -81,6 +81,18 @@ pub enum Figure {
     FloorKeeps(u64),
     /// The rate of `sessions.spawn`, 64 in flight, beside that of an empty store.
     SpawnKeeps(u64),
+    /// Reading 5,000 files.
+    FloorReadSkills,
+    /// The first look at as many skills.
+    SkillsFirst,
+    /// Asking for the state of 5,000 files.
+    FloorStatSkills,
+    /// A look that finds no change.
+    SkillsAgain,
+    /// From an edit to the event that tells of it.
+    SkillsEdit,
+    /// What watching costs when nothing happens, percent of a core.
+    SkillsIdle,
     /// About 100 events a second to 100 subscribers.
     FanOut100,
     /// What that takes of a core, percent.
@@ -103,6 +115,7 @@ impl Figure {
                 | Figure::TurnCpu
                 | Figure::FloorKeeps(_)
                 | Figure::SpawnKeeps(_)
+                | Figure::SkillsIdle
                 | Figure::FanOutCore100
                 | Figure::FanOutCore1000
         )

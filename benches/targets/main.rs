@@ -23,6 +23,7 @@ mod machine;
 mod measure;
 mod report;
 mod sample;
+mod skills;
 mod starts;
 mod talk;
 mod target;

@@ -16,7 +16,7 @@ use crate::grown::Grown;
 use crate::machine::{self, Machine};
 use crate::sample::Sample;
 use crate::turns::InstantModel;
-use crate::{announces, calls, fanout, starts, turns, waits};
+use crate::{announces, calls, fanout, skills, starts, turns, waits};
 
 /// What one part of a round gave.
 pub type Samples = Vec<(Figure, Sample)>;
@@ -41,8 +41,8 @@ pub struct Plan {
 }
 
 /// The targets that there are programs for.
-pub const IDS: [&str; 11] = [
-    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P10", "P11", "P12",
+pub const IDS: [&str; 12] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12",
 ];
 /// Those that take minutes, and are left out unless they are asked for.
 pub const LONG: [&str; 2] = ["P10", "P11"];
@@ -206,6 +206,9 @@ impl Round<'_> {
         if self.plan.wants(&["P6"]) {
             samples.extend(self.announces()?);
         }
+        if self.plan.wants(&["P9"]) {
+            samples.extend(self.skills()?);
+        }
         if self.plan.wants(&["P12"]) {
             samples.extend(self.fan_out()?);
         }
@@ -294,6 +297,12 @@ impl Round<'_> {
             ),
             (Figure::AnnouncedAll, announces::at_once(daemon.door())?),
         ])
+    }
+
+    fn skills(&self) -> Result<Samples> {
+        let daemon = self.daemon("skills", Setting::LanesClosed)?;
+        let folder = self.folder.join("skilled");
+        skills::measure(&daemon, &folder, self.plan.lasts)
     }
 
     fn fan_out(&self) -> Result<Samples> {

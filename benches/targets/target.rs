@@ -149,6 +149,12 @@ pub fn all(plan: &Plan) -> Vec<Target> {
     targets.extend([
         absolute("P7", "10,000 open, to first answer", "ms", Figure::StartOpen, 500.0),
         absolute("P8", "memory at ready", "MiB", Figure::Rss, 20.0),
+        absolute("P9", "5,000 skills, first look", "ms", Figure::SkillsFirst, 150.0),
+        target("P9", "the same beside reading the files", P50, Figure::FloorReadSkills, Figure::SkillsFirst, TimesFloor(4.0)),
+        absolute("P9", "a look without a change", "ms", Figure::SkillsAgain, 10.0),
+        target("P9", "the same beside their states", P50, Figure::FloorStatSkills, Figure::SkillsAgain, TimesFloor(2.0)),
+        absolute("P9", "edit to version, 250 ms of quiet", "ms", Figure::SkillsEdit, 270.0),
+        absolute("P9", "watching, share of a core", "%", Figure::SkillsIdle, 0.05),
         target("P10", "sessions.list, 50", P50, Figure::GrownPing, Figure::SessionsList, AboveFloor(1.0)),
         target("P10", "runs.list of a tree, 50", P50, Figure::GrownPing, Figure::RunsTree, AboveFloor(1.0)),
         target("P10", "sessions.history, 100", P50, Figure::GrownPing, Figure::HistoryPage, AboveFloor(1.0)),

@@ -18,9 +18,10 @@ use super::set::{Candidate, Layers, Source};
 use super::view::{Models, Set};
 use crate::clock::Clock;
 use crate::contract::catalog::{
-    AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets,
+    AgentSummary, Catalog, Covers, Definition, Listing, Overrides, Place, Resolved, Sets, ToolSet,
 };
 use crate::contract::rows::AgentRows;
+use crate::contract::servers::{ServerViews, ServersSeen};
 use crate::kernel::fault::{Fault, Kind};
 use tokio::sync::watch;
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub models: watch::Receiver<Models>,
     /// The schemas of all tools (`{name, description, parameters}`).
     pub tools: Vec<Value>,
+    /// The servers of further tools, as they are at each moment.
+    pub servers: ServersSeen,
     /// This user's agent files; `None`: there are none.
     pub config: Option<PathBuf>,
     /// This user's agent files for Claude Code; `None`: there are none.
@@ -81,6 +84,10 @@ impl Agents {
 
     fn models(&self) -> watch::Ref<'_, Models> {
         self.options.models.borrow()
+    }
+
+    fn servers(&self) -> Arc<ServerViews> {
+        Arc::clone(&self.options.servers.borrow())
     }
 
     fn base(&self) -> Arc<Base> {
@@ -178,7 +185,9 @@ impl Catalog for Agents {
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
-        self.set(place).resolve(&self.models(), name, overrides)
+        let servers = self.servers();
+        self.set(place)
+            .resolve(&self.models(), &servers, name, overrides)
     }
 
     fn default_agent(&self) -> AgentId {
@@ -186,13 +195,24 @@ impl Catalog for Agents {
     }
 
     fn list(&self, place: Place<'_>) -> Listing {
-        self.set(place).list(&self.models())
+        self.set(place).list(&self.models(), &self.servers())
     }
 
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
-        Ok(entry.summary(id, &self.models()))
+        Ok(entry.summary(id, &self.models(), &self.servers()))
+    }
+
+    fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault> {
+        let set = self.set(place);
+        let (id, entry) = set.entry(name)?;
+        let equipment = entry.equipment(&self.servers());
+        Ok(ToolSet {
+            agent: id.clone(),
+            tools: equipment.tools.clone(),
+            left_out: equipment.left_out.clone(),
+        })
     }
 
     fn check(&self, org: &str, definition: &Definition) -> Result<AgentId, Fault> {
@@ -345,7 +365,7 @@ impl Agents {
         let (id, entry) = set
             .entry(&name)
             .map_err(|fault| Broken::whole(fault.message))?;
-        let summary = entry.summary(id, &self.models());
+        let summary = entry.summary(id, &self.models(), &self.servers());
         let mut warnings = summary.warnings;
         warnings.extend(summary.problems);
         Ok(Checked { name, warnings })

@@ -72,6 +72,7 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
         })
         .1,
         tools: tools.into_iter().chain([spawn]).collect(),
+        servers: tokio::sync::watch::channel(Arc::default()).1,
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),
         workspace: None,

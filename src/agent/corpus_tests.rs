@@ -337,7 +337,8 @@ fn g11_9_options_of_the_provider_are_taken_and_what_nobody_knows_is_said() {
 #[test]
 fn what_nothing_obeys_yet_is_said() {
     let draft = markdown("---\ndescription: d\nskills: []\nstrategy: plan\n---\nx").unwrap();
-    assert_eq!(draft.not_in_force, ["skills", "strategy: plan"]);
+    assert_eq!(draft.not_in_force, ["strategy: plan"]);
+    assert_eq!(draft.definition.skills, Some(Vec::new()));
     assert_eq!(draft.needs_trust, [""; 0]);
 }
 

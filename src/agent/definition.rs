@@ -48,6 +48,12 @@ pub struct AgentDefinition {
     pub provider: Map<String, Value>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// The servers whose tools it has, by name; unset = every one that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Vec<String>>,
+    /// Names and patterns of the skills that it may use; all if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
     /// The most model calls of one run.
     pub max_loops: u32,
     /// Long transcripts are shortened for its model; unset = unless it is a subagent.
@@ -110,6 +116,8 @@ impl AgentDefinition {
             max_tokens: None,
             provider: Map::new(),
             tools: Vec::new(),
+            mcp_servers: None,
+            skills: None,
             max_loops: MAX_LOOPS,
             compression: None,
             hidden: false,

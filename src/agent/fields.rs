@@ -20,13 +20,7 @@ use crate::kernel::options;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
-const NOT_IN_FORCE: &[&str] = &[
-    "skills",
-    "mcp_servers",
-    "on_child_failure",
-    "env",
-    "workspace",
-];
+const NOT_IN_FORCE: &[&str] = &["on_child_failure", "env", "workspace"];
 /// Fields that are obeyed.
 const IN_FORCE: &[&str] = &[
     "name",
@@ -42,10 +36,12 @@ const IN_FORCE: &[&str] = &[
     "max_tokens",
     "provider",
     "tools",
+    "mcp_servers",
     "gate",
     "write_scope",
     "system_prompt",
     "linked_agents",
+    "skills",
     "allow_agents",
     "max_spawn_depth",
     "on_uncertain",
@@ -56,7 +52,7 @@ const IN_FORCE: &[&str] = &[
     "org",
 ];
 /// What a project may state only once it is trusted.
-const NEEDS_TRUST: &[&str] = &["env", "mcp_servers"];
+const NEEDS_TRUST: &[&str] = &["env"];
 
 /// What says how a model works, and nothing to a program.
 const ONLY_MODELS: &[&str] = &[
@@ -69,6 +65,7 @@ const ONLY_MODELS: &[&str] = &[
     "tools",
     "gate",
     "skills",
+    "mcp_servers",
     "strategy",
 ];
 
@@ -190,8 +187,10 @@ impl Reader<'_> {
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
+            "skills" => definition.skills = Some(texts(value)?),
             "linked_agents" => self.linked_agents(value)?,
             "tools" => self.tools(value)?,
+            "mcp_servers" => self.mcp_servers(value)?,
             "gate" => self.gate(value)?,
             "write_scope" => {
                 let word = text(value)?;
@@ -365,6 +364,34 @@ impl Reader<'_> {
             }
             _ => choice.allow = Some(texts(value)?),
         }
+        Ok(())
+    }
+
+    /// Names of servers under `[mcp]`. A server that is described here, as other programs allow, is
+    /// nobody's to start.
+    fn mcp_servers(&mut self, value: &Value) -> Result<(), String> {
+        let items = match value {
+            Value::Array(items) => items.clone(),
+            Value::Object(fields) => vec![Value::Object(fields.clone())],
+            list => texts(list)?.into_iter().map(Value::String).collect(),
+        };
+        let mut names = Vec::new();
+        for item in &items {
+            let Value::Object(described) = item else {
+                names.push(text(item)?);
+                continue;
+            };
+            let described: Vec<&str> = described.keys().map(String::as_str).collect();
+            self.draft.warnings.push(format!(
+                "mcp_servers: {} is described here and left aside; describe it under [mcp] in the \
+                 configuration, and name it here",
+                preview(&described.join(", "), 64)
+            ));
+        }
+        if !items.is_empty() {
+            self.needs("mcp_servers");
+        }
+        self.draft.definition.mcp_servers = Some(names);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ as file:line with what stands there.";
 
 /// `build` and `explore`.
 pub(super) fn presets() -> Vec<AgentDefinition> {
-    let looking = ["read", "list", "glob", "grep"];
+    let looking = ["read", "list", "glob", "grep", "skill"];
     let tools: Vec<String> = looking.iter().map(ToString::to_string).collect();
     // Of these names the tools that there are.
     let changing = ["write", "edit", "shell", "fetch", "todo", "output"];
@@ -52,6 +52,8 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
                 .cloned()
                 .chain(changing.map(str::to_owned))
                 .chain(dealing.map(str::to_owned))
+                // Whatever servers have.
+                .chain(["*__*".to_owned()])
                 .collect(),
             allow_agents: Some(vec!["build".to_owned(), "explore".to_owned()]),
             ..AgentDefinition::named("build", build, BUILD_PROMPT)

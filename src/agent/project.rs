@@ -13,7 +13,7 @@ const FOLDERS: [(&str, Dialect); 2] = [
 ];
 
 /// The nearest folder at or above `cwd` that is a project: one that holds `.abide` or `.git`.
-pub(super) fn find(cwd: &Path) -> Option<PathBuf> {
+pub fn find(cwd: &Path) -> Option<PathBuf> {
     let is_project = |folder: &&Path| {
         [".abide", ".git"]
             .iter()

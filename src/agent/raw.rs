@@ -7,6 +7,9 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
+pub use crate::front_matter::Broken;
+use crate::front_matter::{decode, line_at, quoted, split};
+
 /// The most bytes of one definition.
 pub(super) const FILE_LIMIT: usize = 256 * 1024;
 
@@ -40,42 +43,6 @@ impl Format {
             "toml" => Some(Format::Toml),
             "json" => Some(Format::Json),
             _ => None,
-        }
-    }
-}
-
-/// Why a definition cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// The line at fault, counted from 1.
-    pub line: Option<usize>,
-    /// What is wrong, and what is expected.
-    pub reason: String,
-}
-
-impl Broken {
-    /// Without a line.
-    pub(super) fn whole(reason: impl Into<String>) -> Self {
-        Broken {
-            line: None,
-            reason: reason.into(),
-        }
-    }
-
-    /// At a line.
-    pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
-        Broken {
-            line: Some(line),
-            reason: reason.into(),
-        }
-    }
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "line {line}: {}", self.reason),
-            None => f.write_str(&self.reason),
         }
     }
 }
@@ -120,14 +87,7 @@ fn is_line_of(line: &str, name: &str) -> bool {
 
 /// Reads a definition.
 pub(super) fn read(format: Format, bytes: &[u8]) -> Result<Raw, Broken> {
-    let text = decode(bytes)?;
-    let conflict = text.lines().position(|line| line.starts_with("<<<<<<< "));
-    if let Some(line) = conflict {
-        return Err(Broken::at(
-            line + 1,
-            "a merge conflict is not resolved here",
-        ));
-    }
+    let text = decode(bytes, FILE_LIMIT, "a definition")?;
     match format {
         Format::Markdown => markdown(&text),
         Format::Toml => {
@@ -166,38 +126,6 @@ fn plain(fields: Vec<(String, Value)>, header: String) -> Raw {
     }
 }
 
-/// The text without a byte order mark and with plain line ends.
-fn decode(bytes: &[u8]) -> Result<String, Broken> {
-    if bytes.len() > FILE_LIMIT {
-        return Err(Broken::whole(format!(
-            "{} bytes; a definition has {FILE_LIMIT} at most",
-            bytes.len()
-        )));
-    }
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(Broken::whole("it is UTF-16; save it as UTF-8"));
-    }
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Broken::at(line, format!("not UTF-8 at byte {at}; save it as UTF-8"))
-    })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if let Some(at) = text.find('\0') {
-        return Err(Broken::at(line_at(text, at), "it holds a NUL character"));
-    }
-    Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
-}
-
-fn line_at(text: &str, byte: usize) -> usize {
-    let end = byte.min(text.len());
-    text.as_bytes()[..end]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
-}
-
 /// The message without "at line 1 column 12", which is told apart.
 fn without_place(message: &str) -> &str {
     message
@@ -206,40 +134,14 @@ fn without_place(message: &str) -> &str {
 }
 
 fn markdown(text: &str) -> Result<Raw, Broken> {
-    let blank = text
-        .lines()
-        .take_while(|line| line.trim().is_empty())
-        .count();
-    let mut lines = text.lines().skip(blank);
-    if lines.next().map(str::trim_end) != Some("---") {
-        return Err(Broken::at(
-            blank + 1,
-            "no front matter: the file begins with a line --- , the fields, and a line ---",
-        ));
-    }
-    let mut header = String::new();
-    let mut closed = false;
-    for line in lines.by_ref() {
-        if line.trim_end() == "---" {
-            closed = true;
-            break;
-        }
-        header.push_str(line);
-        header.push('\n');
-    }
-    if !closed {
-        return Err(Broken::at(
-            blank + 1,
-            "the front matter has no closing line ---",
-        ));
-    }
-    let body: Vec<&str> = lines.collect();
+    let split = split(text)?;
+    let (blank, first_line) = (split.blank, split.first_line());
     let mut raw = Raw {
         fields: Vec::new(),
-        body: Some(body.join("\n").trim().to_owned()).filter(|body| !body.is_empty()),
+        body: Some(split.body).filter(|body| !body.is_empty()),
         warnings: Vec::new(),
-        first_line: blank + 2,
-        header,
+        first_line,
+        header: split.header,
     };
     if blank > 0 {
         raw.warnings.push(format!(
@@ -296,36 +198,6 @@ fn yaml(header: &str) -> Result<Vec<(String, Value)>, Broken> {
         }
     })?;
     Ok(fields.unwrap_or_default().into_iter().collect())
-}
-
-/// The header with plain values at the left margin put in quotes: a colon in a description is
-/// the commonest slip in such files.
-fn quoted(header: &str) -> String {
-    let mut out = String::with_capacity(header.len() + 64);
-    for line in header.lines() {
-        match line.split_once(": ") {
-            Some((key, value)) if is_bare(key) && is_plain(value.trim()) => {
-                let value = Value::String(value.trim().to_owned());
-                out.push_str(&format!("{key}: {value}\n"));
-            }
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    out
-}
-
-fn is_bare(key: &str) -> bool {
-    !key.is_empty()
-        && key
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-}
-
-fn is_plain(value: &str) -> bool {
-    value.contains(": ") && !value.starts_with(['"', '\'', '[', '{', '|', '>', '&', '*', '!', '#'])
 }
 
 /// The fields of a JSON object; a name that stands twice is refused instead of dropped.

@@ -44,11 +44,29 @@ impl ToolChoice {
         );
         let mut unknown: Vec<String> = Vec::new();
         for name in asked {
-            if !all.iter().any(|tool| fits(name, tool)) && !unknown.contains(name) {
+            // Which tools servers have is known only while they run.
+            let is_served = name.contains("__");
+            let is_known = is_served || all.iter().any(|tool| fits(name, tool));
+            if !is_known && !unknown.contains(name) {
                 unknown.push(name.clone());
             }
         }
         (chosen, unknown)
+    }
+
+    /// Has the agent this tool of a server? Where the definition names the server itself
+    /// (`is_named`), a list of tools that says nothing of it takes nothing away.
+    pub(super) fn takes_served(&self, tool: &str, is_named: bool) -> bool {
+        let on = self
+            .switches
+            .iter()
+            .rev()
+            .find(|(name, _)| fits(name, tool));
+        match on {
+            Some(_) => self.takes(tool),
+            None if is_named => !self.deny.iter().any(|name| fits(name, tool)),
+            None => self.takes(tool),
+        }
     }
 
     /// Is it named, itself and not by a pattern?

@@ -2,6 +2,7 @@
 //! refusals that name what there is.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -9,9 +10,14 @@ use super::AgentDefinition;
 use super::command::ProgramCheck;
 use super::delegating;
 use super::names::nearest;
+use super::served::{Equipment, Equipped};
 use super::set::{Layers, Source, Taken, shown};
-use crate::contract::catalog::{AgentSummary, Aside, Listing, Overrides, Pinned, Resolved};
+use super::tools::ToolChoice;
+use crate::contract::catalog::{
+    AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
+};
 use crate::contract::linked;
+use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
@@ -98,7 +104,11 @@ pub(super) struct Entry {
     revision: Option<i64>,
     definition: AgentDefinition,
     pinned_definition: Pinned,
-    pinned_tools: Pinned,
+    /// The schemas of its own tools.
+    tools: Vec<Value>,
+    /// Which tools it asks for.
+    choice: ToolChoice,
+    equipped: Equipped,
     shadowed: Vec<Aside>,
     /// For lists.
     warnings: Vec<String>,
@@ -123,12 +133,13 @@ impl Set {
             .map(|(id, taken)| (id.clone(), Entry::new(taken, models, &names)))
             .collect();
         // Whom each may delegate to is known once all are.
+        let none = ServerViews::default();
         let summaries: Vec<AgentSummary> = entries
             .iter()
-            .map(|(id, entry)| entry.summary(id, models))
+            .map(|(id, entry)| entry.summary(id, models, &none))
             .collect();
         for (id, entry) in &mut entries {
-            entry.pin_tools(id, &summaries, tools);
+            entry.take_tools(id, &summaries, tools);
         }
         Set {
             entries,
@@ -192,13 +203,15 @@ impl Set {
     pub(super) fn resolve(
         &self,
         models: &Models,
+        servers: &ServerViews,
         name: &str,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
         let (id, entry) = self.entry(name)?;
         entry.usable(id)?;
         let definition = &entry.definition;
-        let mut warnings = entry.notes.clone();
+        let equipment = entry.equipment(servers);
+        let mut warnings = [entry.notes.as_slice(), &equipment.notes].concat();
         let is_program = definition.command.is_some();
         let (model, thinking) = if is_program {
             if overrides.model.is_some() || overrides.thinking.is_some() {
@@ -223,18 +236,23 @@ impl Set {
             max_spawn_depth: definition.max_spawn_depth,
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
-            tools: entry.pinned_tools.clone(),
+            tools: equipment.tools.clone(),
+            skill_names: match is_program {
+                true => Some(Vec::new()),
+                false => usable_skills(&definition.tools, definition.skills.as_deref()),
+            },
+            skills: None,
             warnings,
         })
     }
 
     /// As lists show it.
-    pub(super) fn list(&self, models: &Models) -> Listing {
+    pub(super) fn list(&self, models: &Models, servers: &ServerViews) -> Listing {
         Listing {
             agents: self
                 .entries
                 .iter()
-                .map(|(id, entry)| entry.summary(id, models))
+                .map(|(id, entry)| entry.summary(id, models, servers))
                 .collect(),
             rejected: self.rejected.clone(),
         }
@@ -281,7 +299,9 @@ impl Entry {
             source: taken.candidate.source,
             file: taken.candidate.file.as_deref().map(shown),
             revision: taken.candidate.revision,
-            pinned_tools: pin(&[(); 0]),
+            tools: Vec::new(),
+            choice: draft.tools.clone(),
+            equipped: Equipped::default(),
             pinned_definition: pin(&definition),
             definition,
             shadowed: taken.shadowed.clone(),
@@ -291,9 +311,9 @@ impl Entry {
         }
     }
 
-    /// Pins the schemas of its tools, in which arguments that name an agent take those to whom
+    /// Takes the schemas of its own tools, in which arguments that name an agent take those to whom
     /// it may delegate, and those of the agents that are tools of its own.
-    fn pin_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
+    fn take_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
         let definition = &self.definition;
         let allowed = definition.allow().allowed(id, &definition.linked(), agents);
         let named = |name: &str| tools.iter().find(|schema| schema["name"] == name);
@@ -312,7 +332,15 @@ impl Entry {
         }
         let names = schemas.iter().filter_map(|schema| schema["name"].as_str());
         self.definition.tools = names.map(str::to_owned).collect();
-        self.pinned_tools = pin(&schemas);
+        self.tools = schemas;
+        // What was made without them does not count.
+        self.equipped = Equipped::default();
+    }
+
+    /// All its tools, over the servers as they are.
+    pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
+        let (definition, choice) = (&self.definition, &self.choice);
+        self.equipped.over(definition, choice, &self.tools, servers)
     }
 
     /// Does it shadow a definition of that layer?
@@ -344,8 +372,14 @@ impl Entry {
     }
 
     /// As lists show it.
-    pub(super) fn summary(&self, id: &AgentId, models: &Models) -> AgentSummary {
+    pub(super) fn summary(
+        &self,
+        id: &AgentId,
+        models: &Models,
+        servers: &ServerViews,
+    ) -> AgentSummary {
         let definition = &self.definition;
+        let equipment = self.equipment(servers);
         let mut problems: Vec<String> = self.untrusted.iter().cloned().collect();
         if definition.inactive {
             problems.push("it is not active".to_owned());
@@ -366,7 +400,8 @@ impl Entry {
             model: model.to_owned(),
             program: program.map(|program| program.argv.clone()),
             thinking: definition.thinking,
-            tools: definition.tools.clone(),
+            tools: [definition.tools.as_slice(), &equipment.names].concat(),
+            skills: definition.skills.clone(),
             hidden: definition.hidden,
             source: self.source.as_str().to_owned(),
             file: self.file.clone(),
@@ -377,14 +412,14 @@ impl Entry {
             linked: definition.linked(),
             max_spawn_depth: definition.max_spawn_depth,
             system_prompt: definition.system_prompt.clone(),
-            warnings: [self.warnings.as_slice(), &self.notes].concat(),
+            warnings: [self.warnings.as_slice(), &self.notes, &equipment.notes].concat(),
             problems,
             shadowed: self.shadowed.clone(),
         }
     }
 }
 
-fn pin<T: serde::Serialize>(value: &T) -> Pinned {
+pub(super) fn pin<T: serde::Serialize>(value: &T) -> Pinned {
     // Definitions and schemas hold only texts, numbers, lists and maps with text keys.
     let body = serde_json::to_string(value).expect("plain data has a JSON form");
     Pinned {

@@ -12,8 +12,8 @@ use super::discover::Where;
 use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, events, help, history, inbox, logs, print, ps, restore, retry, review, rpc, run, send,
-    serve, sessions, setup, spawn, status, steer, stop, trust, wait,
+    doctor, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc, run,
+    send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -94,6 +94,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Events(events::Events),
     Agents(agents::Agents),
+    Mcp(mcp::Mcp),
+    Skills(skills::Skills),
     Trust(trust::Trust),
     Setup(setup::Setup),
     Rpc(rpc::Rpc),
@@ -186,6 +188,8 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Doctor(command) => Box::pin(command.run(common)),
         Command::Events(command) => Box::pin(command.run(common)),
         Command::Agents(command) => Box::pin(command.run(common)),
+        Command::Mcp(command) => Box::pin(command.run(common)),
+        Command::Skills(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
         Command::Setup(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),

@@ -41,7 +41,16 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Set up and connect",
-        &["setup", "agents", "trust", "rpc", "completions", "demo"],
+        &[
+            "setup",
+            "agents",
+            "skills",
+            "mcp",
+            "trust",
+            "rpc",
+            "completions",
+            "demo",
+        ],
     ),
 ];
 

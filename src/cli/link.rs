@@ -198,7 +198,10 @@ fn failure(error: ClientError, target: &Target) -> Failure {
         ClientError::Refused { url, status: 403 } if url.starts_with('/') => Failure::new(
             code,
             "forbidden",
-            format!("{url} serves the user who started the daemon, and root; you are neither"),
+            format!(
+                "{url} serves the user who started the daemon, and root, but no tool server and \
+                 nothing that one has started"
+            ),
         )
         .hint("run as that user, or use --url and --token-file"),
         ClientError::Refused { .. } | ClientError::Answer(_) => {

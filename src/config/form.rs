@@ -142,6 +142,40 @@ impl Form<Vec<String>> for Texts {
     }
 }
 
+/// `true` or `false`.
+pub struct Flag;
+
+impl Form<bool> for Flag {
+    fn read(&self, value: &Value) -> Result<bool, String> {
+        let found = match value {
+            Value::Boolean(flag) => Some(*flag),
+            // The one form that a variable can have.
+            Value::String(word) => word.parse().ok(),
+            _ => None,
+        };
+        found.ok_or_else(|| "true or false is expected".to_owned())
+    }
+
+    fn show(&self, value: &bool) -> Option<Value> {
+        Some((*value).into())
+    }
+}
+
+/// A list of folders; in a variable, divided by commas.
+pub struct Folders;
+
+impl Form<Vec<PathBuf>> for Folders {
+    fn read(&self, value: &Value) -> Result<Vec<PathBuf>, String> {
+        let texts = Texts.read(value)?.into_iter();
+        texts.map(|text| Folder.read(&text.into())).collect()
+    }
+
+    fn show(&self, value: &Vec<PathBuf>) -> Option<Value> {
+        let folders = value.iter().map(|folder| folder.display().to_string());
+        Some(folders.collect::<Vec<_>>().into())
+    }
+}
+
 /// Where to listen.
 pub struct Address;
 
@@ -348,27 +382,106 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// Names and values of a program's environment; in a variable, `NAME=value`, one a line.
+pub struct Variables;
+
+impl Form<BTreeMap<String, Secret>> for Variables {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
+        let expected = || "a table of texts, { NAME = \"value\" }, is expected".to_owned();
+        let pairs = pairs_of(value, '=').ok_or_else(expected)?;
+        for (name, value) in &pairs {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(format!("{name:?} and its value are no variable"));
+            }
+        }
+        let pairs = pairs.into_iter();
+        Ok(pairs
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect())
+    }
+
+    fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
+        Headers.show(value)
+    }
+}
+
+/// By what a server knows its caller: names of variables of the daemon's environment, never the
+/// values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// That of a bearer token.
+    pub bearer_env: Option<String>,
+    /// By the name of a header that of its value.
+    pub header_envs: BTreeMap<String, String>,
+}
+
+/// `{ bearer_env = "NAME", header_envs = { "X-Key" = "NAME" } }`.
+pub struct AuthNames;
+
+impl Form<Auth> for AuthNames {
+    fn read(&self, value: &Value) -> Result<Auth, String> {
+        let expected = || {
+            "a table is expected: bearer_env = \"NAME\", header_envs = { \"X-Key\" = \"NAME\" }"
+                .to_owned()
+        };
+        let mut auth = Auth::default();
+        for (name, value) in value.as_table().ok_or_else(expected)? {
+            match name.as_str() {
+                "bearer_env" => auth.bearer_env = Some(Text.read(value)?),
+                "header_envs" => {
+                    for (header, value) in value.as_table().ok_or_else(expected)? {
+                        if header.parse::<http::HeaderName>().is_err() {
+                            return Err(format!("{header:?} is no header"));
+                        }
+                        auth.header_envs.insert(header.clone(), Text.read(value)?);
+                    }
+                }
+                _ => return Err(format!("no field {name:?}; {}", expected())),
+            }
+        }
+        Ok(auth)
+    }
+
+    fn show(&self, value: &Auth) -> Option<Value> {
+        let mut table = toml::Table::new();
+        if let Some(name) = &value.bearer_env {
+            table.insert("bearer_env".to_owned(), name.clone().into());
+        }
+        if !value.header_envs.is_empty() {
+            let pairs = value.header_envs.iter();
+            let pairs = pairs.map(|(header, name)| (header.clone(), Value::from(name.clone())));
+            table.insert("header_envs".to_owned(), Value::Table(pairs.collect()));
+        }
+        Some(Value::Table(table))
+    }
+}
+
+/// The pairs of a table of texts, or of lines in which `divider` stands between the two.
+fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
+    match value {
+        Value::Table(table) => table
+            .iter()
+            .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        Value::String(lines) => lines
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| {
+                let (name, value) = line.split_once(divider)?;
+                Some((name.trim().to_owned(), value.trim().to_owned()))
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
 /// Names and values of headers; in a variable, `Name: value`, one a line.
 pub struct Headers;
 
 impl Form<BTreeMap<String, Secret>> for Headers {
     fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
         let expected = || "a table of texts, { \"Name\" = \"value\" }, is expected".to_owned();
-        let pairs: Option<Vec<(String, String)>> = match value {
-            Value::Table(table) => table
-                .iter()
-                .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-                .collect(),
-            Value::String(lines) => lines
-                .lines()
-                .filter(|line| !line.trim().is_empty())
-                .map(|line| {
-                    let (name, value) = line.split_once(':')?;
-                    Some((name.trim().to_owned(), value.trim().to_owned()))
-                })
-                .collect(),
-            _ => None,
-        };
+        let pairs = pairs_of(value, ':');
         let pairs = pairs.ok_or_else(expected)?;
         for (name, value) in &pairs {
             let is_header = name.parse::<http::HeaderName>().is_ok()

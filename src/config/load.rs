@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 
 use super::named;
-use super::settings::{Config, KEYS, is_key, is_secret};
+use super::settings::{Config, KEYS, hides_values, is_key, is_secret};
 use super::source::{Flag, Origin};
 use crate::kernel::fault::Fault;
 
@@ -170,7 +170,7 @@ fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Resul
     set.map_err(|reason| ConfigError::Value {
         source_name: source,
         key: key.to_owned(),
-        value: match is_secret(key) || key.ends_with(".headers") {
+        value: match is_secret(key) || hides_values(key) {
             true => "[secret]".to_owned(),
             false => value.to_string(),
         },
@@ -292,6 +292,8 @@ mod tests {
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),
                 Value::String("tree".to_owned()),
+                Value::Integer(1000),
+                Value::Boolean(false),
             ]
             .iter()
             .any(|value| Config::default().set(key, value).is_ok());

@@ -9,8 +9,8 @@ mod settings;
 mod source;
 
 pub use edit::edit;
-pub use form::{FileWatch, ProviderKind, Secret};
+pub use form::{Auth, FileWatch, ProviderKind, Secret};
 pub use load::{ConfigError, Loaded};
-pub use named::{Named, PriceTable, ProviderTable};
+pub use named::{Named, PriceTable, ProviderTable, ServerTable};
 pub use settings::{Config, MOST_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Count, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
-    Secret, Text, Texts,
+    Amount, Auth, AuthNames, Count, Flag, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND,
+    Period, ProviderKind, Secret, Text, Texts, Variables,
 };
 
 /// One block a section: its name, the check of its tables' names, and one line a field as in
@@ -186,6 +186,34 @@ named! {
         /// The models that are offered; if empty any.
         "models" => models: Vec<String> = Vec::new(), Texts;
     }
+    /// A server of tools (MCP): a program that is talked with over its pipes, or an address.
+    "mcp" mcp: ServerTable, server_name {
+        /// The program, by name or path.
+        "command" => command: Option<String> = None, Optional(Text);
+        /// Its arguments.
+        "args" => args: Vec<String> = Vec::new(), Texts;
+        /// What it gets beside what every program gets of the environment. The values are not
+        /// shown.
+        "env" => env: BTreeMap<String, Secret> = BTreeMap::new(), Variables;
+        /// Its folder; if unset the folder of runs that name none.
+        "cwd" => cwd: Option<PathBuf> = None, Optional(Folder);
+        /// Where it is, in place of a program: streamable HTTP.
+        "url" => url: Option<String> = None, Optional(HttpUrl);
+        /// Headers that go with each call. Their values are not shown.
+        "headers" => headers: BTreeMap<String, Secret> = BTreeMap::new(), Headers;
+        /// By what it knows its caller: `bearer_env` and `header_envs` name variables of the
+        /// daemon's environment.
+        "auth" => auth: Auth = Auth::default(), AuthNames;
+        /// How long its start may take; then it is ended.
+        "start_timeout" => start_timeout: Duration = Duration::from_secs(60), Period;
+        /// How long a call may take without any progress.
+        "call_timeout" => call_timeout: Duration = Duration::from_secs(60), Period;
+    }
+    /// What is said of a skill, by its name or its key.
+    "skills.entries" skills: SkillTable, skill_name {
+        /// Do runs have it?
+        "enabled" => enabled: bool = true, Flag;
+    }
     /// What a model costs, in any one currency, for a million tokens.
     "prices" prices: PriceTable, model_name {
         /// Of what it is sent.
@@ -197,7 +225,10 @@ named! {
 
 /// Section, name and field. A name may have dots, as models' names do.
 fn parts(key: &str) -> Option<(&str, &str, &str)> {
-    let (section, rest) = key.split_once('.')?;
+    let (section, rest) = match key.strip_prefix("skills.entries.") {
+        Some(rest) => ("skills.entries", rest),
+        None => key.split_once('.')?,
+    };
     let (name, field) = rest.rsplit_once('.')?;
     (!name.is_empty()).then_some((section, name, field))
 }
@@ -218,6 +249,27 @@ fn provider_name(name: &str) -> Result<(), String> {
         false => Err(
             "a provider's name has small letters, digits, - and _, 64 of them at most".to_owned(),
         ),
+    }
+}
+
+fn server_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+    match begins && name.len() <= 32 && name.chars().all(fits) && !name.contains("__") {
+        true => Ok(()),
+        // What follows `__` in the name of a tool is the server's own name for it.
+        false => Err(
+            "a server's name begins with a small letter and has small letters, digits, - and \
+             single _, 32 of them at most"
+                .to_owned(),
+        ),
+    }
+}
+
+fn skill_name(name: &str) -> Result<(), String> {
+    match name.chars().any(char::is_control) {
+        false => Ok(()),
+        true => Err("a skill's name is one line".to_owned()),
     }
 }
 
@@ -242,11 +294,18 @@ mod tests {
             Value::from("7s"),
             Value::from(3),
             Value::Table(headers),
+            Value::Table(toml::Table::from_iter([(
+                "bearer_env".to_owned(),
+                Value::from("A"),
+            )])),
+            Value::from(false),
         ];
         let mut named = Named::default();
         for (table, fields) in [
             ("providers.mine", ProviderTable::FIELDS),
+            ("mcp.files", ServerTable::FIELDS),
             ("prices.a/b-1.5", PriceTable::FIELDS),
+            ("skills.entries.a.b", SkillTable::FIELDS),
         ] {
             for field in fields {
                 let key = format!("{table}.{field}");
@@ -259,7 +318,13 @@ mod tests {
                 assert_eq!(named, before, "{key} = {taken}");
             }
         }
-        let keys = ProviderTable::FIELDS.len() + PriceTable::FIELDS.len();
+        let tables = [
+            ProviderTable::FIELDS,
+            ServerTable::FIELDS,
+            SkillTable::FIELDS,
+            PriceTable::FIELDS,
+        ];
+        let keys = tables.iter().map(|fields| fields.len()).sum::<usize>();
         assert_eq!(named.keys().len(), keys);
     }
 
@@ -269,6 +334,10 @@ mod tests {
         let kind = Value::from("openai");
         for name in ["Mine", "a b", "script", "offline", "ä"] {
             let key = format!("providers.{name}.kind");
+            assert!(named.set(&key, &kind).is_err(), "{name}");
+        }
+        for name in ["Files", "1a", "a__b", "_a"] {
+            let key = format!("mcp.{name}.command");
             assert!(named.set(&key, &kind).is_err(), "{name}");
         }
         assert!(named.set("prices.small.input", &Value::from(1)).is_err());
@@ -298,6 +367,9 @@ mod tests {
         let lines = Value::from("X-Key: canary\nX-Other: b");
         named.set("providers.a.headers", &lines).unwrap();
         assert_eq!(named.providers["a"].headers["X-Key"].expose(), "canary");
+        assert!(!format!("{named:?}").contains("canary"));
+        let env = Value::from("TOKEN=canary");
+        named.set("mcp.a.env", &env).unwrap();
         assert!(!format!("{named:?}").contains("canary"));
         let broken = Value::from("no header");
         assert!(named.set("providers.a.headers", &broken).is_err());

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Address, Bytes, Count, FILE_WATCH, FileWatch, Folder, Form, OVERFLOW, Optional, OrNever,
-    Period, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, OVERFLOW, Optional,
+    OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
@@ -194,6 +194,31 @@ settings! {
     Start "agents.poll_each" => agents_poll_each: Duration = Duration::from_secs(2), Period;
     /// How long it must be quiet before changes are taken.
     Start "agents.debounce" => agents_debounce: Duration = Duration::from_millis(250), Span;
+    /// Folders of skills beside the usual ones, which win over them.
+    Reload "skills.extra_dirs" => skills_extra: Vec<PathBuf> = Vec::new(), Folders;
+    /// Do the skills count that are part of the program?
+    Reload "skills.bundled" => skills_bundled: bool = true, Flag;
+    /// The daemon's own folder of skills; in the state folder if unset.
+    Reload "skills.managed_dir" => skills_managed: Option<PathBuf> = None, Optional(Folder);
+    /// Do folders `.claude/skills` count, too?
+    Reload "skills.claude_dirs" => skills_claude: bool = true, Flag;
+    /// Folders to which links in a project's skills may lead, beside its own.
+    Reload "skills.link_targets" => skills_links: Vec<PathBuf> = Vec::new(), Folders;
+    /// How changes of skills are noticed: `events`, `poll` or `off`.
+    Start "skills.watch" => skills_watch: FileWatch = FileWatch::Events, FILE_WATCH;
+    /// How often they are looked at with `poll`.
+    Start "skills.poll_each" => skills_poll_each: Duration = Duration::from_secs(2), Period;
+    /// How long it must be quiet before changes are taken.
+    Start "skills.debounce" => skills_debounce: Duration = Duration::from_millis(250), Span;
+    /// So many skills of one folder are read.
+    Reload "skills.max_per_root" => skills_most: usize = 10_000, Count(1, 100_000);
+    /// The most bytes of one `SKILL.md`.
+    Reload "skills.max_file_bytes" => skills_bytes: u64 = 1 << 20, Bytes;
+    /// So many skills a model is told of.
+    Reload "skills.max_in_prompt" => skills_in_prompt: usize = 150, Count(0, 10_000);
+    /// The most characters of what it is told of them.
+    Reload "skills.prompt_characters" =>
+        skills_characters: usize = 18_000, Count(500, 1_000_000);
     /// A spawned session leaves the lists so long after its last run ended; `None` (`0`) =
     /// never.
     Reload "retention.archive_after" =>
@@ -243,8 +268,8 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     let Some(value) = value else {
         return serde_json::Value::Null;
     };
-    if let (Value::Table(headers), true) = (value, key.ends_with(".headers")) {
-        let hidden = headers.keys().map(|name| (name.clone(), "[secret]".into()));
+    if let (Value::Table(pairs), true) = (value, hides_values(key)) {
+        let hidden = pairs.keys().map(|name| (name.clone(), "[secret]".into()));
         return serde_json::Value::Object(hidden.collect());
     }
     if is_secret(key) {
@@ -252,6 +277,11 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     }
     // Texts, numbers and lists of them: they have a JSON form.
     serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Is it a table of which only the names are shown?
+pub(super) fn hides_values(key: &str) -> bool {
+    key.ends_with(".headers") || key.ends_with(".env")
 }
 
 /// Does the name say that the value is not for everybody's eyes? One that only says where the

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::allow::AllowList;
+use super::skills::SkillPin;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
@@ -83,6 +84,8 @@ pub struct AgentSummary {
     pub thinking: Option<Thinking>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// Names and patterns of the skills that it may use; `None` = all.
+    pub skills: Option<Vec<String>>,
     /// Left out of lists for people.
     pub hidden: bool,
     /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
@@ -124,6 +127,7 @@ impl AgentSummary {
             program: None,
             thinking: None,
             tools: Vec::new(),
+            skills: None,
             hidden: false,
             source: "preset".to_owned(),
             file: None,
@@ -138,6 +142,25 @@ impl AgentSummary {
             problems: Vec::new(),
             shadowed: Vec::new(),
         }
+    }
+}
+
+impl AgentSummary {
+    /// Names and patterns of the skills that its runs may use; `None` = all. Without the tool
+    /// that loads them it has none.
+    pub fn usable_skills(&self) -> Option<Vec<String>> {
+        usable_skills(&self.tools, self.skills.as_deref())
+    }
+}
+
+/// The tool that loads skills.
+pub const SKILL_TOOL: &str = "skill";
+
+/// What an agent with these tools may use of the skills that it names.
+pub fn usable_skills(tools: &[String], skills: Option<&[String]>) -> Option<Vec<String>> {
+    match tools.iter().any(|tool| tool == SKILL_TOOL) {
+        true => skills.map(<[String]>::to_vec),
+        false => Some(Vec::new()),
     }
 }
 
@@ -194,6 +217,10 @@ pub struct Resolved {
     pub definition: Pinned,
     /// Its tools' schemas as JSON.
     pub tools: Pinned,
+    /// Names and patterns of the skills that it may use; `None` = all.
+    pub skill_names: Option<Vec<String>>,
+    /// Those of them that are there; the registry fills it in.
+    pub skills: Option<SkillPin>,
     /// What the caller should know.
     pub warnings: Vec<String>,
 }
@@ -204,6 +231,26 @@ impl Resolved {
     pub fn allowed(&self, configured: &[AgentSummary]) -> Vec<AgentId> {
         self.allow.allowed(&self.id, &self.linked, configured)
     }
+}
+
+/// A tool or a server of tools that an agent does not have, though it might.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The exact tools of an agent, as a spawn at this moment would pin them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSet {
+    /// The agent.
+    pub agent: AgentId,
+    /// Their schemas as JSON.
+    pub tools: Pinned,
+    /// What is not among them.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A definition as a client gives it.
@@ -251,6 +298,9 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// One agent as lists show it.
     fn get(&self, place: Place<'_>, name: &str) -> Result<AgentSummary, Fault>;
+
+    /// The exact tools of an agent.
+    fn tools(&self, place: Place<'_>, name: &str) -> Result<ToolSet, Fault>;
 
     /// Can it answer for `place` without touching a disk? If not, ask it where waiting is
     /// allowed.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::BoxFuture;
+use super::skills::{PinnedSkill, SkillSet};
 use crate::kernel::delegation::Face;
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
@@ -126,6 +127,15 @@ pub struct QuestionAsk {
     pub window_ms: u64,
 }
 
+/// A skill as the caller's run has pinned it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedText {
+    /// What is known of it.
+    pub skill: PinnedSkill,
+    /// Its body.
+    pub body: String,
+}
+
 /// What tools may ask of the registry.
 pub trait Delegate: Send + Sync + 'static {
     /// Spawns a run below the caller's session; it is in the store once this returns.
@@ -177,6 +187,12 @@ pub trait Delegate: Send + Sync + 'static {
         offset: u64,
         most: usize,
     ) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// The skills that the caller's run has pinned.
+    fn skills(&self, site: Site) -> BoxFuture<'static, Result<SkillSet, Fault>>;
+
+    /// One of them.
+    fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;

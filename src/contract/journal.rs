@@ -17,6 +17,8 @@ pub struct RunView {
     pub agent: Arc<str>,
     /// The tools' schemas as pinned at spawn: the JSON that the catalog gave.
     pub tools: Arc<str>,
+    /// Its skills as pinned at spawn: JSON of [`super::skills::SkillSet`]; `None`: it has none.
+    pub skills: Option<Arc<str>>,
     /// What its session may do at most, as pinned at spawn: JSON of
     /// [`crate::kernel::gate::Bundle`]; `None`: it is bound by its own definition alone.
     pub bundle: Option<Arc<str>>,

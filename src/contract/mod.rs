@@ -13,6 +13,8 @@ pub mod linked;
 pub mod processes;
 pub mod rows;
 pub mod runner;
+pub mod servers;
+pub mod skills;
 
 /// A boxed future, so that the traits here can be used as objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

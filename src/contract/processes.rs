@@ -4,6 +4,15 @@
 use super::BoxFuture;
 use crate::kernel::ids::RunId;
 
+/// For whom a program was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartedFor {
+    /// This run.
+    Run(RunId),
+    /// The daemon itself, which talks with it: whoever calls it, it speaks for nobody.
+    Service,
+}
+
 /// Knows every program that runs have started, and what those have started in turn.
 pub trait Processes: Send + Sync + 'static {
     /// Once this resolves, nothing of what `run` has started is left, but for the processes
@@ -14,8 +23,8 @@ pub trait Processes: Send + Sync + 'static {
     /// The same for every run.
     fn end_all(&self) -> BoxFuture<'static, Vec<u32>>;
 
-    /// The run whose program this process is, or is below.
-    fn run_of(&self, pid: u32) -> Option<RunId>;
+    /// For whom this process, or one above it, was started.
+    fn started_for(&self, pid: u32) -> Option<StartedFor>;
 
     /// Ends what an earlier life of the daemon has started and could not end; the numbers of
     /// those that were found. Called before anything is restored.

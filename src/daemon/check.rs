@@ -26,6 +26,7 @@ impl AgentCheck {
         // Nothing is started; its name and where programs are looked for count.
         let shell = parts::shell(Path::new("/"), None, &clock, config);
         let programs = parts::programs(&shell.environment);
+        let servers = parts::servers(&shell, &clock, config, Path::new("/"), None);
         let tools = Catalogue::new(tool::Options {
             shell: Some(shell),
             ..tool::Options::default()
@@ -36,6 +37,7 @@ impl AgentCheck {
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(models).1,
             tools: tools.schemas(),
+            servers: servers.seen(),
             config: None,
             personal: None,
             workspace: None,

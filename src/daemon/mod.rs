@@ -13,6 +13,8 @@ mod parts;
 mod phase;
 mod settings;
 mod signals;
+mod skills;
+mod started;
 mod supervisor;
 mod surroundings;
 
@@ -148,6 +150,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     let mut writer_ended = opened.writer_ended;
     let rows = Arc::new(opened.store.clone());
+    let known = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(
         &folder,
@@ -155,9 +158,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         &clock,
         &config,
         rows,
+        known,
         Arc::clone(&delegate),
     )?;
+    let skills = workers.skills;
     let processes = Arc::clone(&workers.processes);
+    let servers = workers.servers.clone();
     let agent_files = parts::watcher(&clock, &config);
     let store = opened.store.clone();
     let drain_timeout = supervisor.drain_timeout(config.drain_timeout);
@@ -166,6 +172,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         effects: opened.effects,
         clock: clock.clone(),
         catalog: workers.catalog,
+        skills: skills.library,
         runner: workers.runner,
         processes: workers.processes,
         options: parts::registry_options(&config, drain_timeout),
@@ -186,6 +193,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         runner: workers.times,
         providers: Arc::clone(&workers.providers),
         models: workers.models,
+        servers: servers.clone(),
+        skills: skills.settings,
+        folder: folder.clone(),
+        environment: workers.environment,
         clock: clock.clone(),
     };
     let in_force = InForce::new(options.source, options.loaded, followers);
@@ -197,6 +208,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             folder: folder.clone(),
             min_free: config.min_free,
             clock: clock.clone(),
+            watchers: vec![
+                ("agents", agent_files.notice()),
+                ("skills", skills.watcher.notice()),
+            ],
         },
     ));
     let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
@@ -226,11 +241,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 user: "admin".to_owned(),
                 run: None,
             },
-            run_of: Arc::new(move |pid| processes.run_of(pid)),
+            started_for: Arc::new(move |pid| processes.started_for(pid)),
             boot,
             started_at,
             url: url.clone(),
             socket: socket_path.clone(),
+            servers: servers.seen(),
             names: followed,
             limits: gateway::Limits {
                 write_timeout: config.write_timeout,
@@ -302,11 +318,17 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         restored: restored.open,
         resumed: restored.resumed,
     });
+    servers.start();
     let mut working = tokio::spawn(service.run(restored.effects));
     let stop_watching = CancellationToken::new();
     let watching = tokio::spawn(parts::keep_agents(
         registry.clone(),
         agent_files,
+        stop_watching.clone(),
+    ));
+    let keeping = tokio::spawn(skills::keep(
+        registry.clone(),
+        skills.watcher,
         stop_watching.clone(),
     ));
 
@@ -322,8 +344,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     };
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
-    if watching.await.is_err() {
-        tracing::error!("the agent files were not watched any more; the next start reads them");
+    if watching.await.is_err() || keeping.await.is_err() {
+        tracing::error!("files were not watched any more; the next start reads them");
     }
     life.abort();
     reloads.abort();

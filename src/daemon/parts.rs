@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
+use super::skills::{self, Skills};
+use super::started::Started;
 use crate::agent::{self, Agents, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, FileWatch, MOST_GRACE};
@@ -16,6 +18,7 @@ use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
+use crate::contract::servers::ServerRows;
 use crate::gateway;
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
@@ -27,7 +30,7 @@ use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
 use crate::store::{self, OpenOptions};
-use crate::tool::{self, Catalogue, Shell};
+use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
 /// Announces that one client-owned session may leave unacknowledged.
@@ -50,6 +53,12 @@ pub struct Workers {
     pub models: tokio::sync::watch::Sender<agent::Models>,
     /// What they start.
     pub processes: Arc<dyn contract::processes::Processes>,
+    /// The servers of tools.
+    pub servers: Servers,
+    /// What they know how to do.
+    pub skills: Skills,
+    /// What programs get of the environment.
+    pub environment: Environment,
     /// Gives them other times.
     pub times: tokio::sync::watch::Sender<runner::Options>,
     /// The agents' names.
@@ -188,6 +197,7 @@ pub fn workers(
     clock: &Clock,
     config: &Config,
     rows: Arc<dyn AgentRows>,
+    known: Arc<dyn ServerRows>,
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
@@ -202,16 +212,19 @@ pub fn workers(
     let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
     let models = models(config, &providers, programs(&environment));
     let (models, followed_models) = tokio::sync::watch::channel(models);
+    let servers = servers(&shell, clock, config, &workspace, Some(known));
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         private: tool::Private::new(&config.fetch_private),
         delegate,
         shell: Some(shell),
+        servers: Some(servers.clone()),
     });
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
         models: followed_models,
         tools: tools.schemas(),
+        servers: servers.seen(),
         config: agent_files(),
         personal: personal_files(),
         workspace: Some(workspace.clone()),
@@ -229,10 +242,11 @@ pub fn workers(
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
+    let skills = skills::parts(folder, workspace.clone(), clock, config, &environment)?;
     let (times, followed) = tokio::sync::watch::channel(times(config));
     let command = CommandRunner {
         processes: processes.clone(),
-        environment,
+        environment: environment.clone(),
         workspace: workspace.as_path().into(),
         clock: clock.clone(),
     };
@@ -246,8 +260,14 @@ pub fn workers(
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(Runners { turn, command }),
-        processes: Arc::new(processes),
+        processes: Arc::new(Started {
+            processes,
+            servers: servers.clone(),
+        }),
+        skills,
+        environment,
         providers,
+        servers,
         models,
         times,
         names,
@@ -270,6 +290,25 @@ pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config
         environment: Environment::base(std::env::vars_os(), &config.env_pass),
         timeout: config.shell_timeout,
     }
+}
+
+/// The servers of tools that the settings describe, none of them started; `known` is what is known
+/// of them from before.
+pub fn servers(
+    shell: &Shell,
+    clock: &Clock,
+    config: &Config,
+    workspace: &Path,
+    known: Option<Arc<dyn ServerRows>>,
+) -> Servers {
+    let options = ServerOptions {
+        processes: shell.processes.clone(),
+        environment: shell.environment.clone(),
+        folder: workspace.to_owned(),
+        rows: known,
+        clock: clock.clone(),
+    };
+    Servers::new(options, &config.named.mcp)
 }
 
 /// Finds programs where those of agents are looked for.
@@ -318,6 +357,7 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
         },
         quiet: config.agents_debounce,
         longest: LONGEST_BURST.max(config.agents_debounce),
+        file: None,
     };
     Watcher::new(folders, options, clock.clone())
 }
@@ -339,7 +379,7 @@ pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: Cancellat
 }
 
 /// Changes that keep coming are taken after this long.
-const LONGEST_BURST: Duration = Duration::from_secs(2);
+pub(super) const LONGEST_BURST: Duration = Duration::from_secs(2);
 
 /// The folders that no tool may look into: state and configuration.
 fn denied(state: &Path) -> Vec<PathBuf> {
@@ -348,7 +388,7 @@ fn denied(state: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn config_folder() -> Option<PathBuf> {
+pub(super) fn config_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())

@@ -74,6 +74,7 @@ impl Control for Process {
     fn surroundings(&self) -> Vec<Finding> {
         let mut findings = self.surroundings.look(false);
         findings.extend(surroundings::of_providers(&self.providers()));
+        findings.extend(surroundings::of_servers(&self.in_force.servers()));
         findings
     }
 

@@ -1,5 +1,6 @@
 //! The settings in force, and how a reload brings new ones to the parts that obey them.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +11,16 @@ use crate::agent;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded, Source, is_live, shown};
 use crate::contract::control::{Change, ModelProvider, Reloaded, Setting, Settings};
+use crate::contract::servers::ServerViews;
 use crate::gateway;
+use crate::kernel::env::Environment;
 use crate::kernel::fault::{Fault, Kind};
 use crate::provider::Providers;
-use crate::registry::{Registry, ReloadReason};
+use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::runner;
+use crate::skill;
 use crate::store::Store;
+use crate::tool::Servers;
 
 /// The settings in force and the parts that obey them.
 pub struct InForce {
@@ -46,8 +51,16 @@ pub struct Followers {
     pub runner: watch::Sender<runner::Options>,
     /// Who answers for models.
     pub providers: Arc<Providers>,
+    /// The servers of tools.
+    pub servers: Servers,
     /// Which models agents may have.
     pub models: watch::Sender<agent::Models>,
+    /// Which skills there are.
+    pub skills: watch::Sender<skill::Settings>,
+    /// The state folder.
+    pub folder: PathBuf,
+    /// What programs get of the environment.
+    pub environment: Environment,
     /// For checks of settings that are to be.
     pub clock: Clock,
 }
@@ -90,6 +103,11 @@ impl InForce {
     /// Who answers for models.
     pub fn providers(&self) -> Vec<ModelProvider> {
         self.followers.providers.shown()
+    }
+
+    /// The servers of tools.
+    pub fn servers(&self) -> Arc<ServerViews> {
+        Arc::clone(&self.followers.servers.seen().borrow())
     }
 
     /// Reads the source again. Once this returns, what needs no restart is obeyed.
@@ -152,6 +170,7 @@ impl InForce {
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
         parts.providers.configure(&config.named.providers);
+        parts.servers.configure(&config.named.mcp).await;
         let programs = Arc::clone(&parts.models.borrow().programs);
         let models = parts::models(config, &parts.providers, programs);
         let changed = parts.models.send_if_modified(|known| {
@@ -159,6 +178,15 @@ impl InForce {
             *known = models;
             changed
         });
+        let skills = super::skills::settings(&parts.folder, config, &parts.environment);
+        let other = parts.skills.send_if_modified(|known| {
+            let other = *known != skills;
+            *known = skills;
+            other
+        });
+        if other {
+            parts.registry.skills_changed(SkillsReason::Config).await?;
+        }
         if changed {
             // What is said of each agent's model may not hold any more.
             parts.registry.reload_agents(ReloadReason::Manual).await?;

@@ -5,10 +5,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::skills::Notices;
 use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
+use crate::contract::servers::{ServerState, ServerViews};
 use crate::store::findings::bytes;
+use crate::watch::Notice;
 
 /// Files that must be their owner's alone.
 const PRIVATE: &[&str] = &[
@@ -33,12 +36,16 @@ pub struct Surroundings {
     pub min_free: u64,
     /// The time.
     pub clock: Clock,
+    /// What watchers of files have to say, by what they watch.
+    pub watchers: Notices,
 }
 
 impl Surroundings {
     /// What there is to say.
     pub fn look(&self, mend: bool) -> Vec<Finding> {
-        look(&self.folder, self.min_free, &self.clock, mend)
+        let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
+        findings.extend(self.watchers.iter().filter_map(heard_nothing));
+        findings
     }
 }
 
@@ -159,6 +166,16 @@ fn watches() -> Finding {
     }
 }
 
+/// What is to be said of files that are looked at again and again although events were wanted.
+fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
+    let id = format!("watch.{what}");
+    let message = format!("changes of {what} are noticed late: {}", notice.get()?);
+    Some(Finding::new(&id, Health::Warn, message).fix(format!(
+        "raise fs.inotify.max_user_watches and restart; or, on a file system without events, set \
+         {what}.watch = \"poll\""
+    )))
+}
+
 /// Whether the providers of models that the settings describe can be used.
 pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
     let findings = providers.iter().filter_map(|provider| {
@@ -170,6 +187,35 @@ pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
              set where the daemon is started",
             provider.name
         )))
+    });
+    findings.collect()
+}
+
+/// Whether the servers of tools answer.
+pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
+    let findings = views.servers.iter().filter_map(|view| {
+        let id = format!("mcp.{}", view.name);
+        let name = &view.name;
+        match view.state {
+            ServerState::Failed => {
+                let why = view.last_error.as_deref().unwrap_or("it ended");
+                let message = format!("MCP server {name} has failed: {why}");
+                Some(Finding::new(&id, Health::Warn, message).fix(format!(
+                    "set it right under [mcp.{name}] and run abide config reload; the next call of \
+                     one of its tools tries it once more"
+                )))
+            }
+            ServerState::Noisy => {
+                let message = format!(
+                    "MCP server {name} writes lines that are no messages to its output ({} so far)",
+                    view.noise
+                );
+                Some(Finding::new(&id, Health::Warn, message).fix(format!(
+                    "have it log to its error output; abide mcp {name} shows what it wrote"
+                )))
+            }
+            ServerState::Stopped | ServerState::Starting | ServerState::Ready => None,
+        }
     });
     findings.collect()
 }

@@ -182,6 +182,18 @@ pub(super) const METHODS: &[About] = &[
         r#"{"agent": "explore"}"#,
     ),
     row(
+        "tools.list",
+        Reads,
+        "Gives the exact tools of an agent, with their schemas.",
+        r#"{"agent": "explore"}"#,
+    ),
+    row(
+        "mcp.list",
+        Reads,
+        "Lists the servers of tools, how each is, and what it offers.",
+        "{}",
+    ),
+    row(
         "agents.create",
         Changes,
         "Stores an agent's definition.",
@@ -203,6 +215,24 @@ pub(super) const METHODS: &[About] = &[
         "agents.reload",
         Changes,
         "Reads the agents' files again.",
+        "{}",
+    ),
+    row(
+        "skills.list",
+        Reads,
+        "Lists the skills of a folder, by name, and the files that could not be taken.",
+        "{}",
+    ),
+    row(
+        "skills.snapshot",
+        Reads,
+        "Gives what a run that began now would have of skills.",
+        r#"{"agent": "build"}"#,
+    ),
+    row(
+        "skills.refresh",
+        Changes,
+        "Looks at skills again, of one folder or of all.",
         "{}",
     ),
     row(

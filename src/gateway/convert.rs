@@ -444,6 +444,7 @@ pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
         program: agent.program,
         thinking: agent.thinking.map(|level| level.as_str().to_owned()),
         tools: agent.tools,
+        skills: agent.skills,
         hidden: agent.hidden,
         source: agent.source,
         file: agent.file,

@@ -11,7 +11,7 @@ use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    sessions, status, trust, within,
+    servers, sessions, skills, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -33,7 +33,9 @@ pub(super) fn table(shared: Shared) -> Methods {
     questions::register(&mut table);
     lifecycle::register(&mut table);
     runs::register(&mut table);
+    servers::register(&mut table);
     sessions::register(&mut table);
+    skills::register(&mut table);
     status::register(&mut table);
     trust::register(&mut table);
     ops::register(&mut table);

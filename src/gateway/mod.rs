@@ -22,7 +22,9 @@ mod questions;
 mod rpc;
 mod runs;
 mod server;
+mod servers;
 mod sessions;
+mod skills;
 mod socket;
 mod sse;
 mod stall;
@@ -45,10 +47,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::contract::control::Control;
+use crate::contract::servers::ServersSeen;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
-pub use peer::RunOf;
+pub use peer::Origins;
 
 /// What the doors need of the rest of the daemon.
 pub struct State {
@@ -62,8 +65,8 @@ pub struct State {
     pub token: String,
     /// On whose behalf its holders speak, and this process's own user over the Unix socket.
     pub principal: Principal,
-    /// The run whose program a process is, or is below.
-    pub run_of: RunOf,
+    /// For whom a process, or one above it, was started.
+    pub started_for: Origins,
     /// This life of the process.
     pub boot: BootId,
     /// When it began.
@@ -72,6 +75,8 @@ pub struct State {
     pub url: String,
     /// The path of its Unix socket, for `gateway.status`.
     pub socket: Option<String>,
+    /// The servers of tools, as they are at each moment.
+    pub servers: ServersSeen,
     /// Names by which callers may know it; they may change.
     pub names: watch::Receiver<Names>,
     /// How much clients may ask for.
@@ -146,6 +151,7 @@ impl Deref for Context {
 struct Shared {
     registry: Registry,
     control: Arc<dyn Control>,
+    servers: ServersSeen,
     clock: Clock,
     boot: BootId,
     started_at: Timestamp,
@@ -179,17 +185,19 @@ pub async fn serve(
         clock,
         token,
         principal,
-        run_of,
+        started_for,
         boot,
         started_at,
         url,
         socket,
+        servers,
         names,
         limits,
     } = state;
     let shared = Shared {
         registry,
         control: Arc::clone(&control),
+        servers,
         clock: clock.clone(),
         boot,
         started_at,
@@ -204,7 +212,7 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal).knowing(run_of);
+    let gate = peer::Gate::new(guard, principal).knowing(started_for);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 

@@ -10,8 +10,8 @@ use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 
 use super::auth::{Ends, Guard};
+use crate::contract::processes::StartedFor;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::RunId;
 use crate::registry::Principal;
 
 /// The other end of a connection.
@@ -37,11 +37,11 @@ pub(crate) struct Gate {
     guard: Guard,
     owner: Arc<Principal>,
     uid: u32,
-    run_of: RunOf,
+    started_for: Origins,
 }
 
-/// The run whose program a process is, or is below.
-pub type RunOf = Arc<dyn Fn(u32) -> Option<RunId> + Send + Sync>;
+/// For whom a process, or one above it, was started.
+pub type Origins = Arc<dyn Fn(u32) -> Option<StartedFor> + Send + Sync>;
 
 impl Gate {
     /// Whoever holds the guard's token, or is this process's own user, speaks for `owner`.
@@ -50,13 +50,17 @@ impl Gate {
             guard,
             owner: Arc::new(owner),
             uid: rustix::process::geteuid().as_raw(),
-            run_of: Arc::new(|_| None),
+            started_for: Arc::new(|_| None),
         }
     }
 
-    /// Peers that `run_of` knows speak for their run, and not for the owner.
-    pub(crate) fn knowing(self, run_of: RunOf) -> Self {
-        Gate { run_of, ..self }
+    /// Peers that `started_for` knows speak for their run, and not for the owner; a server of
+    /// tools, which does what models ask of it, for nobody.
+    pub(crate) fn knowing(self, started_for: Origins) -> Self {
+        Gate {
+            started_for,
+            ..self
+        }
     }
 
     /// On whose behalf this request is made, or why it is refused.
@@ -70,11 +74,21 @@ impl Gate {
                 self.check_user(*credentials)?;
                 self.check_not_forwarded(headers)?;
                 let pid = credentials.pid.and_then(|pid| u32::try_from(pid).ok());
-                if let Some(run) = pid.and_then(|pid| (self.run_of)(pid)) {
-                    return Ok(Arc::new(Principal {
-                        run: Some(run),
-                        ..Principal::clone(&self.owner)
-                    }));
+                match pid.and_then(|pid| (self.started_for)(pid)) {
+                    None => {}
+                    Some(StartedFor::Run(run)) => {
+                        return Ok(Arc::new(Principal {
+                            run: Some(run),
+                            ..Principal::clone(&self.owner)
+                        }));
+                    }
+                    Some(StartedFor::Service) => {
+                        return Err(Fault::new(
+                            Kind::Forbidden,
+                            "a tool server, and what it starts, has no say here; nothing was done",
+                        )
+                        .hint("let it use the TCP address with a token, if it is meant to"));
+                    }
                 }
             }
         }
@@ -132,6 +146,7 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::kernel::ids::RunId;
     use http::{HeaderName, HeaderValue};
 
     fn gate() -> Gate {
@@ -163,15 +178,21 @@ mod tests {
     #[test]
     fn a_program_of_a_run_speaks_for_its_run() {
         let run = RunId(uuid::Uuid::from_u128(1));
-        let gate = gate().knowing(Arc::new(move |pid| (pid == 7).then_some(run)));
+        let gate = gate().knowing(Arc::new(move |pid| match pid {
+            7 => Some(StartedFor::Run(run)),
+            9 => Some(StartedFor::Service),
+            _ => None,
+        }));
         let admitted = |pid| {
             let credentials = Credentials { uid: 1000, pid };
             let peer = Peer::Local(credentials);
-            gate.admit(&peer, &HeaderMap::new()).unwrap().run
+            gate.admit(&peer, &HeaderMap::new())
         };
-        assert_eq!(admitted(Some(7)), Some(run));
-        assert_eq!(admitted(Some(8)), None);
-        assert_eq!(admitted(None), None);
+        assert_eq!(admitted(Some(7)).unwrap().run, Some(run));
+        assert_eq!(admitted(Some(8)).unwrap().run, None);
+        assert_eq!(admitted(None).unwrap().run, None);
+        let refused = admitted(Some(9)).unwrap_err();
+        assert_eq!(refused.kind, Kind::Forbidden);
     }
 
     #[test]

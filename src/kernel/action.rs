@@ -48,6 +48,8 @@ super::text_enum::text_enum! {
         RunEnded = "run.ended",
         /// A transcript has a new entry.
         MessageAdded = "message.added",
+        /// The skills of a folder have changed.
+        SkillsChanged = "skills.changed",
         /// A run's end waits to be told.
         AnnounceQueued = "announce.queued",
         /// A run's end is in its requester's transcript.

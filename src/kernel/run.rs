@@ -269,6 +269,19 @@ pub struct Pins {
     pub agent: String,
     /// Hash of the tools' schemas.
     pub tools: String,
+    /// Its skills; `None`: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<PinnedSkills>,
+}
+
+/// The skills that a run keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PinnedSkills {
+    /// The version that the skills of its folder had.
+    pub version: i64,
+    /// Hash of those that it may use.
+    pub hash: String,
 }
 
 /// One piece of work in a session.

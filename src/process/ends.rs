@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::marks::{RUN_ID, STATE_DIR, Whose};
+use super::marks::{RUN_ID, SERVICE_ID, STATE_DIR, Whose};
 use super::running::{Processes, Shared, numbers};
 use super::table::{self, Identity};
 use super::tree::{self, Wanted};
 use crate::contract::BoxFuture;
-use crate::contract::processes;
+use crate::contract::processes::{self, StartedFor};
 use crate::kernel::ids::{RunId, StepId};
 
 /// So many levels above a process are looked at.
@@ -17,7 +17,7 @@ const DEEPEST: usize = 64;
 
 impl processes::Processes for Processes {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
-        let Some(steps) = self.0.lock().remove(&run) else {
+        let Some(steps) = self.0.lock().runs.remove(&run) else {
             return Box::pin(std::future::ready(Vec::new()));
         };
         let known: HashSet<Identity> = steps.into_values().flatten().collect();
@@ -38,13 +38,14 @@ impl processes::Processes for Processes {
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let steps = all.into_values().flat_map(HashMap::into_values);
+            let steps = all.runs.into_values().flat_map(HashMap::into_values);
+            let every = steps.chain(all.services.into_values());
             let whose = Whose::All(shared.marks.state.clone());
-            shared.end(whose, steps.flatten().collect(), 0).await
+            shared.end(whose, every.flatten().collect(), 0).await
         })
     }
 
-    fn run_of(&self, pid: u32) -> Option<RunId> {
+    fn started_for(&self, pid: u32) -> Option<StartedFor> {
         // Mostly nothing runs, and then nobody is anybody's.
         if self.0.lock().is_empty() {
             return None;
@@ -56,8 +57,9 @@ impl processes::Processes for Processes {
                 return None;
             }
             let row = table::one(pid)?;
-            if let Some(run) = self.0.run_with(row.id).or_else(|| self.0.marked_run(pid)) {
-                return Some(run);
+            let known = self.0.known_for(row.id);
+            if let Some(found) = known.or_else(|| self.0.marked_for(pid)) {
+                return Some(found);
             }
             pid = row.parent;
         }
@@ -87,23 +89,34 @@ impl processes::Processes for Processes {
 }
 
 impl Shared {
-    /// The run that is known to have started this process.
-    fn run_with(&self, process: Identity) -> Option<RunId> {
+    /// For whom this process is known to have been started.
+    fn known_for(&self, process: Identity) -> Option<StartedFor> {
         let known = self.lock();
         let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
             steps.values().any(|alive| alive.contains(&process))
         };
-        known
-            .iter()
-            .find(|(_, steps)| holds(steps))
-            .map(|(run, _)| *run)
+        if known
+            .services
+            .values()
+            .any(|alive| alive.contains(&process))
+        {
+            return Some(StartedFor::Service);
+        }
+        let run = known.runs.iter().find(|(_, steps)| holds(steps));
+        run.map(|(run, _)| StartedFor::Run(*run))
     }
 
-    /// The run that a process names by its marks.
-    fn marked_run(&self, pid: u32) -> Option<RunId> {
-        let ours = table::variable(pid, STATE_DIR)?;
-        let run = table::variable(pid, RUN_ID).filter(|_| ours == self.marks.state.as_os_str())?;
-        run.to_str()?.parse().ok()
+    /// For whom a process was started by its marks.
+    fn marked_for(&self, pid: u32) -> Option<StartedFor> {
+        let state = table::variable(pid, STATE_DIR)?;
+        if state != self.marks.state.as_os_str() {
+            return None;
+        }
+        if table::variable(pid, SERVICE_ID).is_some() {
+            return Some(StartedFor::Service);
+        }
+        let run = table::variable(pid, RUN_ID)?;
+        run.to_str()?.parse().ok().map(StartedFor::Run)
     }
 
     async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {

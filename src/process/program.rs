@@ -35,6 +35,8 @@ pub enum Input {
     Nothing,
     /// This text.
     Text(String),
+    /// What is said to it as long as it runs; see [`super::Service`].
+    Talk,
 }
 
 /// How a program came to its end.

@@ -15,9 +15,10 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
+use uuid::Uuid;
 
 use super::linger::Stream;
-use super::marks::{Marks, Whose};
+use super::marks::{Marks, Owner};
 use super::program::{Ending, Finished, Input, Program, find};
 use super::reap;
 use super::table::{self, Identity};
@@ -47,9 +48,23 @@ pub(super) struct Shared {
     pub(super) grace: Duration,
     most_output: u64,
     pub(super) clock: Clock,
-    /// What is known to be alive, by the run and step that have started it. A run is forgotten
-    /// when it ends.
-    known: Mutex<HashMap<RunId, HashMap<StepId, HashSet<Identity>>>>,
+    known: Mutex<Known>,
+}
+
+/// What is known to be alive.
+#[derive(Default)]
+pub(super) struct Known {
+    /// By the run and step that have started it. A run is forgotten when it ends.
+    pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<Identity>>>,
+    /// By the start of a service.
+    pub(super) services: HashMap<Uuid, HashSet<Identity>>,
+}
+
+impl Known {
+    /// Does nothing run?
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.services.is_empty()
+    }
 }
 
 impl Processes {
@@ -83,7 +98,7 @@ impl Processes {
         program: Program,
         mut heard: impl FnMut(&[u8]) + Send,
     ) -> Result<Finished, String> {
-        let mut started = self.start(run, step, &program)?;
+        let mut started = self.start(Owner::Step(run, step), &program)?;
         let mut out = Stream::new(started.child.stdout().take(), program.keep);
         let mut err = Stream::new(started.child.stderr().take(), program.keep);
         let most = self.0.most_output;
@@ -120,13 +135,13 @@ impl Processes {
         })
     }
 
-    fn start(&self, run: RunId, step: StepId, program: &Program) -> Result<Started, String> {
+    pub(super) fn start(&self, owner: Owner, program: &Program) -> Result<Started, String> {
         let folder = &program.folder;
         if !folder.is_dir() {
             return Err(format!("its folder {} is not there", folder.display()));
         }
         let (name, arguments) = program.argv.split_first().ok_or("there is no program")?;
-        let environment = self.0.marks.put(program.environment.clone(), run, step);
+        let environment = self.0.marks.put(program.environment.clone(), owner);
         let file = find(name, environment.get("PATH"), folder)?;
         let mut command = CommandWrap::with_new(&file, |command| {
             command
@@ -136,7 +151,7 @@ impl Processes {
                 .current_dir(folder)
                 .stdin(match program.input {
                     Input::Nothing => Stdio::null(),
-                    Input::Text(_) => Stdio::piped(),
+                    Input::Text(_) | Input::Talk => Stdio::piped(),
                 })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
@@ -149,12 +164,11 @@ impl Processes {
         // Nobody has waited for it, so its number is its own.
         let pid = child.id().unwrap_or_default();
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
-        self.0.knows(run, step, [root]);
-        tracing::debug!(%run, %step, pid, program = %file.display(), "started a program");
+        self.0.knows(owner, [root]);
+        tracing::debug!(?owner, pid, program = %file.display(), "started a program");
         Ok(Started {
             shared: Arc::clone(&self.0),
-            run,
-            step,
+            owner,
             root,
             child: Held(Some(child)),
         })
@@ -162,16 +176,15 @@ impl Processes {
 }
 
 /// A program that was started and has nobody but this who waits for it.
-struct Started {
+pub(super) struct Started {
     shared: Arc<Shared>,
-    run: RunId,
-    step: StepId,
-    root: Identity,
-    child: Held,
+    owner: Owner,
+    pub(super) root: Identity,
+    pub(super) child: Held,
 }
 
 /// The process; taken away only when its end is somebody else's task.
-struct Held(Option<Box<dyn ChildWrapper>>);
+pub(super) struct Held(Option<Box<dyn ChildWrapper>>);
 
 impl std::ops::Deref for Held {
     type Target = dyn ChildWrapper;
@@ -192,29 +205,31 @@ impl std::ops::DerefMut for Held {
 impl Started {
     fn wanted(&self) -> Wanted {
         let known = self.shared.lock();
-        let steps = known.get(&self.run);
-        let known = steps.and_then(|steps| steps.get(&self.step));
+        let known = match self.owner {
+            Owner::Step(run, step) => known.runs.get(&run).and_then(|steps| steps.get(&step)),
+            Owner::Service(id) => known.services.get(&id),
+        };
         Wanted {
             known: known.cloned().unwrap_or_default(),
             session: None,
-            whose: Whose::Step(self.step),
+            whose: self.owner.whose(),
             since: self.root.start,
         }
     }
 
     /// The program has ended by itself: what it started and what is alive.
-    async fn left_behind(&mut self) -> Vec<u32> {
+    pub(super) async fn left_behind(&mut self) -> Vec<u32> {
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
         let alive = tree::look(&mut wanted).await;
-        self.shared.now_knows(self.run, self.step, &alive);
+        self.shared.now_knows(self.owner, &alive);
         numbers(&alive)
     }
 
     /// Ends it with everything that it has started; what could not be ended.
-    async fn end(&mut self) -> Vec<u32> {
+    pub(super) async fn end(&mut self) -> Vec<u32> {
         let left = tree::end(self.wanted(), self.shared.grace, &self.shared.clock).await;
-        self.shared.now_knows(self.run, self.step, &left);
+        self.shared.now_knows(self.owner, &left);
         if left.iter().all(|one| *one != self.root) {
             // It has ended, so this only buries it; how it ended says nothing any more.
             let _ = self.child.wait().await;
@@ -250,26 +265,42 @@ impl Drop for Started {
 }
 
 impl Shared {
-    pub(super) fn lock(
-        &self,
-    ) -> MutexGuard<'_, HashMap<RunId, HashMap<StepId, HashSet<Identity>>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         // A panic leaves sets that are whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn knows(&self, run: RunId, step: StepId, alive: impl IntoIterator<Item = Identity>) {
+    fn knows(&self, owner: Owner, alive: impl IntoIterator<Item = Identity>) {
         let mut known = self.lock();
-        let steps = known.entry(run).or_default();
-        steps.entry(step).or_default().extend(alive);
+        let own = match owner {
+            Owner::Step(run, step) => known.runs.entry(run).or_default().entry(step),
+            Owner::Service(id) => {
+                known.services.entry(id).or_default().extend(alive);
+                return;
+            }
+        };
+        own.or_default().extend(alive);
     }
 
-    /// Of this step these are alive, and no others. A run that has ended stays forgotten.
-    fn now_knows(&self, run: RunId, step: StepId, alive: &[Identity]) {
-        if let Some(steps) = self.lock().get_mut(&run) {
-            match alive {
-                [] => steps.remove(&step),
-                alive => steps.insert(step, alive.iter().copied().collect()),
-            };
+    /// Of this owner's these are alive, and no others. A run that has ended stays forgotten.
+    fn now_knows(&self, owner: Owner, alive: &[Identity]) {
+        let mut known = self.lock();
+        let own: HashSet<Identity> = alive.iter().copied().collect();
+        match owner {
+            Owner::Step(run, step) => {
+                if let Some(steps) = known.runs.get_mut(&run) {
+                    match own.is_empty() {
+                        true => steps.remove(&step),
+                        false => steps.insert(step, own),
+                    };
+                }
+            }
+            Owner::Service(id) => {
+                match own.is_empty() {
+                    true => known.services.remove(&id),
+                    false => known.services.insert(id, own),
+                };
+            }
         }
     }
 }
@@ -295,7 +326,7 @@ async fn over(time: Option<Duration>) {
     }
 }
 
-fn ending(status: ExitStatus) -> Ending {
+pub(super) fn ending(status: ExitStatus) -> Ending {
     match status.code() {
         Some(code) => Ending::Exited(code),
         // What has no code was ended by a signal.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{
-    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved,
+    AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
 };
 use crate::contract::rows::TrustedProject;
 use crate::kernel::fault::Fault;
@@ -67,6 +67,21 @@ impl Registry {
             .inner
             .in_catalog(&who.org, folder, move |inner, place| {
                 inner.catalog.get(place, &name)
+            });
+        found.await
+    }
+
+    /// The exact tools of an agent as it counts for work in `folder`.
+    pub async fn tools(
+        &self,
+        who: &Principal,
+        folder: Option<String>,
+        name: String,
+    ) -> Result<ToolSet, Fault> {
+        let found = self
+            .inner
+            .in_catalog(&who.org, folder, move |inner, place| {
+                inner.catalog.tools(place, &name)
             });
         found.await
     }
@@ -223,20 +238,27 @@ impl Inner {
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
         let place = Place { org, cwd: folder };
-        if self.catalog.is_ready(place) {
+        if self.catalog.is_ready(place) && self.skills.is_ready(folder) {
             return self.resolve_now(place, name, overrides);
         }
+        let org = org.to_owned();
+        let folder = folder.map(str::to_owned);
+        let inner = Arc::clone(self);
         let name = name.map(str::to_owned);
         let model = overrides.model.map(str::to_owned);
         let thinking = overrides.thinking;
-        let resolved = self.in_catalog(org, folder.map(str::to_owned), move |inner, place| {
+        off_thread(move || {
+            let place = Place {
+                org: &org,
+                cwd: folder.as_deref(),
+            };
             let overrides = Overrides {
                 model: model.as_deref(),
                 thinking,
             };
             inner.resolve_now(place, name.as_deref(), overrides)
-        });
-        resolved.await
+        })
+        .await
     }
 
     fn resolve_now(
@@ -245,13 +267,14 @@ impl Inner {
         name: Option<&str>,
         overrides: Overrides<'_>,
     ) -> Result<Resolved, Fault> {
-        match name {
+        let resolved = match name {
             Some(name) => self.catalog.resolve(place, name, overrides),
             None => {
                 let default = self.catalog.default_agent();
                 self.catalog.resolve(place, default.as_str(), overrides)
             }
-        }
+        };
+        resolved.map(|resolved| self.with_skills(place, resolved))
     }
 
     /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
@@ -305,14 +328,15 @@ pub(super) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(
     Ok(())
 }
 
-async fn off_thread<T: Send + 'static>(
+/// Work that may wait for a disk.
+pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|fault| {
             Err(Fault::internal(format!(
-                "a look at agents panicked: {fault}"
+                "a look at agents or skills panicked: {fault}"
             )))
         })
 }

@@ -10,6 +10,7 @@ use super::Inner;
 use super::service::Signal;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
+use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::session::{Owner, Session};
@@ -146,6 +147,10 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
         let (Some(definition), Some(tools)) = (definition, tools) else {
             return Ok(None);
         };
+        let skills = match run.pins.skills {
+            Some(before) => pinned(&before.hash)?.map(|body| SkillPin::AsBefore(before, body)),
+            None => None,
+        };
         Ok(Some(Resolved {
             warnings: vec![format!(
                 "agent {} cannot be had as it is now; this turn has what the one before it had",
@@ -162,6 +167,8 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             on_uncertain: run.on_uncertain,
             definition,
             tools,
+            skill_names: None,
+            skills,
         }))
     })
 }

@@ -11,8 +11,9 @@ use super::{Principal, Registry};
 use crate::contract::BoxFuture;
 use crate::contract::catalog::{AgentSummary, Overrides};
 use crate::contract::delegate::{
-    Delegate, DelegateAsk, Named, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
+    Delegate, DelegateAsk, Named, PinnedText, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
+use crate::contract::skills::SkillSet;
 use crate::kernel::delegation::Face;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::Bundle;
@@ -635,6 +636,16 @@ impl Delegate for Registry {
             let part = registry.output_in(session, &tool_call, offset, most)?;
             Ok(Told::Now(in_words(part, &tool_call).into()))
         })
+    }
+
+    fn skills(&self, site: Site) -> BoxFuture<'static, Result<SkillSet, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.pinned_skills(site) })
+    }
+
+    fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.pinned_skill(site, &name) })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {

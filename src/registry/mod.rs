@@ -27,6 +27,7 @@ mod restore;
 mod review;
 mod send;
 mod service;
+mod skills;
 mod spawn;
 mod sweeps;
 mod timers;
@@ -49,6 +50,7 @@ pub use outputs::OutputPart;
 pub use request::*;
 pub use restore::Restored;
 pub use service::Service;
+pub use skills::{SkillsReason, SkillsRefreshed, SkillsView};
 pub use sweeps::Retention;
 pub use within::Object;
 
@@ -56,6 +58,7 @@ use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
+use crate::contract::skills::Skills;
 use crate::kernel::ids::BootId;
 use crate::store::{Effect, Store};
 use drain::Drains;
@@ -73,6 +76,7 @@ struct Inner {
     store: Store,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
+    skills: Arc<dyn Skills>,
     runner: Arc<dyn Runner>,
     processes: Arc<dyn Processes>,
     options: watch::Sender<Arc<Options>>,
@@ -101,6 +105,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Which agents there are.
     pub catalog: Arc<dyn Catalog>,
+    /// Which skills they have.
+    pub skills: Arc<dyn Skills>,
     /// Who carries out their runs.
     pub runner: Arc<dyn Runner>,
     /// What their steps have started.
@@ -120,6 +126,7 @@ impl Registry {
                 store: parts.store,
                 clock: parts.clock,
                 catalog: parts.catalog,
+                skills: parts.skills,
                 runner: parts.runner,
                 processes: parts.processes,
                 options: watch::Sender::new(Arc::new(parts.options)),

@@ -60,6 +60,7 @@ impl Driver {
             })
             .1,
             tools: tools.schemas(),
+            servers: tokio::sync::watch::channel(Arc::default()).1,
             config: None,
             personal: None,
             workspace: None,
@@ -88,6 +89,7 @@ impl Driver {
             run: run(folder, model),
             agent: resolved.definition.body,
             tools: resolved.tools.body,
+            skills: None,
             bundle: None,
             messages: Vec::new(),
             steps: Vec::new(),

@@ -4,18 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use super::compact::too_long;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
 use crate::agent::AgentDefinition;
 use crate::contract::BoxFuture;
+use crate::contract::catalog::SKILL_TOOL;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
+use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
-use crate::kernel::step::Step;
+use crate::kernel::step::{Effect, Step};
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};
 
@@ -50,7 +54,7 @@ impl TurnRunner {
                 view,
                 self.workspace(view),
                 self.levels_left(definition, view),
-            ),
+            )?,
             messages: conversation(view, step.seen_up_to),
             tools: self.offered_tools(definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
@@ -70,8 +74,12 @@ impl TurnRunner {
         view: &RunView,
     ) -> Result<Vec<ToolSchema>, RunError> {
         let rights = rights(definition, view)?;
-        let mut tools = pinned_tools(view)?;
+        let tools = pinned_tools(view)?.into_iter().map(|tool| tool.schema);
+        let mut tools: Vec<ToolSchema> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
+        if view.skills.is_none() {
+            tools.retain(|tool| tool.name != SKILL_TOOL);
+        }
         if self.levels_left(definition, view) == 0 {
             tools.retain(|tool| !linked::delegates(&tool.name) && tool.name != "agents_list");
         }
@@ -101,19 +109,22 @@ impl TurnRunner {
         let definition = pinned_agent(view)?;
         let rights = rights(&definition, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
+        let pinned = pinned_tools(view)?;
+        let pinned = pinned.iter().find(|tool| tool.schema.name == name);
         let admitted = self.tools.admit(Call {
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
+            served: pinned.and_then(|tool| tool.served.as_ref()),
             rights: &rights,
             arguments: &step.input,
             links: &definition.linked_agents,
         });
-        let (name, tools) = (name.to_owned(), Arc::clone(&view.tools));
+        let is_there = pinned.is_some();
         Ok(Box::pin(async move {
             match admitted.await {
                 // Nobody is asked about a tool that there is not; the call says so.
-                Admission::Asks(_) if !has_tool(&tools, &name) => Admission::Goes,
+                Admission::Asks(_) if !is_there => Admission::Goes,
                 decided => decided,
             }
         }))
@@ -139,8 +150,8 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        if !tools.iter().any(|tool| tool.name == name) {
-            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let Some(tool) = tools.iter().find(|tool| tool.schema.name == name) else {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.schema.name.as_str()).collect();
             let shown = crate::kernel::text::preview(name, 64);
             return StepOutcome::ToolResult {
                 text: format!(
@@ -149,8 +160,8 @@ impl TurnRunner {
                 ),
                 is_error: true,
             };
-        }
-        let limit = match self.tools.keeps_time(name) {
+        };
+        let limit = match tool.served.is_some() || self.tools.keeps_time(name) {
             true => Duration::MAX,
             false => self.options.borrow().tool_timeout,
         };
@@ -164,6 +175,7 @@ impl TurnRunner {
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
+            served: tool.served.as_ref(),
             rights: &rights,
             arguments: &step.input,
             links: &definition.linked_agents,
@@ -183,12 +195,23 @@ impl TurnRunner {
     }
 }
 
-fn has_tool(tools: &str, name: &str) -> bool {
-    let tools: Vec<ToolSchema> = serde_json::from_str(tools).unwrap_or_default();
-    tools.iter().any(|tool| tool.name == name)
+/// A tool as the run has pinned it.
+#[derive(Deserialize)]
+struct PinnedTool {
+    #[serde(flatten)]
+    schema: ToolSchema,
+    /// Whose it is, if a server has it.
+    served: Option<Served>,
 }
 
-fn pinned_tools(view: &RunView) -> Result<Vec<ToolSchema>, RunError> {
+/// What a repeat of a call of this tool would do, if a server has it.
+pub(super) fn served_effect(view: &RunView, name: &str) -> Option<Effect> {
+    let pinned = pinned_tools(view).ok()?;
+    let tool = pinned.into_iter().find(|tool| tool.schema.name == name)?;
+    tool.served.map(|served| served.effect)
+}
+
+fn pinned_tools(view: &RunView) -> Result<Vec<PinnedTool>, RunError> {
     serde_json::from_str(&view.tools).map_err(|error| {
         let message = format!("the tools that this run pinned cannot be read: {error}");
         RunError::new("pins", message)

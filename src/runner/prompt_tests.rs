@@ -102,13 +102,24 @@ fn a_call_whose_run_ended_before_its_result_gets_one_that_says_so() {
 fn the_system_prompt_holds_the_agents_and_the_facts() {
     let mut driver = driver();
     let definition = super::super::turn::pinned_agent(&driver.view).unwrap();
-    let spawned = system(&definition, &driver.view, Path::new("/w"), 1);
+    let spawned = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
     assert!(spawned.starts_with(&definition.system_prompt));
     for fact in ["agent explore", "/w", "Your last text", "is data"] {
         assert!(spawned.contains(fact), "{fact}: {spawned}");
     }
+    driver.view.skills = Some(r#"{"prompt": "<available_skills>", "skills": []}"#.into());
+    let skilled = system(&definition, &driver.view, Path::new("/w"), 1).unwrap();
+    let list = skilled.find("<available_skills>").unwrap();
+    assert!(definition.system_prompt.len() <= list && list < skilled.find("---").unwrap());
+    driver.view.skills = Some("broken".into());
+    assert!(system(&definition, &driver.view, Path::new("/w"), 1).is_err());
+    driver.view.skills = None;
     driver.view.run.origin = RunOrigin::Wake;
-    assert!(system(&definition, &driver.view, Path::new("/w"), 1).contains("NO_REPLY"));
+    assert!(
+        system(&definition, &driver.view, Path::new("/w"), 1)
+            .unwrap()
+            .contains("NO_REPLY")
+    );
 }
 
 /// One thing that may happen in a session.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::perform::served_effect;
 use super::rights::rights;
 use crate::agent::AgentDefinition;
 use crate::clock::Clock;
@@ -170,7 +171,11 @@ impl TurnRunner {
             // none is not run.
             effect: match broken_arguments(arguments) {
                 Some(_) => Effect::Read,
-                None => self.tools.effect(name).unwrap_or(Effect::Read),
+                None => {
+                    let own = self.tools.effect(name);
+                    let effect = own.or_else(|| served_effect(view, name));
+                    effect.unwrap_or(Effect::Read)
+                }
             },
             input: arguments.clone(),
             params_summary: Some(summary(name, arguments)),

@@ -110,11 +110,13 @@ pub(super) struct Room {
 pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
     let shown = shown(messages);
     let begins = turn_begins(&shown, room.run);
+    let last_cut = last_cut(&shown, room.run);
     let latest = if room.turns {
-        begins
+        begins.min(last_cut)
     } else {
-        last_cut(&shown, room.run)
+        last_cut
     };
+    let stood_for = summary(messages).map_or(0, |(_, compacted)| compacted.up_to);
     let mut best = None;
     for index in cuts(&shown) {
         if index > latest || (room.turns && !is_turn(&shown, index)) {
@@ -122,7 +124,7 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
         }
         // What the turn was asked stays in the words in which it was asked.
         let asked = shown[begins.min(index)..index].iter();
-        let keep: Vec<i64> = asked
+        let mut keep: Vec<i64> = asked
             .filter(|message| message.is_input())
             .map(|message| message.seq)
             .collect();
@@ -136,10 +138,12 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
             .enumerate()
             .filter(|(at, message)| *at >= index || keep.contains(&message.seq));
         let left: u64 = left.map(|(_, message)| message_tokens(message)).sum();
-        best = Some(Compacted {
-            up_to: shown[last].seq,
-            keep,
-        });
+        // What an earlier summary stands for does not come back, and what was kept beside it
+        // stays only by name.
+        let up_to = shown[last].seq.max(stood_for);
+        let later = shown[index..].iter().map(|message| message.seq);
+        keep.extend(later.filter(|seq| *seq <= up_to));
+        best = Some(Compacted { up_to, keep });
         if left <= room.tokens {
             break;
         }

@@ -43,7 +43,7 @@ pub fn decode(row: &dyn Row) -> Result<String, DbError> {
     Ok(row.text(0)?.to_owned())
 }
 
-/// Bodies that no run has pinned since this point, with the time of their last use.
+/// Bodies that no run has pinned since this point and no pinned set of skills names, with the time of their last use.
 pub fn unused_since(
     tx: &mut dyn Tx,
     point: Timestamp,
@@ -51,7 +51,10 @@ pub fn unused_since(
 ) -> Result<Vec<(String, Timestamp)>, DbError> {
     all(
         tx,
-        &format!("SELECT hash, used_at FROM blobs WHERE used_at < ?1 LIMIT {limit}"),
+        &format!(
+            "SELECT hash, used_at FROM blobs WHERE used_at < ?1 AND NOT EXISTS \
+             (SELECT 1 FROM skill_bodies WHERE body = blobs.hash) LIMIT {limit}"
+        ),
         &[point.0.into()],
         |row| Ok((row.text(0)?.to_owned(), Timestamp(row.int(1)?))),
     )

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::audit::Entry;
 use crate::contract::rows::TrustedProject;
+use crate::contract::servers::KnownServer;
 use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
@@ -43,6 +44,7 @@ mod recover;
 mod remove;
 mod resolve;
 mod send;
+mod skills;
 mod spawn;
 mod start_run;
 mod steer;
@@ -69,6 +71,7 @@ pub use remove::DeleteSession;
 pub use resolve::{Resolve, Verdict};
 pub(crate) use send::kinship;
 pub use send::{SendMessage, Sender};
+pub use skills::NoteSkills;
 pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
@@ -182,6 +185,10 @@ commands! {
                  /** By name the hash of what counts now. */ now: BTreeMap<String, String>,
                  /** What counted before anything was told. */ built_in: BTreeMap<String, String>,
                  /** What brought the change about. */ reason: String }) = "note_agents",
+    /// These are the tools that the server offered when it last started.
+    KeepServer((Box<KnownServer>)) = "keep_server",
+    /// The skills of the folder have this hash under a version of their own.
+    NoteSkills((NoteSkills)) = "note_skills",
     /// The project is trusted as it is at this hash.
     TrustProject({ /** The tenant. */ org: String, /** Who trusts. */ user: String,
                    /** The project. */ folder: String,
@@ -366,6 +373,11 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             built_in,
             reason,
         } => agents::note(context, &org, now, built_in, &reason),
+        Command::KeepServer(known) => {
+            super::servers::put(context.tx, &known).map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
+        Command::NoteSkills(found) => skills::note(context, &found),
         Command::TrustProject {
             org,
             user,

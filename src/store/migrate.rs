@@ -80,6 +80,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0013_delegation.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0014_tool_servers",
+        sql: include_str!("migrations/sqlite/0014_tool_servers.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0015_skills",
+        sql: include_str!("migrations/sqlite/0015_skills.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the

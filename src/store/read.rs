@@ -36,6 +36,10 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let input = runs::input(tx, id)?;
     let agent = pinned(tx, &run.pins.agent)?;
     let tools = pinned(tx, &run.pins.tools)?;
+    let skills = match &run.pins.skills {
+        Some(skills) => Some(pinned(tx, &skills.hash)?.into()),
+        None => None,
+    };
     let bundle = match run.depth {
         0 => None,
         _ => bundles::get(tx, run.session)?,
@@ -45,6 +49,7 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let view = RunView {
         agent: agent.into(),
         tools: tools.into(),
+        skills,
         bundle: bundle.map(Into::into),
         messages: messages.into_iter().map(Arc::new).collect(),
         steps: steps.into_iter().map(Arc::new).collect(),

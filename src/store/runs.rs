@@ -11,8 +11,8 @@ use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::delegation::{Delegated, Face};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
-    AnnouncePolicy, CancelRequest, Lane, OnUncertain, Pins, Requester, Run, RunError, RunOrigin,
-    RunState, Usage,
+    AnnouncePolicy, CancelRequest, Lane, OnUncertain, PinnedSkills, Pins, Requester, Run, RunError,
+    RunOrigin, RunState, Usage,
 };
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -25,7 +25,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
-     for_call";
+     for_call, pin_skills, skills_version";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -112,6 +112,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         pins: Pins {
             agent: row.text(at!(pin_agent))?.to_owned(),
             tools: row.text(at!(pin_tools))?.to_owned(),
+            skills: skills(row, at!(pin_skills), at!(skills_version))?,
         },
         warnings: json(row, at!(warnings))?,
         trace_id: row.text(at!(trace_id))?.to_owned(),
@@ -135,10 +136,19 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
     })
 }
 
+fn skills(row: &dyn Row, hash: usize, version: usize) -> Result<Option<PinnedSkills>, DbError> {
+    let hash = opt_string(row, hash)?;
+    let version = row.opt_int(version)?;
+    Ok(hash
+        .zip(version)
+        .map(|(hash, version)| PinnedSkills { version, hash }))
+}
+
 /// The run is in the table, at place `seq` of every list. `input` is what its turn says once
 /// it begins; a spawned run's task stands in its transcript already.
 pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Result<(), DbError> {
     let requester = run.requester.as_ref();
+    let skills = run.pins.skills.as_ref();
     let delegated = run.delegated.as_ref();
     insert_row(
         tx,
@@ -182,6 +192,11 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("meta", run.meta.as_ref().map(to_json).as_deref().into()),
             ("pin_agent", (&run.pins.agent).into()),
             ("pin_tools", (&run.pins.tools).into()),
+            (
+                "pin_skills",
+                skills.map(|skills| skills.hash.as_str()).into(),
+            ),
+            ("skills_version", skills.map(|skills| skills.version).into()),
             ("warnings", (&to_json(&run.warnings)).into()),
             ("trace_id", (&run.trace_id).into()),
             ("input", input.into()),
@@ -485,8 +500,8 @@ pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError
     all(
         tx,
         &format!(
-            "SELECT seq, id, org, session_id, created_at, ended_at, pin_agent, pin_tools \
-             FROM runs WHERE seq > ?1 ORDER BY seq LIMIT {limit}"
+            "SELECT seq, id, org, session_id, created_at, ended_at, pin_agent, pin_tools, \
+             pin_skills, skills_version FROM runs WHERE seq > ?1 ORDER BY seq LIMIT {limit}"
         ),
         &[after.into()],
         |row| {
@@ -500,6 +515,7 @@ pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError
                 pins: Pins {
                     agent: row.text(6)?.to_owned(),
                     tools: row.text(7)?.to_owned(),
+                    skills: skills(row, 8, 9)?,
                 },
             })
         },

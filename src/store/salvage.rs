@@ -331,7 +331,11 @@ fn parents(target: &mut Sqlite, table: &str) -> Result<Vec<Vec<Raw>>, DbError> {
     let sql = match table {
         "messages" => "SELECT id, 0 FROM sessions",
         "steps" => "SELECT id, 0 FROM runs",
-        "blobs" => "SELECT pin_agent FROM runs UNION SELECT pin_tools FROM runs",
+        "blobs" => {
+            "SELECT pin_agent FROM runs UNION SELECT pin_tools FROM runs \
+             UNION SELECT pin_skills FROM runs WHERE pin_skills IS NOT NULL \
+             UNION SELECT body FROM skill_bodies"
+        }
         "events" => "SELECT value FROM counters WHERE name = 'seq'",
         _ => return Ok(Vec::new()),
     };

@@ -261,7 +261,9 @@ fn middle(gap: &Gap) -> Option<Key> {
         // Any value of the columns behind it will do.
         let rest = after.or(before)?;
         key.extend(rest[at + 1..].iter().map(least));
-        return Some(key);
+        // The ends may be the wrong way round: a damaged page holds keys that do not belong
+        // there. What is asked for must make the gap smaller, or it would be asked for ever.
+        return gap.holds(&key).then_some(key);
     }
     None
 }
@@ -323,6 +325,19 @@ fn half_bytes(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_whose_ends_are_the_wrong_way_round_has_no_middle() {
+        let text = |text: &str| vec![Raw::Text(text.as_bytes().to_vec()), Raw::Int(1)];
+        let gap = |after: &str, before: &str| Gap {
+            after: Some(text(after)),
+            before: Some(text(before)),
+        };
+        let found = middle(&gap("a", "c")).unwrap();
+        assert!(gap("a", "c").holds(&found), "{found:?}");
+        assert_eq!(middle(&gap("c", "a")), None);
+        assert_eq!(middle(&gap("a", "a")), None);
+    }
 
     #[test]
     fn what_lies_between_two_keys_is_larger_than_one_and_smaller_than_the_other() {

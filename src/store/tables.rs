@@ -5,7 +5,7 @@
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
     agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
-    questions, remembered, runs, sends, sessions, steers, steps, trust,
+    questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -133,6 +133,8 @@ pub const TABLES: &[Table] = &[
             ("meta", "meta = NULL"),
             ("pin_agent", "pin_agent = ''"),
             ("pin_tools", "pin_tools = ''"),
+            ("pin_skills", "pin_skills = NULL"),
+            ("skills_version", "skills_version = NULL"),
             (
                 "warnings",
                 "warnings = '[\"parts of this run''s row were damaged and are not shown\"]'",
@@ -311,6 +313,25 @@ pub const TABLES: &[Table] = &[
         // A trust of which a part is made up is none.
         mends: &[("user", "user = ''"), ("trusted_at", "trusted_at = 0")],
         beyond: Beyond::Moved,
+    },
+    Table {
+        name: "tool_servers",
+        primary: &["name"],
+        columns: &[servers::COLUMNS],
+        decode: |row| servers::decode(row).map(drop),
+        // Its next start says it anew.
+        mends: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "skill_sets",
+        primary: &["org", "workspace"],
+        columns: &[skills::COLUMNS],
+        decode: |row| skills::decode(row).map(drop),
+        // A hash that nothing has: the next look finds a change.
+        mends: &[("hash", "hash = ''")],
+        // A version that is not known any more would go back.
+        beyond: Beyond::Kept,
     },
     Table {
         name: "audit",

@@ -16,16 +16,18 @@ use super::gate::{self, Aim};
 use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
+use super::mcp::Servers;
 use super::output::Rest;
 use super::read::Read;
 use super::shell::Shell;
 use super::todo::Todo;
 use super::write::Write;
-use super::{Tool, ToolOutput, Workspace};
+use super::{Tool, ToolOutput, Workspace, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
+use crate::contract::servers::Served;
 use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::step::Effect;
 
@@ -41,6 +43,8 @@ pub struct Options {
     pub private: Private,
     /// What commands are started with; `None`: there is no tool `shell`.
     pub shell: Option<Shell>,
+    /// The servers of tools; `None`: there are none.
+    pub servers: Option<Servers>,
 }
 
 /// A call of a tool.
@@ -52,6 +56,8 @@ pub struct Call<'a> {
     pub name: &'a str,
     /// The folder that it sees.
     pub root: &'a Path,
+    /// Whose it is, if a server has it.
+    pub served: Option<&'a Served>,
     /// What the run that calls it may do.
     pub rights: &'a Rights,
     /// With what.
@@ -66,6 +72,7 @@ pub struct Catalogue {
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
     shell: Option<Shell>,
+    servers: Option<Servers>,
 }
 
 impl Catalogue {
@@ -85,6 +92,7 @@ impl Catalogue {
             denied: options.denied,
             delegate: options.delegate,
             shell: options.shell,
+            servers: options.servers,
         }
     }
 
@@ -117,6 +125,7 @@ impl Catalogue {
             .map(Tool::effect)
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
             .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
+            .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
     }
 
     fn shell_called(&self, name: &str) -> Option<&Shell> {
@@ -146,6 +155,7 @@ impl Catalogue {
                     "parameters": tool.schema(),
                 })
             }))
+            .chain([skill::tool_schema()])
             .chain(self.shell.iter().map(|_| Shell::schema()))
             .collect()
     }
@@ -163,9 +173,12 @@ impl Catalogue {
     /// anything of it is done.
     pub fn admit(&self, call: Call<'_>) -> BoxFuture<'static, Admission> {
         let (aim, habit) = self.manner(call.name);
-        if matches!(aim, Aim::Command(_))
-            && let Some(refused) = gate::confined(call.name, call.rights)
-        {
+        let is_program = call.served.map_or_else(
+            || matches!(aim, Aim::Command(_)),
+            // What a program of a server writes, no rule of paths can tell either.
+            |served| served.local,
+        );
+        if is_program && let Some(refused) = gate::confined(call.name, call.rights) {
             return Box::pin(std::future::ready(refused));
         }
         let (name, rights) = (call.name.to_owned(), call.rights.clone());
@@ -199,12 +212,15 @@ impl Catalogue {
             id,
             name,
             root,
+            served,
             rights,
             arguments,
             links,
         } = call;
         let arguments = arguments.clone();
-        let called: BoxFuture<'static, Called> = if let Some(dealing) = Self::dealing(name) {
+        let called: BoxFuture<'static, Called> = if let Some(served) = served {
+            self.call_served(served, arguments)
+        } else if let Some(dealing) = Self::dealing(name) {
             let by = By {
                 site,
                 rights,
@@ -213,6 +229,9 @@ impl Catalogue {
                     .find(|link| link.tool().as_deref() == Some(name)),
             };
             dealing.call(self.delegate.get(), by, arguments)
+        } else if name == skill::NAME {
+            let call = skill::call(self.delegate.get(), site, arguments);
+            Box::pin(async move { Called::Done(call.await) })
         } else if let Some(shell) = self.shell_called(name) {
             match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {
@@ -243,6 +262,23 @@ impl Catalogue {
                 Called::Done(output) => Called::Done(bounded(output, site, &id, registry).await),
                 Called::Waits => Called::Waits,
             }
+        })
+    }
+}
+
+impl Catalogue {
+    /// Calls a tool of a server.
+    fn call_served(&self, served: &Served, arguments: Value) -> BoxFuture<'static, Called> {
+        let Value::Object(arguments) = arguments else {
+            return done(ToolOutput::error("an object of arguments is expected"));
+        };
+        let Some(servers) = self.servers.clone() else {
+            return done(ToolOutput::error("there are no tool servers here"));
+        };
+        let served = served.clone();
+        Box::pin(async move {
+            let called = servers.call(&served.server, &served.tool, arguments);
+            Called::Done(called.await)
         })
     }
 }

@@ -100,7 +100,7 @@ impl Dealing {
 }
 
 /// A refusal as the model reads it: what happened, what to do, and what it is about.
-fn in_words(fault: &Fault) -> String {
+pub(super) fn in_words(fault: &Fault) -> String {
     let mut text = format!("{}: {}", fault.kind.as_str(), fault.message);
     if let Some(hint) = &fault.hint {
         text.push_str("\nwhat to do: ");

@@ -58,6 +58,7 @@ impl Place {
             id: "call-1",
             name: tool,
             root: &self.root,
+            served: None,
             rights: &rights,
             arguments: &arguments,
             links: &[],

@@ -189,6 +189,8 @@ pub struct Agent {
     pub thinking: Option<String>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// Names and patterns of the skills that it may use; all if unset.
+    pub skills: Option<Vec<String>>,
     /// Left out of lists for people.
     pub hidden: bool,
     /// Where its definition comes from: `preset`, `stored`, `config` or `project`.

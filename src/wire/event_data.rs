@@ -41,6 +41,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::ToolCompleted, shape::<StepMoved>),
     (EventKind::ToolProgress, shape::<ToolProgress>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
+    (EventKind::SkillsChanged, shape::<SkillsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
     (EventKind::QuestionAnswered, shape::<QuestionAnswered>),
     (EventKind::ApprovalRequested, shape::<ApprovalRequested>),
@@ -366,6 +367,19 @@ pub struct AgentsChanged {
     pub changed: Vec<String>,
     /// Names that count no more.
     pub removed: Vec<String>,
+}
+
+/// Other skills can be used in a folder than before; the next runs there have them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SkillsChanged {
+    /// The folder.
+    pub workspace: String,
+    /// Raised by each change.
+    pub version: i64,
+    /// What brought it about: `start`, `watch`, `manual` or `config`.
+    pub reason: Word,
+    /// How many can be used now.
+    pub skills: usize,
 }
 
 /// Something that a person should look at.

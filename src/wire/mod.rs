@@ -17,8 +17,10 @@ pub mod lifecycle;
 pub mod questions;
 pub mod runs;
 mod schema;
+pub mod servers;
 pub mod sessions;
 pub mod shapes;
+pub mod skills;
 pub mod trust;
 
 /// The protocol that this version speaks.

@@ -128,6 +128,18 @@ schema_of!(Pins, "Pins", |_| json_schema!({
     "properties": {
         "agent": { "description": "The agent's definition.", "type": "string" },
         "tools": { "description": "Its tools and their schemas.", "type": "string" },
+        "skills": {
+            "description": "The skills that it may use; it has none if unset.",
+            "type": "object",
+            "properties": {
+                "version": {
+                    "description": "The version that the skills of its folder had.",
+                    "type": "integer",
+                },
+                "hash": { "description": "The skills that it may use.", "type": "string" },
+            },
+            "required": ["version", "hash"],
+        },
     },
     "required": ["agent", "tools"],
 }));

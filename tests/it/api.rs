@@ -85,7 +85,10 @@ fn agents_are_listed_and_shown() {
         assert_eq!(task["agents"].as_array().unwrap().len(), 1);
         let explore = client.call("agents.get", json!({"agent": "explore"})).await;
         assert_eq!(explore["mode"], "subagent");
-        assert_eq!(explore["tools"], json!(["read", "list", "glob", "grep"]));
+        assert_eq!(
+            explore["tools"],
+            json!(["read", "list", "glob", "grep", "skill"])
+        );
         let data = refused(
             client,
             "agents.get",

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::home::Home;
+use crate::home::{Home, said};
 use crate::house::root;
 
 /// A daemon at the usual place of a home folder; it ends with the test.
@@ -17,9 +17,8 @@ impl Usual {
     fn start() -> Usual {
         let usual = Usual(Home::new());
         fs::write(usual.0.path().join("notes.txt"), "errors are reported\n").unwrap();
-        let said = usual
-            .0
-            .abide(&["serve", "--detach", "--listen", "127.0.0.1:0"]);
+        let mut serve = usual.command(env!("CARGO_BIN_EXE_abide"));
+        let said = said(serve.args(["serve", "--detach", "--listen", "127.0.0.1:0"]));
         assert_eq!(said.code, 0, "{}", said.err);
         usual
     }
@@ -121,6 +120,48 @@ fn a_program_is_an_agent_as_the_readme_says() {
     assert!(output.status.success(), "{script}\n{err}");
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(out.trim(), "5", "{err}");
+}
+
+#[test]
+fn a_server_brings_tools_as_the_readme_says() {
+    if !is_there("bash") || !is_there("npx") {
+        println!("skipped: there is no bash or no npx here");
+        return;
+    }
+    let usual = Usual::start();
+    let folder = usual.0.path().join(".config/abide");
+    fs::create_dir_all(&folder).unwrap();
+    let heading = "Tool servers";
+    let settings = blocks(heading, "toml").concat();
+    fs::write(folder.join("abide.toml"), settings).unwrap();
+    let script = typed(&blocks(heading, "console").concat());
+    let mut shell = usual.command("bash");
+    let output = shell.args(["-euc", &script]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{err}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    for name in ["files", "search"] {
+        assert!(out.contains(name), "{out}");
+    }
+    let server = |name: &str| -> Value {
+        let said = usual.0.abide(&["mcp", name, "--json"]);
+        serde_json::from_str(&said.out).unwrap()
+    };
+    let settled = |name: &str| loop {
+        let server = server(name);
+        if server["state"] != "starting" {
+            return server;
+        }
+    };
+    let search = settled("search")["lastError"].to_string();
+    assert!(search.contains("SEARCH_TOKEN"), "{search}");
+    let files = settled("files");
+    if files["state"] != "ready" {
+        println!("skipped: the server was not to be had: {files}");
+        return;
+    }
+    let tools = files["tools"].to_string();
+    assert!(tools.contains("files__read_text_file"), "{tools}");
 }
 
 #[test]

@@ -287,6 +287,17 @@ async fn course(client: &mut Checked, place: &Place) {
     let params = json!({"sessionKey": SESSION, "message": "[say]", "model": "script/x"});
     client.call("agent.run", params).await;
     client.call("agents.list", json!({})).await;
+    let of_session = json!({"sessionKey": SESSION});
+    client.call("tools.list", of_session).await;
+    client.call("mcp.list", json!({})).await;
+    client
+        .call("skills.list", json!({"name": "delegate"}))
+        .await;
+    let skills = json!({"agent": "build"});
+    client.call("skills.snapshot", skills).await;
+    client
+        .call("skills.refresh", json!({"sessionKey": SESSION}))
+        .await;
     client.call("gateway.status", json!({})).await;
     let again = client.call("runs.retry", json!({"runId": runs[2]})).await;
     client.link.ended(&text(&again["runId"])).await;

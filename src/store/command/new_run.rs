@@ -7,6 +7,7 @@ use super::change_session;
 use super::clear;
 use super::context::Context;
 use crate::contract::catalog::{Pinned, Resolved};
+use crate::contract::skills::SkillPin;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
@@ -82,6 +83,7 @@ pub struct NewRow {
     pub run: Run,
     key: Option<Key>,
     pinned: [Pinned; 2],
+    skills: Option<SkillPin>,
 }
 
 /// A queued run in `session`, with what the caller gave.
@@ -94,6 +96,7 @@ pub fn new_run(
 ) -> NewRow {
     let key = new.key;
     let pinned = [new.agent.definition, new.agent.tools];
+    let skills = new.agent.skills;
     let run = Run {
         id: new.id,
         org: org.to_owned(),
@@ -140,6 +143,8 @@ pub fn new_run(
         pins: Pins {
             agent: pinned[0].hash.clone(),
             tools: pinned[1].hash.clone(),
+            // Known in the transaction.
+            skills: None,
         },
         warnings: new.agent.warnings,
         trace_id: new.trace_id,
@@ -149,7 +154,12 @@ pub fn new_run(
         last_activity_at: context.now.wall,
         ver: 1,
     };
-    NewRow { run, key, pinned }
+    NewRow {
+        run,
+        key,
+        pinned,
+        skills,
+    }
 }
 
 /// The run is queued, what it pins can be read, and a repeat of its key finds this answer.
@@ -159,13 +169,21 @@ pub fn accept(
     input: Option<&str>,
     created: bool,
 ) -> Result<Accepted, Fault> {
-    let NewRow { run, key, pinned } = row;
+    let NewRow {
+        mut run,
+        key,
+        pinned,
+        skills,
+    } = row;
     if run.origin != RunOrigin::Spawn {
         clear::refuse(context, run.session)?;
     }
     let now = context.now.wall;
     for body in &pinned {
         blobs::insert(context.tx, body, now).map_err(db_fault)?;
+    }
+    if let Some(skills) = &skills {
+        run.pins.skills = Some(super::skills::pin(context, &run.org, skills)?);
     }
     if run.origin != RunOrigin::Spawn {
         use_again(context, &run)?;

@@ -255,7 +255,7 @@ fn note_what_broke(
         }
         ("blobs", _) => {
             if let Some(hash) = value(row, "hash") {
-                let pins = "(pin_agent IS ?1 OR pin_tools IS ?1)";
+                let pins = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
                 broken
                     .runs
                     .extend(open_runs(context, pins, &[hash.into()])?);

@@ -9,13 +9,14 @@ use super::remove::remove_tree;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
+use crate::kernel::run::Pins;
 use crate::kernel::session::{Owner, Session, SessionMode};
 use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
     approvals, blobs, db_fault, events, expired, idempotency, outbox, outputs, questions, runs,
-    sends, sessions, steers, steps,
+    sends, sessions, skills, steers, steps,
 };
 
 /// So many sessions or runs are looked at in one command.
@@ -269,13 +270,19 @@ fn leftovers(
             let named = oldest
                 .iter()
                 .take_while(could_name)
-                .any(|run| run.pins.agent == hash || run.pins.tools == hash);
+                .any(|run| names(&run.pins, &hash));
             let all_seen =
                 oldest.len() < OLD_RUNS as usize || oldest.iter().any(|run| !could_name(&run));
             if !named && all_seen {
                 blobs::remove(context.tx, &hash).map_err(db_fault)?;
+                skills::forget(context.tx, &hash).map_err(db_fault)?;
             }
         }
     }
     Ok(Swept::more_if(gone == u64::from(PARTS)))
+}
+
+fn names(pins: &Pins, hash: &str) -> bool {
+    let skills = pins.skills.as_ref();
+    pins.agent == hash || pins.tools == hash || skills.is_some_and(|skills| skills.hash == hash)
 }

@@ -2,6 +2,7 @@
 //! turn, in a finished run and in one at work.
 
 use super::{Bench, NewRun, Spawn, accepted, id, model, new_run, spawn_of, sqlite, tool};
+use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::Effect as Class;
@@ -10,7 +11,7 @@ use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
 use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
 use crate::store::{
-    Command, Effect, agents, audit, events, messages, outbox, read, sessions, steps, trust,
+    Command, Effect, agents, audit, events, messages, outbox, read, servers, sessions, steps, trust,
 };
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
@@ -94,6 +95,11 @@ fn store() -> Store {
             folder: "/project".to_owned(),
             hash: "hash".to_owned(),
         },
+        Command::KeepServer(Box::new(KnownServer {
+            name: "files".to_owned(),
+            digest: "digest".to_owned(),
+            tools: "[]".to_owned(),
+        })),
         Command::Audit {
             entry: Box::new(audit::Entry {
                 org,
@@ -122,7 +128,7 @@ fn garbage(kind: &str) -> &'static str {
     }
 }
 
-fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
+pub(super) fn texts(db: &mut dyn Tx, sql: &str) -> Vec<String> {
     all(db, sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap()
 }
 
@@ -182,6 +188,7 @@ fn everything_opens(db: &mut dyn Tx) {
     outbox::pending_targets(db).unwrap();
     agents::every(db).unwrap();
     trust::every(db).unwrap();
+    servers::every(db).unwrap();
     audit::page(db, "default", None, i64::MAX, 500).unwrap();
     events::after(db, 0, 10_000).unwrap();
 }
@@ -421,6 +428,7 @@ const EXCUSED: &[(&str, &str)] = &[
         "run_meta",
         "every column is part of its key; what it says stands in the runs",
     ),
+    ("skill_bodies", "every column is part of its key"),
     ("waits", "every column is part of its key"),
 ];
 

@@ -194,6 +194,8 @@ pub(super) fn agent(name: &str) -> Resolved {
         on_uncertain: OnUncertain::Report,
         definition: pinned(name),
         tools: pinned("[]"),
+        skill_names: None,
+        skills: None,
         warnings: Vec::new(),
     }
 }
@@ -398,6 +400,7 @@ contract! { sqlite:
     sweeps::g2_10_age_takes_what_was_told_and_its_blobs_and_keys,
     sweeps::a_session_whose_runs_went_before_it_was_put_aside_goes_too,
     sweeps::a_body_that_an_old_run_names_stays,
+    sweeps::skills_go_with_the_last_run_that_names_them,
     sweeps::events_go_by_age_and_young_ones_stay,
     sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
     sweeps::lists_and_sweeps_walk_their_indexes,

@@ -1,9 +1,13 @@
 //! What age takes: runs with their blobs and keys, events, and sessions that are put aside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::damaged_rows::texts;
 use super::lifecycle::{deliver, done, session};
 use super::{Bench, accepted, id, policy, spawn, spawn_of, turn};
+use crate::contract::catalog::Pinned;
+use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsNow};
 use crate::kernel::ids::AnnounceId;
 use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::time::Timestamp;
@@ -134,6 +138,72 @@ pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
     sweep(&mut bench, old_runs());
     sweep(&mut bench, leftovers);
     assert_eq!(bench.count("SELECT count(*) FROM blobs"), before);
+}
+
+/// Skills of a folder, each with this text.
+fn skills(texts: &[&str]) -> SkillPin {
+    let pinned = |body: &str| Pinned {
+        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
+        body: body.into(),
+    };
+    let set = SkillSet {
+        prompt: texts.join(","),
+        ..SkillSet::default()
+    };
+    SkillPin::Now(SkillsNow {
+        workspace: "/w".to_owned(),
+        hash: pinned(&set.prompt).hash,
+        count: texts.len(),
+        picked: Arc::new(PickedSkills {
+            pinned: pinned(&serde_json::to_string(&set).unwrap()),
+            bodies: texts.iter().map(|text| pinned(text)).collect(),
+            unknown: Vec::new(),
+            set,
+        }),
+    })
+}
+
+pub fn skills_go_with_the_last_run_that_names_them(mut bench: Bench) {
+    let top = bench.client_session("client:a");
+    let mut runs = Vec::new();
+    for texts in [["one", "two"], ["two", "three"], ["two", "three"]] {
+        let mut spawn = policy(spawn(Some(&top)), AnnouncePolicy::None);
+        if let Command::Spawn(spawn) = &mut spawn {
+            spawn.run.agent.skills = Some(skills(&texts));
+        }
+        runs.push(accepted(bench.run(spawn)).run);
+    }
+    let versions = "SELECT group_concat(skills_version, ',') FROM runs ORDER BY seq";
+    assert_eq!(texts(bench.db.as_mut(), versions), ["1,2,2"]);
+    let is_there = |bench: &mut Bench, body: &str| {
+        let hash = blake3::hash(body.as_bytes()).to_hex();
+        bench.count(&format!("SELECT count(*) FROM blobs WHERE hash = '{hash}'")) > 0
+    };
+    let sweep_all = |bench: &mut Bench| {
+        sweep(bench, old_runs());
+        // A body goes once no set names it, so that takes another look.
+        for _ in 0..2 {
+            let leftovers = Sweep::Leftovers {
+                before: FAR,
+                ids_before: FAR,
+            };
+            sweep(bench, leftovers);
+        }
+        ["one", "two", "three"].map(|body| is_there(bench, body))
+    };
+    assert_eq!(sweep_all(&mut bench), [true, true, true]);
+    bench.started(runs[0]);
+    bench.ended(runs[0], "found");
+    assert_eq!(sweep_all(&mut bench), [false, true, true]);
+    bench.started(runs[1]);
+    bench.ended(runs[1], "found");
+    assert_eq!(sweep_all(&mut bench), [false, true, true]);
+    bench.started(runs[2]);
+    bench.ended(runs[2], "found");
+    assert_eq!(sweep_all(&mut bench), [false, false, false]);
+    assert_eq!(bench.count("SELECT count(*) FROM skill_bodies"), 0);
+    // The version stays, so that it never goes back.
+    assert_eq!(bench.count("SELECT version FROM skill_sets"), 2);
 }
 
 pub fn events_go_by_age_and_young_ones_stay(mut bench: Bench) {

@@ -78,6 +78,16 @@ impl Place {
     pub(crate) fn set(&mut self, key: &str, toml: &str) {
         self.settings.retain(|(known, _)| known != key);
         self.settings.push((key.to_owned(), toml.to_owned()));
+        self.write_settings();
+    }
+
+    /// From the next start on without this setting.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.settings.retain(|(known, _)| known != key);
+        self.write_settings();
+    }
+
+    fn write_settings(&self) {
         let lines: Vec<String> = self
             .settings
             .iter()

@@ -46,6 +46,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         }
         Kind::AlertRaised => (None, None),
         Kind::AgentsChanged
+        | Kind::SkillsChanged
         | Kind::GatewayStarted
         | Kind::GatewayDraining
         | Kind::GatewayResumed => (Some(false), Some(false)),
@@ -132,6 +133,19 @@ pub(super) fn agents_are_told_of_in_order(book: &Book) {
         let names = ["added", "changed", "removed"].map(|what| event.data[what].as_array());
         let count: usize = names.iter().flatten().map(|names| names.len()).sum();
         assert!(count > 0, "{event:?}");
+    }
+}
+
+/// Each change of a folder's skills is told once, under the next version.
+pub(super) fn skills_are_told_of_in_order(book: &Book) {
+    let mut versions: BTreeMap<String, i64> = BTreeMap::new();
+    let told = book.events.values();
+    for event in told.filter(|event| event.kind == "skills.changed") {
+        let workspace = event.data["workspace"].to_string();
+        // The first version has not changed and is not told of.
+        let last = versions.entry(workspace).or_insert(1);
+        *last += 1;
+        assert_eq!(event.data["version"], *last, "{event:?}");
     }
 }
 

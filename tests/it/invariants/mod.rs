@@ -40,6 +40,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     events::each_says_what_it_concerns(book);
     events::each_move_is_told_once(book);
     events::agents_are_told_of_in_order(book);
+    events::skills_are_told_of_in_order(book);
     transcripts::nothing_is_lost_or_doubled(book);
     promises::accepted_is_kept(book, history);
     model::answers_are_the_scripts(book, place.script());

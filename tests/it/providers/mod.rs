@@ -5,7 +5,7 @@ mod chat;
 mod faults;
 mod long;
 mod messages;
-mod outside;
+pub(crate) mod outside;
 mod switch;
 mod tables;
 

@@ -12,14 +12,14 @@ use crate::harness::{Place, Script, eventually, run};
 use crate::house::root;
 
 /// A server in a process of its own; killed when it is dropped.
-struct Outside {
+pub(crate) struct Outside {
     child: Child,
     address: String,
 }
 
 impl Outside {
     /// Starts it and waits until `path` is answered.
-    async fn start(mut command: Command, port: u16, path: &str) -> Outside {
+    pub(crate) async fn start(mut command: Command, port: u16, path: &str) -> Outside {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -72,13 +72,13 @@ impl Drop for Outside {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 /// Runs a program to its end; why it failed.
-fn carry_out(command: &mut Command) -> Result<(), String> {
+pub(crate) fn carry_out(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let ended = command.stdin(Stdio::null()).output();
     match ended {
@@ -95,7 +95,7 @@ fn carry_out(command: &mut Command) -> Result<(), String> {
 }
 
 /// Past the test runner's capture: what was not checked must not look like a success.
-fn announce(line: &str) {
+pub(crate) fn announce(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 

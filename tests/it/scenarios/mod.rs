@@ -11,8 +11,10 @@ mod delegate;
 mod delegations;
 mod drains;
 mod lifecycle;
+mod mcp;
 mod processes;
 mod runs;
+mod skills;
 mod tools;
 
 use std::pin::Pin;
@@ -44,6 +46,8 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegations::SCENARIOS,
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
+        mcp::SCENARIOS,
+        skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
     ];

@@ -197,7 +197,7 @@ CREATE TABLE "runs" (
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
-    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT,
+    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
@@ -554,4 +554,28 @@ CREATE TABLE output_parts (
 CREATE INDEX steps_todo ON steps (run_id, seq) WHERE tool = 'todo';
 
 CREATE INDEX runs_delegated ON runs (parent_run, for_step) WHERE face IS NOT NULL;
+
+CREATE TABLE tool_servers (
+    name   TEXT NOT NULL PRIMARY KEY,
+    -- Of how it is started or reached: what another server of that name offered says nothing.
+    digest TEXT NOT NULL,
+    tools  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE skill_sets (
+    org        TEXT    NOT NULL,
+    workspace  TEXT    NOT NULL,
+    hash       TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL,
+    PRIMARY KEY (org, workspace)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE skill_bodies (
+    pinned TEXT NOT NULL,
+    body   TEXT NOT NULL,
+    PRIMARY KEY (pinned, body)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX skill_bodies_by_body ON skill_bodies (body);
 

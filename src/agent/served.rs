@@ -1,0 +1,143 @@
+//! The tools of servers (MCP) that an agent has: those of the servers that its definition names,
+//! or of all where it names none. Asked at each spawn and by the lists, over the servers as they
+//! are at that moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::AgentDefinition;
+use super::tools::ToolChoice;
+use super::view::pin;
+use crate::contract::catalog::{LeftOut, Pinned};
+use crate::contract::servers::{ServerState, ServerView, ServerViews};
+use crate::kernel::gate::is_closed;
+use crate::kernel::text::preview;
+
+/// So much of what went wrong with a server is said at a spawn, characters.
+const ERROR: usize = 200;
+
+/// All tools of an agent, as things stand.
+#[derive(Clone, Debug)]
+pub(super) struct Equipment {
+    /// Of which state of the servers this was made.
+    version: u64,
+    /// The schemas, as a run pins them.
+    pub tools: Pinned,
+    /// The names of those that servers have.
+    pub names: Vec<String>,
+    /// What whoever uses the agent should know.
+    pub notes: Vec<String>,
+    /// What is not offered.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The equipment of one agent; made anew when the servers have changed.
+#[derive(Default)]
+pub(super) struct Equipped(Mutex<Option<Arc<Equipment>>>);
+
+impl Equipped {
+    /// The equipment over `servers`, beside the tools of its own.
+    pub(super) fn over(
+        &self,
+        definition: &AgentDefinition,
+        choice: &ToolChoice,
+        own: &[Value],
+        servers: &ServerViews,
+    ) -> Arc<Equipment> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = made.as_ref().filter(|made| made.version == servers.version) {
+            return Arc::clone(made);
+        }
+        let equipment = Arc::new(equip(definition, choice, own, servers));
+        *made = Some(Arc::clone(&equipment));
+        equipment
+    }
+}
+
+fn equip(
+    definition: &AgentDefinition,
+    choice: &ToolChoice,
+    own: &[Value],
+    servers: &ServerViews,
+) -> Equipment {
+    let mut equipment = Equipment {
+        version: servers.version,
+        tools: pin(&[(); 0]),
+        names: Vec::new(),
+        notes: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let mut schemas = own.to_vec();
+    let all: Vec<&ServerView> = servers.servers.iter().collect();
+    let named = match &definition.mcp_servers {
+        _ if definition.command.is_some() => Vec::new(),
+        None => all,
+        Some(names) => {
+            let find = |name: &String| all.iter().find(|view| view.name == *name).copied();
+            for name in names.iter().filter(|name| find(name).is_none()) {
+                let there: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
+                let there = match there.is_empty() {
+                    true => "none".to_owned(),
+                    false => there.join(", "),
+                };
+                let note = format!("no MCP server {name} under [mcp]; there are: {there}");
+                equipment.notes.push(note.clone());
+                equipment.left_out.push(LeftOut {
+                    name: name.clone(),
+                    reason: note,
+                });
+            }
+            names.iter().filter_map(find).collect()
+        }
+    };
+    let is_named = definition.mcp_servers.is_some();
+    for view in named {
+        if let Some(note) = state(view) {
+            if !view.state.is_connected() && view.tools.is_empty() {
+                equipment.left_out.push(LeftOut {
+                    name: view.name.clone(),
+                    reason: note.clone(),
+                });
+            }
+            equipment.notes.push(note);
+        }
+        for skipped in view.skipped.iter() {
+            equipment.left_out.push(LeftOut {
+                name: format!("{}: {}", view.name, preview(&skipped.tool, 64)),
+                reason: skipped.reason.clone(),
+            });
+        }
+        for tool in view.tools.iter() {
+            let takes = choice.takes_served(&tool.name, is_named);
+            if takes && !is_closed(&definition.gate, &tool.name) {
+                equipment.names.push(tool.name.clone());
+                // Plain data with text keys.
+                schemas.push(serde_json::to_value(tool).unwrap_or_default());
+            }
+        }
+    }
+    equipment.tools = pin(&schemas);
+    equipment
+}
+
+/// What is to be said of a server that does not answer.
+fn state(view: &ServerView) -> Option<String> {
+    let name = &view.name;
+    match view.state {
+        ServerState::Stopped | ServerState::Ready | ServerState::Noisy => None,
+        // What it offered before is there; the first call waits for it.
+        ServerState::Starting if !view.tools.is_empty() => None,
+        ServerState::Starting => Some(format!(
+            "MCP server {name} is still starting: its tools are there from the next turn on"
+        )),
+        ServerState::Failed => {
+            let why = view.last_error.as_deref().unwrap_or("it ended");
+            let why = preview(why, ERROR);
+            Some(match view.tools.is_empty() {
+                true => format!("MCP server {name} has failed, and its tools are missing: {why}"),
+                false => format!("MCP server {name} has failed; a call tries it again: {why}"),
+            })
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `abide mcp`: the servers of tools, how each is and what it offers.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::link::{self, Link};
+use super::print::{self, BAD, DIM, GOOD, HEAD, styled};
+use super::text::{COLUMNS, Table, age, clean, wrap};
+use crate::clock::Clock;
+use crate::wire::gateway::NoParams;
+use crate::wire::servers::{Server, Servers};
+
+/// See the servers of tools (MCP), and what each offers
+///
+/// They are described in the configuration, one table [mcp.NAME] each. A server that has failed
+/// is tried once more by the next call of one of its tools, and by abide config reload once its
+/// table has changed.
+#[derive(Debug, Args)]
+#[command(after_help = "abide mcp
+abide mcp files
+abide mcp --json")]
+pub(crate) struct Mcp {
+    /// Show this one, with its tools [default: list all]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl Mcp {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let link = Link::open(&common.place).await?;
+        let raw = link.raw("mcp.list", NoParams {}).await?;
+        let Servers { servers } = link::read(&raw)?;
+        match self.name {
+            None => listed(&raw, &servers, common),
+            Some(name) => {
+                let found = servers.iter().position(|server| server.name == name);
+                let Some(found) = found else {
+                    let message = format!("no MCP server {}", clean(&name));
+                    return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
+                        .hint("see which there are: abide mcp"));
+                };
+                if common.json {
+                    print::object(&raw["servers"][found])?;
+                    return Ok(0);
+                }
+                shown(&servers[found])
+            }
+        }
+    }
+}
+
+fn listed(raw: &Value, servers: &[Server], common: &Common) -> Result<u8, Failure> {
+    if common.json {
+        print::object(raw)?;
+        return Ok(0);
+    }
+    if servers.is_empty() {
+        print::note("no server of tools; describe one in the configuration: [mcp.NAME]");
+        return Ok(0);
+    }
+    let now = Clock::system().now();
+    let mut table = Table::new(&["STATE", "SINCE", "TOOLS", "KIND", "NAME", "ERROR"]);
+    for server in servers {
+        table.row(vec![
+            server.state.clone(),
+            age(server.since, now),
+            server.tools.len().to_string(),
+            server.transport.clone(),
+            server.name.clone(),
+            server.last_error.clone().unwrap_or_default(),
+        ]);
+    }
+    print::answer(&table.lines().join("\n"))?;
+    Ok(0)
+}
+
+fn shown(server: &Server) -> Result<u8, Failure> {
+    let state = match server.state.as_str() {
+        "ready" => styled(GOOD, "ready"),
+        "failed" => styled(BAD, "failed"),
+        other => other.to_owned(),
+    };
+    let mut about = vec![server.transport.clone()];
+    about.extend(server.pid.map(|pid| format!("process {pid}")));
+    about.extend(
+        server
+            .protocol
+            .as_ref()
+            .map(|one| format!("revision {one}")),
+    );
+    about.push(format!("started {}×", server.starts));
+    let name = styled(HEAD, clean(&server.name));
+    let about = styled(DIM, clean(&about.join(", ")));
+    print::answer(&format!("{name}  {state}  {about}"))?;
+    if let Some(error) = &server.last_error {
+        lines("last error: ", error)?;
+    }
+    if server.noise > 0 {
+        let said = server.noise_lines.last().map_or("", String::as_str);
+        let text = format!("{}, the last one: {said}", server.noise);
+        lines("lines that are no messages: ", &text)?;
+    }
+    if !server.tools.is_empty() {
+        let mut table = Table::new(&["A REPEAT", "TOOL"]);
+        for tool in &server.tools {
+            let repeat = match tool.effect.as_str() {
+                "read" => "does nothing",
+                "idempotent" => "does nothing more",
+                _ => "does it again",
+            };
+            table.row(vec![repeat.to_owned(), tool.name.clone()]);
+        }
+        print::answer(&table.lines().join("\n"))?;
+    }
+    for skipped in &server.skipped {
+        lines("not offered: ", &skipped.reason)?;
+    }
+    Ok(0)
+}
+
+fn lines(what: &str, text: &str) -> Result<(), Failure> {
+    for line in wrap(&format!("{what}{}", clean(text)), COLUMNS) {
+        print::answer(&line)?;
+    }
+    Ok(())
+}

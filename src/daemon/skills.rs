@@ -1,0 +1,140 @@
+//! Puts the skills together: what the settings and the surroundings say of them, who keeps them,
+//! and the loop that notices changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch as channel};
+use tokio_util::sync::CancellationToken;
+
+use super::Failure;
+use super::folder::refused;
+use super::parts::{LONGEST_BURST, config_folder};
+use crate::agent;
+use crate::clock::Clock;
+use crate::config::{Config, FileWatch};
+use crate::kernel::env::Environment;
+use crate::registry::{Registry, SkillsReason};
+use crate::skill::{self, Host, Library, Limits, PromptLimits};
+use crate::watch::{self, Notice, Watcher};
+
+/// The skills, and what they are kept with.
+pub struct Skills {
+    /// Which there are.
+    pub library: Arc<Library>,
+    /// Tells it of other settings.
+    pub settings: channel::Sender<skill::Settings>,
+    /// Notices changes.
+    pub watcher: Watcher,
+}
+
+/// What the settings and the surroundings say of skills.
+pub fn settings(state: &Path, config: &Config, environment: &Environment) -> skill::Settings {
+    let names = environment.iter().filter_map(|(name, _)| name.to_str());
+    let is_on = |key: &str| {
+        config.value(key).is_some_and(|value| match value {
+            toml::Value::Boolean(flag) => flag,
+            toml::Value::Integer(number) => number != 0,
+            toml::Value::String(text) => !text.is_empty(),
+            _ => true,
+        })
+    };
+    let keys = config.keys().into_iter().map(String::from);
+    let entries = config.named.skills.iter();
+    skill::Settings {
+        extra_dirs: config.skills_extra.clone(),
+        bundled: config.skills_bundled,
+        managed: Some(managed(state, config)),
+        home: std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute()),
+        config: config_folder(),
+        claude_dirs: config.skills_claude,
+        link_targets: config.skills_links.clone(),
+        disabled: entries
+            .filter(|(_, entry)| !entry.enabled)
+            .map(|(name, _)| name.clone())
+            .collect(),
+        limits: Limits {
+            skills: config.skills_most,
+            bytes: usize::try_from(config.skills_bytes).unwrap_or(usize::MAX),
+        },
+        prompt: PromptLimits {
+            skills: config.skills_in_prompt,
+            characters: config.skills_characters,
+        },
+        host: Host {
+            platform: std::env::consts::OS.to_owned(),
+            path: environment.get("PATH").map(ToOwned::to_owned),
+            env: names.map(str::to_owned).collect(),
+            config: keys.filter(|key| is_on(key)).collect(),
+            // Machines are not connected yet.
+            remotes: Vec::new(),
+        },
+    }
+}
+
+fn managed(state: &Path, config: &Config) -> PathBuf {
+    let own = || state.join("skills");
+    config.skills_managed.clone().unwrap_or_else(own)
+}
+
+/// Makes the parts. The state folder's own folder of skills is made, too: watching for it from
+/// above would hear every write of the store.
+pub fn parts(
+    state: &Path,
+    workspace: PathBuf,
+    clock: &Clock,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Skills, Failure> {
+    if config.skills_managed.is_none() {
+        let folder = managed(state, config);
+        std::fs::create_dir_all(&folder).map_err(|fault| refused(&folder, fault))?;
+    }
+    let (settings, followed) = channel::channel(settings(state, config, environment));
+    let more = Arc::new(Notify::new());
+    let library = Arc::new(Library::new(skill::Options {
+        settings: followed,
+        workspace: Some(workspace),
+        project: agent::project,
+        more: Arc::clone(&more),
+        clock: clock.clone(),
+    }));
+    let options = watch::Options {
+        mode: match config.skills_watch {
+            FileWatch::Events => watch::Mode::Events,
+            FileWatch::Poll => watch::Mode::Poll(config.skills_poll_each),
+            FileWatch::Off => watch::Mode::Off,
+        },
+        quiet: config.skills_debounce,
+        longest: LONGEST_BURST.max(config.skills_debounce),
+        file: Some(skill::FILE),
+    };
+    let looking = Arc::clone(&library);
+    let look = Arc::new(move || looking.look());
+    Ok(Skills {
+        watcher: Watcher::over(look, None, more, options, clock.clone()),
+        library,
+        settings,
+    })
+}
+
+/// Looks at the skills at the start and whenever something was heard of them, until it is told
+/// to stop; what it has begun then is finished.
+pub async fn keep(registry: Registry, mut watcher: Watcher, stop: CancellationToken) {
+    let mut reason = SkillsReason::Start;
+    loop {
+        if let Err(fault) = registry.skills_changed(reason).await {
+            tracing::error!(%fault, "a change of skills could not be noted; the next one notes it");
+        }
+        reason = SkillsReason::Watch;
+        tokio::select! {
+            () = watcher.changed() => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// What doctors say of watchers that hear nothing.
+pub type Notices = Vec<(&'static str, Notice)>;

@@ -1,0 +1,39 @@
+//! Everything that the daemon has started, as the registry ends it: the programs of runs, and the
+//! servers of tools.
+
+use crate::contract::BoxFuture;
+use crate::contract::processes;
+use crate::kernel::ids::RunId;
+use crate::process::Processes;
+use crate::tool::Servers;
+
+/// Programs and servers.
+pub struct Started {
+    /// Every process.
+    pub processes: Processes,
+    /// Those among them that are servers.
+    pub servers: Servers,
+}
+
+impl processes::Processes for Started {
+    fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
+        self.processes.end_run(run)
+    }
+
+    fn end_all(&self) -> BoxFuture<'static, Vec<u32>> {
+        let (processes, servers) = (self.processes.clone(), self.servers.clone());
+        Box::pin(async move {
+            // First, so that none of them is taken for one that has failed.
+            servers.end().await;
+            processes.end_all().await
+        })
+    }
+
+    fn started_for(&self, pid: u32) -> Option<processes::StartedFor> {
+        self.processes.started_for(pid)
+    }
+
+    fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
+        self.processes.end_leftovers()
+    }
+}

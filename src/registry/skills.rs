@@ -1,0 +1,271 @@
+//! Skills: what a new run pins of them, what the doors show, and what becomes of a change.
+
+use std::sync::Arc;
+
+use super::agents::off_thread;
+use super::spawn::unexpected;
+use super::{Inner, Principal, Registry};
+use crate::contract::catalog::{Place, Resolved};
+use crate::contract::delegate::{PinnedText, Site};
+use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsHere, SkillsNow};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::SessionKey;
+use crate::store::command::NoteSkills;
+use crate::store::skills::SkillsNoted;
+use crate::store::{Command, Reply, blobs, runs, skills};
+
+/// Why skills are looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkillsReason {
+    /// They may have changed while the daemon was down.
+    Start,
+    /// A look has found a change.
+    Watch,
+    /// Somebody asked.
+    Manual,
+    /// The settings have changed.
+    Config,
+}
+
+impl SkillsReason {
+    /// The word in events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SkillsReason::Start => "start",
+            SkillsReason::Watch => "watch",
+            SkillsReason::Manual => "manual",
+            SkillsReason::Config => "config",
+        }
+    }
+}
+
+/// So many folders are looked at again at a start, those that changed last.
+const AGAIN: u32 = 128;
+/// So many folders a change is held against.
+const NOTED: u32 = 1000;
+
+/// The skills of a folder under their version.
+#[derive(Clone, Debug)]
+pub struct SkillsView {
+    /// What is there.
+    pub here: Arc<SkillsHere>,
+    /// Its version.
+    pub version: i64,
+}
+
+/// What a look has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillsRefreshed {
+    /// The folder.
+    pub workspace: String,
+    /// The version before; `None`: nobody had asked.
+    pub before: Option<i64>,
+    /// The version now.
+    pub after: i64,
+}
+
+impl Registry {
+    /// The skills of work in `cwd`, under their version.
+    pub async fn skills(&self, who: &Principal, cwd: Option<String>) -> Result<SkillsView, Fault> {
+        let here = self.inner.skills_here(cwd, false).await?;
+        let refreshed = self.inner.note_skills(&who.org, &here, SkillsReason::Watch);
+        let version = refreshed.await?.after;
+        Ok(SkillsView { here, version })
+    }
+
+    /// What a run of `agent` (the default one if unset) would pin there.
+    pub async fn skills_of(
+        &self,
+        who: &Principal,
+        cwd: Option<String>,
+        agent: Option<String>,
+    ) -> Result<(SkillsView, Arc<PickedSkills>), Fault> {
+        let view = self.skills(who, cwd.clone()).await?;
+        let names = match agent {
+            None => None,
+            Some(agent) => self.agent(who, cwd, agent).await?.usable_skills(),
+        };
+        let picked = self.inner.skills.pick(&view.here, names.as_deref());
+        Ok((view, picked))
+    }
+
+    /// Looks at the skills of that session's folder or of `cwd`; of every known folder if
+    /// neither is named, the default one first.
+    pub async fn refresh_skills(
+        &self,
+        who: &Principal,
+        session: Option<SessionKey>,
+        cwd: Option<String>,
+    ) -> Result<Vec<SkillsRefreshed>, Fault> {
+        let named = session.is_some() || cwd.is_some();
+        let cwd = match &session {
+            Some(key) => self.session(who, key).await?.session.cwd,
+            None => cwd,
+        };
+        let mut folders = vec![cwd];
+        if !named {
+            folders.extend(self.inner.skills.known().into_iter().map(Some));
+        }
+        let mut refreshed: Vec<SkillsRefreshed> = Vec::new();
+        for cwd in folders {
+            let here = self.inner.skills_here(cwd, true).await?;
+            if refreshed
+                .iter()
+                .all(|done| done.workspace != here.workspace)
+            {
+                let noted = self
+                    .inner
+                    .note_skills(&who.org, &here, SkillsReason::Manual);
+                refreshed.push(noted.await?);
+            }
+        }
+        Ok(refreshed)
+    }
+
+    /// Holds what is noted of skills against what is there now. Once this returns, the event
+    /// log has told of each difference.
+    pub async fn skills_changed(&self, reason: SkillsReason) -> Result<(), Fault> {
+        let inner = &self.inner;
+        let limit = match reason {
+            SkillsReason::Start => AGAIN,
+            _ => NOTED,
+        };
+        let noted = inner
+            .store
+            .read(move |tx| skills::latest(tx, limit))
+            .await?;
+        if reason == SkillsReason::Start {
+            // From now on the default folder is watched.
+            inner.skills_here(None, true).await?;
+        }
+        let known = inner.skills.known();
+        for SkillsNoted { org, workspace, .. } in noted {
+            let counts = reason == SkillsReason::Start || known.contains(&workspace);
+            if counts {
+                let here = inner.skills_here(Some(workspace), true).await?;
+                inner.note_skills(&org, &here, reason).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The skills that the caller's run has pinned.
+    pub(super) fn pinned_skills(&self, site: Site) -> Result<SkillSet, Fault> {
+        let body = self.inner.store.read_now(|tx| {
+            let run = runs::get(tx, site.run)?;
+            match run.and_then(|run| run.pins.skills) {
+                Some(pinned) => blobs::get(tx, &pinned.hash),
+                None => Ok(None),
+            }
+        })?;
+        match body {
+            Some(body) => serde_json::from_str(&body).map_err(Fault::internal),
+            None => Ok(SkillSet::default()),
+        }
+    }
+
+    /// The body of the skill called `name`, and what else the caller's run has pinned of it.
+    pub(super) fn pinned_skill(&self, site: Site, name: &str) -> Result<PinnedText, Fault> {
+        let set = self.pinned_skills(site)?;
+        let names: Vec<&str> = set.skills.iter().map(|skill| skill.name.as_str()).collect();
+        let Some(skill) = set.skills.iter().find(|skill| skill.name == name) else {
+            let shown = names
+                .iter()
+                .take(SHOWN)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let message = format!("no skill {name:?} in this run; it has: {shown}");
+            return Err(Fault::new(Kind::NotFound, message)
+                .hint("name one of these; without a name the tool lists all of them"));
+        };
+        let body = self
+            .inner
+            .store
+            .read_now(|tx| blobs::get(tx, &skill.hash))?;
+        let body = body.ok_or_else(|| {
+            Fault::internal(format!(
+                "the text of skill {name} that the run pins is not there"
+            ))
+        })?;
+        Ok(PinnedText {
+            skill: skill.clone(),
+            body,
+        })
+    }
+}
+
+/// So many names a refusal lists.
+const SHOWN: usize = 50;
+
+impl Inner {
+    async fn skills_here(
+        self: &Arc<Self>,
+        cwd: Option<String>,
+        fresh: bool,
+    ) -> Result<Arc<SkillsHere>, Fault> {
+        if !fresh && self.skills.is_ready(cwd.as_deref()) {
+            return Ok(self.skills.here(cwd.as_deref(), false));
+        }
+        let inner = Arc::clone(self);
+        off_thread(move || Ok(inner.skills.here(cwd.as_deref(), fresh))).await
+    }
+
+    /// The skills stand under their version.
+    async fn note_skills(
+        &self,
+        org: &str,
+        here: &SkillsHere,
+        reason: SkillsReason,
+    ) -> Result<SkillsRefreshed, Fault> {
+        let workspace = here.workspace.clone();
+        let before = self.store.read_now(|tx| skills::get(tx, org, &workspace))?;
+        let refreshed = |after| SkillsRefreshed {
+            before: before.as_ref().map(|before| before.version),
+            workspace: workspace.clone(),
+            after,
+        };
+        if let Some(before) = &before
+            && before.hash == here.hash
+        {
+            return Ok(refreshed(before.version));
+        }
+        let command = Command::NoteSkills(NoteSkills {
+            org: org.to_owned(),
+            workspace: workspace.clone(),
+            hash: here.hash.clone(),
+            count: here.usable(),
+            reason: reason.as_str(),
+        });
+        match self.store.submit_patiently(command).await? {
+            Reply::Revision(version) => Ok(refreshed(version)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The agent as a run pins it, with its skills.
+    pub(super) fn with_skills(&self, place: Place<'_>, mut resolved: Resolved) -> Resolved {
+        let names = resolved.skill_names.as_deref();
+        if names.is_some_and(<[String]>::is_empty) {
+            return resolved;
+        }
+        let here = self.skills.here(place.cwd, false);
+        let picked = self.skills.pick(&here, names);
+        for name in &picked.unknown {
+            let what = format!(
+                "agent {} asks for skill {name}, which is not to be had",
+                resolved.id
+            );
+            resolved.warnings.push(what);
+        }
+        if !picked.set.skills.is_empty() {
+            resolved.skills = Some(SkillPin::Now(SkillsNow {
+                workspace: here.workspace.clone(),
+                hash: here.hash.clone(),
+                count: here.usable(),
+                picked,
+            }));
+        }
+        resolved
+    }
+}

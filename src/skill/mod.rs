@@ -1,0 +1,55 @@
+//! What agents know how to do: skills, folders with a `SKILL.md`. The way of a skill: [`sources`]
+//! says where to look, [`scan`] finds its file, [`parse`] reads it, [`set`] decides which of a
+//! name counts and whether it is of use here, and [`library`] keeps all of that for the registry,
+//! which pins it to runs.
+
+mod bundled;
+mod library;
+mod parse;
+mod requires;
+mod scan;
+mod set;
+mod sources;
+mod yaml;
+
+#[cfg(test)]
+mod corpus_tests;
+#[cfg(test)]
+mod library_tests;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+pub use library::{Library, Options};
+pub use parse::{Note, Skill};
+pub use requires::{Host, Remote, Requires};
+pub use scan::{FILE, Found, Limits, check};
+pub use set::PromptLimits;
+pub use sources::Source;
+
+/// What the settings and the surroundings say of skills.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Folders of skills beside the usual ones.
+    pub extra_dirs: Vec<PathBuf>,
+    /// Those that are part of the program count.
+    pub bundled: bool,
+    /// The daemon's own folder of skills.
+    pub managed: Option<PathBuf>,
+    /// This user's home folder.
+    pub home: Option<PathBuf>,
+    /// This user's configuration folder.
+    pub config: Option<PathBuf>,
+    /// Folders made for Claude Code count, too.
+    pub claude_dirs: bool,
+    /// Folders outside a root to which its links may lead.
+    pub link_targets: Vec<PathBuf>,
+    /// Skills that are switched off, by name or key.
+    pub disabled: BTreeSet<String>,
+    /// How much is looked at.
+    pub limits: Limits,
+    /// How long the list for models may be.
+    pub prompt: PromptLimits,
+    /// What skills may count on.
+    pub host: Host,
+}

@@ -1,0 +1,397 @@
+//! From the bytes of a `SKILL.md` to a skill. It is lenient: what can be understood is taken, and
+//! each departure from the Agent Skills specification is noted with its line. Called for every
+//! file that `scan` finds, and by `abide skills check`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::requires::{Requires, requires};
+use super::yaml::{self, Field, Node, Tree};
+use crate::front_matter::{Broken, decode, quoted, split};
+use crate::kernel::text::preview;
+
+/// The most characters of a name, as the specification has it.
+const NAME_LIMIT: usize = 64;
+/// The most characters of a description, as the specification has it.
+pub(super) const DESCRIPTION_LIMIT: usize = 1024;
+/// The most characters of what a skill needs, as the specification has it.
+const COMPATIBILITY_LIMIT: usize = 500;
+
+/// The fields of the specification.
+const FIELDS: &[&str] = &[
+    "name",
+    "description",
+    "license",
+    "compatibility",
+    "metadata",
+    "allowed-tools",
+];
+/// Fields of other clients that mean something here.
+const KNOWN: &[&str] = &["disable-model-invocation"];
+
+/// A skill as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// The license that it names.
+    pub license: Option<String>,
+    /// What it says that it needs.
+    pub compatibility: Option<String>,
+    /// Patterns of tools that it was made for.
+    pub allowed_tools: Vec<String>,
+    /// It is not offered to models.
+    pub hidden: bool,
+    /// What must be there for it to be of use.
+    pub requires: Requires,
+    /// What stands below the front matter.
+    pub body: Arc<str>,
+    /// What was put right, left aside or departs from the specification.
+    pub notes: Vec<Note>,
+}
+
+/// Something about a file that was taken all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The line, counted from 1.
+    pub line: Option<usize>,
+    /// What.
+    pub text: String,
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// Reads the skill in `bytes`, of a folder called `folder`; at most `limit` bytes.
+pub fn parse(folder: &str, bytes: &[u8], limit: usize) -> Result<Skill, Broken> {
+    let text = decode(bytes, limit, "a skill")?;
+    let split = split(&text)?;
+    let mut reader = Reader {
+        first_line: split.first_line(),
+        notes: Vec::new(),
+    };
+    if split.blank > 0 {
+        reader.note(
+            Some(1),
+            format!("{} empty lines before the front matter", split.blank),
+        );
+    }
+    if bytes.starts_with("\u{feff}".as_bytes()) {
+        reader.note(Some(1), "a byte order mark".to_owned());
+    }
+    let fields = reader.tree(&split.header)?;
+    reader.skill(folder, &fields, split.body)
+}
+
+struct Reader {
+    first_line: usize,
+    notes: Vec<Note>,
+}
+
+impl Reader {
+    fn note(&mut self, line: Option<usize>, text: String) {
+        self.notes.push(Note { line, text });
+    }
+
+    /// The fields, by YAML if it can be, line by line if not.
+    fn tree(&mut self, header: &str) -> Result<Vec<Field>, Broken> {
+        let refused = match yaml::read(header) {
+            Ok(tree) => return Ok(self.taken(tree)),
+            Err(broken) => Broken {
+                line: broken.line.map(|line| line + self.first_line - 1),
+                ..broken
+            },
+        };
+        if let Ok(tree) = yaml::read(&quoted(header)) {
+            let note = format!(
+                "{}; the whole line was taken as text, put it in quotes",
+                refused.reason
+            );
+            self.note(refused.line, note);
+            return Ok(self.taken(tree));
+        }
+        let fields = by_lines(header);
+        if !fields.iter().any(|field| field.name == "description") {
+            return Err(refused);
+        }
+        let note = format!(
+            "{}; only name and description were taken, line by line",
+            refused.reason
+        );
+        self.note(refused.line, note);
+        Ok(fields)
+    }
+
+    fn taken(&mut self, tree: Tree) -> Vec<Field> {
+        let first = self.first_line - 1;
+        for (line, note) in tree.notes {
+            self.note(Some(line + first), note);
+        }
+        let mut fields = tree.fields;
+        for field in &mut fields {
+            field.line += first;
+        }
+        fields
+    }
+
+    fn skill(mut self, folder: &str, fields: &[Field], body: String) -> Result<Skill, Broken> {
+        for field in fields {
+            if !FIELDS.contains(&field.name.as_str()) {
+                let name = preview(&field.name, NAME_LIMIT);
+                let note = match KNOWN.contains(&field.name.as_str()) {
+                    true => format!("{name} is no field of the specification; it is obeyed here"),
+                    false => format!("{name} is no field of the specification and has no effect"),
+                };
+                self.note(Some(field.line), note);
+            }
+        }
+        let find = |name: &str| fields.iter().find(|field| field.name == name);
+        let description = self.text(find("description"))?.unwrap_or_default();
+        if description.is_empty() {
+            let line = find("description").map(|field| field.line);
+            return Err(Broken {
+                line,
+                reason: "description is missing: what the skill does and when to use it".to_owned(),
+            });
+        }
+        self.bounded(
+            "description",
+            find("description"),
+            &description,
+            DESCRIPTION_LIMIT,
+        );
+        let name = self.name(folder, find("name"))?;
+        let compatibility = self.text(find("compatibility"))?;
+        if let Some(text) = &compatibility {
+            self.bounded(
+                "compatibility",
+                find("compatibility"),
+                text,
+                COMPATIBILITY_LIMIT,
+            );
+        }
+        let hidden = find("disable-model-invocation").is_some_and(|field| is_true(&field.value));
+        let metadata = find("metadata");
+        let requires = metadata
+            .map(|field| self.metadata(field))
+            .unwrap_or_default();
+        Ok(Skill {
+            name,
+            description,
+            license: self.text(find("license"))?,
+            compatibility,
+            allowed_tools: self.tools(find("allowed-tools")),
+            hidden,
+            requires,
+            body: body.into(),
+            notes: self.notes,
+        })
+    }
+
+    fn name(&mut self, folder: &str, field: Option<&Field>) -> Result<String, Broken> {
+        let line = field.map(|field| field.line);
+        let found = self.text(field)?.unwrap_or_default();
+        if found.is_empty() {
+            self.note(
+                line,
+                format!("name is missing; its folder's counts, {folder:?}"),
+            );
+            return self.named(folder.to_owned(), line);
+        }
+        if found != folder {
+            let (found, folder) = (preview(&found, NAME_LIMIT), preview(folder, NAME_LIMIT));
+            self.note(
+                line,
+                format!("name {found:?} is not its folder's, {folder:?}"),
+            );
+        }
+        self.named(found, line)
+    }
+
+    fn named(&mut self, name: String, line: Option<usize>) -> Result<String, Broken> {
+        if name.chars().any(char::is_control) {
+            let reason = "name has a line end or a control character".to_owned();
+            return Err(Broken { line, reason });
+        }
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let fits = name.chars().all(is_plain)
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+            && !name.contains("--");
+        if !fits {
+            let shown = preview(&name, NAME_LIMIT);
+            self.note(
+                line,
+                format!("name {shown:?}: small letters, digits and single hyphens are expected"),
+            );
+        }
+        let count = name.chars().count();
+        if count > NAME_LIMIT {
+            self.note(
+                line,
+                format!("name has {count} characters, {NAME_LIMIT} at most"),
+            );
+        }
+        Ok(name)
+    }
+
+    /// The text of a field without space around it. A block's inner line ends stay.
+    fn text(&mut self, field: Option<&Field>) -> Result<Option<String>, Broken> {
+        let Some(field) = field else {
+            return Ok(None);
+        };
+        match &field.value {
+            Node::Null => Ok(None),
+            Node::Text(text) => Ok(Some(text.trim().to_owned())),
+            // Whole sentences are taken apart at commas by [brackets].
+            Node::List(_) | Node::Map(_) => Err(Broken::at(
+                field.line,
+                format!("{}: text is expected; put it in quotes", field.name),
+            )),
+        }
+    }
+
+    fn bounded(&mut self, name: &str, field: Option<&Field>, text: &str, limit: usize) {
+        let count = text.chars().count();
+        if count > limit {
+            let note = format!("{name} has {count} characters, {limit} at most");
+            self.note(field.map(|field| field.line), note);
+        }
+    }
+
+    /// Patterns parted by spaces or commas, neither of them within parentheses; or a list.
+    fn tools(&mut self, field: Option<&Field>) -> Vec<String> {
+        let Some(field) = field else {
+            return Vec::new();
+        };
+        match &field.value {
+            Node::Null => Vec::new(),
+            Node::Text(text) => {
+                if text.contains(',') {
+                    let note = "allowed-tools: spaces are expected between tools".to_owned();
+                    self.note(Some(field.line), note);
+                }
+                parted(text)
+            }
+            Node::List(items) => {
+                let note = "allowed-tools: one text with spaces is expected, no list".to_owned();
+                self.note(Some(field.line), note);
+                items
+                    .iter()
+                    .filter_map(Node::text)
+                    .map(str::to_owned)
+                    .collect()
+            }
+            Node::Map(_) => {
+                let note = "allowed-tools: text is expected; it is left aside".to_owned();
+                self.note(Some(field.line), note);
+                Vec::new()
+            }
+        }
+    }
+
+    fn metadata(&mut self, field: &Field) -> Requires {
+        let line = Some(field.line);
+        let parsed;
+        let map = match &field.value {
+            Node::Null => return Requires::default(),
+            Node::Map(fields) => {
+                if fields.iter().any(|one| one.value.text().is_none()) {
+                    let note = "metadata: texts are expected as its values".to_owned();
+                    self.note(line, note);
+                }
+                &field.value
+            }
+            // JSON is YAML.
+            Node::Text(text) => match yaml::read(text) {
+                Ok(tree) => {
+                    self.note(line, "metadata is text; it was read as JSON".to_owned());
+                    parsed = Node::Map(tree.fields);
+                    &parsed
+                }
+                Err(_) => {
+                    self.note(
+                        line,
+                        "metadata: a map is expected; it is left aside".to_owned(),
+                    );
+                    return Requires::default();
+                }
+            },
+            Node::List(_) => {
+                self.note(
+                    line,
+                    "metadata: a map is expected; it is left aside".to_owned(),
+                );
+                return Requires::default();
+            }
+        };
+        let (found, odd) = requires(map);
+        for what in odd {
+            self.note(line, format!("metadata: {what}"));
+        }
+        found
+    }
+}
+
+/// `name` and `description` at the left margin, each the rest of its line.
+fn by_lines(header: &str) -> Vec<Field> {
+    let mut seen = BTreeSet::new();
+    let mut fields = Vec::new();
+    for (index, line) in header.lines().enumerate() {
+        for name in ["name", "description"] {
+            let rest = line
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix(':'));
+            let Some(value) = rest.map(str::trim).filter(|value| !value.is_empty()) else {
+                continue;
+            };
+            if seen.insert(name) {
+                let bare = unquoted(value).unwrap_or(value);
+                fields.push(Field {
+                    name: name.to_owned(),
+                    line: index + 1,
+                    value: Node::Text(bare.to_owned()),
+                });
+            }
+        }
+    }
+    fields
+}
+
+fn unquoted(value: &str) -> Option<&str> {
+    ['"', '\'']
+        .iter()
+        .find_map(|mark| value.strip_prefix(*mark)?.strip_suffix(*mark))
+}
+
+fn parted(text: &str) -> Vec<String> {
+    let mut depth = 0_u32;
+    let mut parts = vec![String::new()];
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if depth > 0 || !(c == ',' || c.is_whitespace()) => part.push(c),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+pub(super) fn is_true(value: &Node) -> bool {
+    value
+        .text()
+        .is_some_and(|text| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on"))
+}

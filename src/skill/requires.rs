@@ -1,0 +1,173 @@
+//! What a skill needs, out of its metadata: our own words and those of the clients that came
+//! before, and whether this machine or a connected one has it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::parse::is_true;
+use super::yaml::Node;
+
+/// Under these names in `metadata` clients keep their extensions; the first that is there counts,
+/// and after them what stands in `metadata` itself.
+const VENDORS: &[&str] = &["abide", "openclaw", "clawdbot", "moltbot", "clawdis"];
+
+/// What must be there for a skill to be of use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requires {
+    /// Platforms, any of them: `linux`, `macos`, `windows`. Empty = any.
+    pub os: Vec<String>,
+    /// Programs, all of them.
+    pub bins: Vec<String>,
+    /// Programs, any of them.
+    pub any_bins: Vec<String>,
+    /// Names in the run's environment, all of them.
+    pub env: Vec<String>,
+    /// Settings that must be on, all of them.
+    pub config: Vec<String>,
+    /// The name whose value its key is.
+    pub primary_env: Option<String>,
+    /// Programs, names and settings are not asked for.
+    pub always: bool,
+    /// Under this name it stands in the settings.
+    pub key: Option<String>,
+}
+
+/// What the metadata of a skill asks for, and what of it cannot be understood.
+pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
+    let mut odd = Vec::new();
+    let own = VENDORS.iter().find_map(|vendor| metadata.get(vendor));
+    let parsed;
+    let own = match own {
+        // JSON in a text.
+        Some(Node::Text(text)) => {
+            parsed = super::yaml::read(text).map(|tree| Node::Map(tree.fields));
+            parsed.as_ref().unwrap_or(metadata)
+        }
+        Some(map @ Node::Map(_)) => map,
+        _ => metadata,
+    };
+    let needs = own.get("requires").unwrap_or(&Node::Null);
+    let mut list = |from: &Node, name: &str| match from.get(name) {
+        None | Some(Node::Null) => Vec::new(),
+        Some(Node::Text(text)) => vec![text.clone()],
+        Some(Node::List(items)) => items
+            .iter()
+            .filter_map(Node::text)
+            .map(str::to_owned)
+            .collect(),
+        Some(Node::Map(_)) => {
+            odd.push(format!(
+                "{name}: a list of names is expected; it is left aside"
+            ));
+            Vec::new()
+        }
+    };
+    let text = |name: &str| own.get(name).and_then(Node::text).map(str::to_owned);
+    let os = list(own, "os");
+    let found = Requires {
+        os: os.iter().map(|name| platform(name)).collect(),
+        bins: list(needs, "bins"),
+        any_bins: list(needs, "anyBins"),
+        env: list(needs, "env"),
+        config: list(needs, "config"),
+        primary_env: text("primaryEnv"),
+        always: own.get("always").is_some_and(is_true),
+        key: text("skillKey"),
+    };
+    (found, odd)
+}
+
+/// A platform by the names that clients use.
+fn platform(name: &str) -> String {
+    match name.to_ascii_lowercase().as_str() {
+        "darwin" | "mac" | "osx" => "macos".to_owned(),
+        "win32" | "win" => "windows".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// A connected machine: its platform and its programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// `linux`, `macos` or `windows`.
+    pub platform: String,
+    /// The programs that it has.
+    pub bins: BTreeSet<String>,
+}
+
+/// What skills may count on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// This platform: `linux`, `macos` or `windows`.
+    pub platform: String,
+    /// Where programs of runs are looked for.
+    pub path: Option<OsString>,
+    /// The names that a run's environment has.
+    pub env: BTreeSet<String>,
+    /// The settings that are on.
+    pub config: BTreeSet<String>,
+    /// The machines that are connected.
+    pub remotes: Vec<Remote>,
+}
+
+impl Requires {
+    /// Why it is of no use there; `None`: it is.
+    pub fn missing(&self, host: &Host) -> Option<String> {
+        let fits = |platform: &str| self.os.is_empty() || self.os.iter().any(|os| os == platform);
+        let local = fits(&host.platform);
+        let remotes = || host.remotes.iter().filter(|one| fits(&one.platform));
+        if !local && remotes().next().is_none() {
+            return Some(format!("it is for {}", self.os.join(", ")));
+        }
+        if self.always {
+            return None;
+        }
+        let has = |bin: &String| {
+            (local && is_program(host, bin)) || remotes().any(|one| one.bins.contains(bin))
+        };
+        let bins: Vec<&str> = without(&self.bins, has);
+        if !bins.is_empty() {
+            return Some(format!(
+                "no program {} on the PATH of runs",
+                bins.join(", ")
+            ));
+        }
+        if !self.any_bins.is_empty() && !self.any_bins.iter().any(has) {
+            let bins = self.any_bins.join(", ");
+            return Some(format!("none of the programs {bins} on the PATH of runs"));
+        }
+        let env = without(&self.env, |name| host.env.contains(name));
+        if !env.is_empty() {
+            let env = env.join(", ");
+            return Some(format!("{env} is not set in the environment of runs"));
+        }
+        let config = without(&self.config, |key| host.config.contains(key));
+        match config.is_empty() {
+            true => None,
+            false => Some(format!("setting {} is not on", config.join(", "))),
+        }
+    }
+}
+
+fn without(names: &[String], has: impl Fn(&String) -> bool) -> Vec<&str> {
+    let missing = names.iter().filter(|name| !has(name));
+    missing.map(String::as_str).collect()
+}
+
+fn is_program(host: &Host, name: &str) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    // A name with a slash would be looked for elsewhere than on the path.
+    if name.is_empty() || name.contains('/') {
+        return false;
+    }
+    let Some(path) = &host.path else {
+        return false;
+    };
+    std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .any(|folder| {
+            std::fs::metadata(Path::new(&folder).join(name))
+                .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        })
+}

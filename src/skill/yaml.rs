@@ -1,0 +1,218 @@
+//! YAML as a tree of texts: values stay as they are written (`1.10`, `yes`, a date), each field
+//! knows its line, and a header that would grow without end is refused. Called by `parse`.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span};
+
+use crate::front_matter::Broken;
+
+/// A header with more values than this, aliases counted as what they stand for, is none.
+const NODES: usize = 5_000;
+/// Lists and maps may lie so deep in each other.
+const DEPTH: usize = 32;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// Any other plain or quoted value.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A map, in its order; no name twice.
+    Map(Vec<Field>),
+}
+
+/// A name in a map, and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// The name.
+    pub name: String,
+    /// Its line in the header, counted from 1.
+    pub line: usize,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// The value of that name, if this is a map that has it.
+    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+        match self {
+            Node::Map(fields) => fields
+                .iter()
+                .find(|field| field.name == name)
+                .map(|field| &field.value),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Node::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn size(&self) -> usize {
+        1 + match self {
+            Node::Null | Node::Text(_) => 0,
+            Node::List(items) => items.iter().map(Node::size).sum(),
+            Node::Map(fields) => fields.iter().map(|field| field.value.size()).sum(),
+        }
+    }
+}
+
+/// A header as a tree, and what is odd about it.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The fields at the top.
+    pub fields: Vec<Field>,
+    /// Line and words.
+    pub notes: Vec<(usize, String)>,
+}
+
+/// Reads a header. A fault's line is counted within it, from 1.
+pub(super) fn read(header: &str) -> Result<Tree, Broken> {
+    let options = granit_parser::options! { emit_comments: false };
+    let mut reader = Reader {
+        parser: Parser::new_from_str_with_options(header, options),
+        anchors: HashMap::new(),
+        nodes: 0,
+        notes: Vec::new(),
+    };
+    let root = reader.document()?;
+    let fields = match root {
+        Node::Map(fields) => fields,
+        Node::Null => Vec::new(),
+        Node::Text(_) | Node::List(_) => {
+            return Err(Broken::at(1, "not YAML with fields: name: value"));
+        }
+    };
+    Ok(Tree {
+        fields,
+        notes: reader.notes,
+    })
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, granit_parser::StrInput<'a>>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    notes: Vec<(usize, String)>,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, usize), Broken> {
+        let line = |span: &Span| span.start.line().max(1);
+        match self.parser.next() {
+            Some(Ok((event, span))) => Ok((event, line(&span))),
+            Some(Err(error)) => Err(Broken::at(
+                error.marker().line().max(1),
+                format!("not YAML: {}", error.info()),
+            )),
+            None => Ok((Event::StreamEnd, 1)),
+        }
+    }
+
+    fn document(&mut self) -> Result<Node, Broken> {
+        loop {
+            let (event, line) = self.next()?;
+            match event {
+                Event::StreamStart | Event::DocumentStart(..) => {}
+                Event::StreamEnd | Event::DocumentEnd => return Ok(Node::Null),
+                event => {
+                    let root = self.node(event, line, 0)?;
+                    // What follows may be broken, and a second document is no header.
+                    loop {
+                        match self.next()? {
+                            (Event::StreamEnd, _) => return Ok(root),
+                            (Event::DocumentEnd, _) => {}
+                            (_, line) => {
+                                return Err(Broken::at(line, "not YAML: a second document begins"));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Broken> {
+        self.count(1, line)?;
+        if depth > DEPTH {
+            let message = format!("lists and maps lie more than {DEPTH} deep in each other");
+            return Err(Broken::at(line, message));
+        }
+        let (anchor, node) = match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let is_null =
+                    style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null");
+                let node = match is_null {
+                    true => Node::Null,
+                    false => Node::Text(text.into_owned()),
+                };
+                (anchor, node)
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                let mut items = Vec::new();
+                loop {
+                    let (event, line) = self.next()?;
+                    if event == Event::SequenceEnd {
+                        break;
+                    }
+                    items.push(self.node(event, line, depth + 1)?);
+                }
+                (anchor, Node::List(items))
+            }
+            Event::MappingStart(_, anchor, _) => (anchor, Node::Map(self.fields(depth)?)),
+            Event::Alias(anchor) => {
+                let known = self.anchors.get(&anchor).cloned();
+                let node = known.ok_or_else(|| Broken::at(line, "an alias of what holds it"))?;
+                self.count(node.size(), line)?;
+                return Ok(node);
+            }
+            _ => return Err(Broken::at(line, "not YAML: a value is expected")),
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn fields(&mut self, depth: usize) -> Result<Vec<Field>, Broken> {
+        let mut fields: Vec<Field> = Vec::new();
+        loop {
+            let (event, line) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(fields);
+            }
+            let name = match self.node(event, line, depth + 1)? {
+                Node::Text(name) => name,
+                Node::Null => "null".to_owned(),
+                Node::List(_) | Node::Map(_) => {
+                    return Err(Broken::at(line, "a field's name is text"));
+                }
+            };
+            let (event, value_line) = self.next()?;
+            let value = self.node(event, value_line, depth + 1)?;
+            if fields.iter().any(|field| field.name == name) {
+                let note = format!("{name} stands twice; the first counts");
+                self.notes.push((line, note));
+                continue;
+            }
+            fields.push(Field { name, line, value });
+        }
+    }
+
+    fn count(&mut self, more: usize, line: usize) -> Result<(), Broken> {
+        self.nodes += more;
+        if self.nodes > NODES {
+            let message = format!("more than {NODES} values, aliases counted as what they repeat");
+            return Err(Broken::at(line, message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! The versions of skills, and what a new run pins of them.
+
+use serde_json::json;
+
+use super::Reply;
+use super::context::Context;
+use crate::contract::skills::SkillPin;
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::Fault;
+use crate::kernel::run::PinnedSkills;
+use crate::store::skills::SkillsNoted;
+use crate::store::{blobs, db_fault, skills};
+
+/// What can be used in a folder, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteSkills {
+    /// The tenant.
+    pub org: String,
+    /// The folder.
+    pub workspace: String,
+    /// Of what can be used there.
+    pub hash: String,
+    /// How many skills that are.
+    pub count: usize,
+    /// What brought the change about.
+    pub reason: &'static str,
+}
+
+/// The folder's skills have this hash under a version of their own, which the answer gives.
+pub fn note(context: &mut Context<'_>, found: &NoteSkills) -> Result<Reply, Fault> {
+    version(context, found).map(Reply::Revision)
+}
+
+fn version(context: &mut Context<'_>, found: &NoteSkills) -> Result<i64, Fault> {
+    let before = skills::get(context.tx, &found.org, &found.workspace).map_err(db_fault)?;
+    if let Some(before) = &before
+        && before.hash == found.hash
+    {
+        return Ok(before.version);
+    }
+    let noted = SkillsNoted {
+        org: found.org.clone(),
+        workspace: found.workspace.clone(),
+        hash: found.hash.clone(),
+        version: before.as_ref().map_or(0, |before| before.version) + 1,
+    };
+    skills::put(context.tx, &noted, context.now.wall).map_err(db_fault)?;
+    // What is looked at for the first time has not changed.
+    if before.is_some() {
+        context.emit_org(
+            EventKind::SkillsChanged,
+            &found.org,
+            json!({
+                "workspace": found.workspace,
+                "version": noted.version,
+                "reason": found.reason,
+                "skills": found.count,
+            }),
+        );
+    }
+    Ok(noted.version)
+}
+
+/// What a run pins can be read for as long as there is the run.
+pub fn pin(context: &mut Context<'_>, org: &str, pin: &SkillPin) -> Result<PinnedSkills, Fault> {
+    let now = match pin {
+        SkillPin::Now(now) => now,
+        SkillPin::AsBefore(pinned, body) => {
+            // It counts as used, and with it the bodies that it names.
+            blobs::insert(context.tx, body, context.now.wall).map_err(db_fault)?;
+            return Ok(pinned.clone());
+        }
+    };
+    let found = NoteSkills {
+        org: org.to_owned(),
+        workspace: now.workspace.clone(),
+        hash: now.hash.clone(),
+        count: now.count,
+        reason: "watch",
+    };
+    let version = version(context, &found)?;
+    skills::keep(context.tx, &now.picked, context.now.wall).map_err(db_fault)?;
+    Ok(PinnedSkills {
+        version,
+        hash: now.picked.pinned.hash.clone(),
+    })
+}

@@ -1,0 +1,80 @@
+//! Servers behind an address (streamable HTTP): how they are reached and who they are told is
+//! calling. The secrets are read from the environment at each start of a connection.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use reqwest::{Client, redirect};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+use crate::config::ServerTable;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The way to a server behind an address.
+pub(super) type Http = StreamableHttpClientTransport<Client>;
+
+/// The way to the server of `table` at `url`. The error names a variable that is not set, never
+/// what is in one.
+pub(super) fn way(url: &str, table: &ServerTable) -> Result<Http, String> {
+    // An error says that one is there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        // A redirect could carry the secrets elsewhere.
+        .redirect(redirect::Policy::none())
+        .tcp_nodelay(true);
+    if url.starts_with("http:") {
+        // Nothing is to be verified: the certificates of the system need not be read.
+        builder = builder.tls_certs_only([]);
+    }
+    let client = builder.build().map_err(|fault| fault.to_string())?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+    config.custom_headers = headers(table)?;
+    if let Some(name) = &table.auth.bearer_env {
+        config.auth_header = Some(variable(name)?);
+    }
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+fn headers(table: &ServerTable) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    let mut headers = HashMap::new();
+    let written = table
+        .headers
+        .iter()
+        .map(|(name, value)| (name, value.expose().to_owned()));
+    for (name, value) in written {
+        put(&mut headers, name, &value)?;
+    }
+    for (name, variable_name) in &table.auth.header_envs {
+        put(&mut headers, name, &variable(variable_name)?)?;
+    }
+    Ok(headers)
+}
+
+fn put(
+    headers: &mut HashMap<HeaderName, HeaderValue>,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
+    let header = name.parse().map_err(|_| format!("{name:?} is no header"))?;
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| format!("what is to be header {name} has characters that none can have"))?;
+    value.set_sensitive(true);
+    headers.insert(header, value);
+    Ok(())
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    match std::env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value.trim().to_owned()),
+        Ok(_) => Err(format!("variable {name} (auth) is empty")),
+        Err(_) => Err(format!(
+            "variable {name} (auth) is not set where the daemon was started"
+        )),
+    }
+}

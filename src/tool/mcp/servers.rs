@@ -1,0 +1,209 @@
+//! All servers: made from the settings, followed at a reload, ended with the daemon. What is seen
+//! of them is one value.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join_all;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::server::Server;
+use crate::clock::Clock;
+use crate::config::ServerTable;
+use crate::contract::servers::{KnownServer, ServerRows, ServerView, ServerViews, ServersSeen};
+use crate::kernel::env::Environment;
+use crate::process::Processes;
+use crate::tool::ToolOutput;
+
+/// What servers are started with.
+#[derive(Clone)]
+pub struct Options {
+    /// By whom programs are started.
+    pub processes: Processes,
+    /// What they get of the environment, before what their table adds.
+    pub environment: Environment,
+    /// The folder of those that name none.
+    pub folder: PathBuf,
+    /// What is known of servers from before; `None`: nothing is, and nothing is kept.
+    pub rows: Option<Arc<dyn ServerRows>>,
+    /// Time and ids.
+    pub clock: Clock,
+}
+
+/// The servers of tools. Cheap to clone.
+#[derive(Clone)]
+pub struct Servers {
+    shared: Arc<Shared>,
+    servers: Arc<Mutex<BTreeMap<String, Arc<Server>>>>,
+    /// They are started as they come.
+    open: Arc<AtomicBool>,
+}
+
+/// What all servers share.
+pub(super) struct Shared {
+    pub(super) options: Options,
+    seen: watch::Sender<Arc<ServerViews>>,
+}
+
+impl Shared {
+    pub(super) fn view(&self, name: &str) -> Option<ServerView> {
+        let seen = self.seen.borrow();
+        seen.servers.iter().find(|view| view.name == name).cloned()
+    }
+
+    /// Changes what is seen of a server, unless it is over with it.
+    pub(super) fn show(
+        &self,
+        name: &str,
+        over: &CancellationToken,
+        change: impl FnOnce(&mut ServerView),
+    ) {
+        let now = self.options.clock.now();
+        self.seen.send_if_modified(|seen| {
+            if over.is_cancelled() {
+                return false;
+            }
+            let mut views = ServerViews::clone(seen);
+            let Some(view) = views.servers.iter_mut().find(|view| view.name == name) else {
+                return false;
+            };
+            let before = view.state;
+            change(view);
+            if view.state != before {
+                view.since = now;
+            }
+            views.version += 1;
+            *seen = Arc::new(views);
+            true
+        });
+    }
+}
+
+impl Servers {
+    /// The servers of these tables, none of them started.
+    pub fn new(options: Options, tables: &BTreeMap<String, ServerTable>) -> Servers {
+        let servers = Servers {
+            shared: Arc::new(Shared {
+                options,
+                seen: watch::channel(Arc::default()).0,
+            }),
+            servers: Arc::default(),
+            open: Arc::default(),
+        };
+        let known = match tables.is_empty() {
+            true => Vec::new(),
+            false => servers.known(),
+        };
+        for (name, table) in tables {
+            servers.put(name, table, &known);
+        }
+        servers
+    }
+
+    /// Where they are seen.
+    pub fn seen(&self) -> ServersSeen {
+        self.shared.seen.subscribe()
+    }
+
+    /// Starts all of them; returns at once.
+    pub fn start(&self) {
+        self.open.store(true, Ordering::Release);
+        for server in self.lock().values() {
+            server.begin();
+        }
+    }
+
+    /// From now on these tables count. What has changed is ended and started anew; once this
+    /// resolves, nothing is left of servers that are gone.
+    pub async fn configure(&self, tables: &BTreeMap<String, ServerTable>) {
+        let gone: Vec<Arc<Server>> = {
+            let mut servers = self.lock();
+            let is_gone =
+                |name: &String, server: &mut Arc<Server>| tables.get(name) != Some(&server.table);
+            servers
+                .extract_if(.., is_gone)
+                .map(|(_, server)| server)
+                .collect()
+        };
+        join_all(gone.iter().map(|server| server.end())).await;
+        let known = self.known();
+        self.shared.seen.send_modify(|seen| {
+            let mut views = ServerViews::clone(seen);
+            let is_gone = |name: &str| gone.iter().any(|server| server.name == name);
+            views.servers.retain(|view| !is_gone(&view.name));
+            views.version += 1;
+            *seen = Arc::new(views);
+        });
+        for (name, table) in tables {
+            if !self.lock().contains_key(name) {
+                self.put(name, table, &known);
+            }
+        }
+        if self.open.load(Ordering::Acquire) {
+            self.start();
+        }
+    }
+
+    /// Ends all of them, for good.
+    pub async fn end(&self) {
+        self.open.store(false, Ordering::Release);
+        let servers = std::mem::take(&mut *self.lock());
+        join_all(servers.values().map(|server| server.end())).await;
+    }
+
+    /// Calls a tool of a server; a server that is down is started first. Every failure is a
+    /// result that says what happened.
+    pub async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> ToolOutput {
+        let found = self.lock().get(server).cloned();
+        let Some(found) = found else {
+            return ToolOutput::error(format!(
+                "MCP server {server} is not configured any more (its table [mcp.{server}] is \
+                 gone); the call was not made"
+            ));
+        };
+        match found.call(tool, arguments).await {
+            Ok(output) => output,
+            Err(why) => ToolOutput::error(format!("{tool} of MCP server {server}: {why}")),
+        }
+    }
+
+    fn put(&self, name: &str, table: &ServerTable, known: &[KnownServer]) {
+        let server = Server::new(name, table, &self.shared);
+        let known = known.iter().find(|known| known.name == name);
+        let view = server.unseen(known);
+        self.shared.seen.send_modify(|seen| {
+            let mut views = ServerViews::clone(seen);
+            let at = views
+                .servers
+                .partition_point(|view| view.name.as_str() < name);
+            views.servers.insert(at, view);
+            views.version += 1;
+            *seen = Arc::new(views);
+        });
+        self.lock().insert(name.to_owned(), server);
+    }
+
+    /// What is known from before. Without it tools come once their servers have started.
+    fn known(&self) -> Vec<KnownServer> {
+        let rows = self.shared.options.rows.as_ref();
+        let known = rows.map_or(Ok(Vec::new()), |rows| rows.known_servers());
+        known.unwrap_or_else(|fault| {
+            tracing::warn!(%fault, "what tool servers offered before cannot be read");
+            Vec::new()
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Server>>> {
+        // A panic leaves a map that is whole.
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,184 @@
+//! Loads a skill: the text that the run has pinned, and the files beside it. The only tool that
+//! sees folders outside the workspace: those of the run's own skills, and nothing else.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::ToolOutput;
+use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::blocking::{Stop, blocking};
+use super::dealing::in_words;
+use crate::contract::BoxFuture;
+use crate::contract::delegate::{Delegate, PinnedText, Site};
+use crate::kernel::step::Effect;
+
+/// The name by which models call it.
+pub(super) const NAME: &str = "skill";
+/// It only looks.
+pub(super) const EFFECT: Effect = Effect::Read;
+
+/// The most bytes of a file.
+const FILE_LIMIT: u64 = 1 << 20;
+/// So many files are listed.
+const FILES: usize = 50;
+/// A skill's files are looked for so many levels deep.
+const DEPTH: usize = 3;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "name",
+        shape: Shape::AnyText,
+        required: false,
+        description: "The skill. Without it all are listed.",
+    },
+    Parameter {
+        name: "path",
+        shape: Shape::AnyText,
+        required: false,
+        description: "A file of that skill, seen from its folder, in place of its instructions.",
+    },
+];
+
+/// The tool as models see it.
+pub(super) fn tool_schema() -> Value {
+    json!({
+        "name": NAME,
+        "description": "Loads a skill: instructions for a kind of work, and the files that \
+                        belong to them. Load the one that fits before you begin.",
+        "parameters": schema(PARAMETERS),
+    })
+}
+
+/// Answers a call.
+pub(super) fn call(
+    registry: Option<&Arc<dyn Delegate>>,
+    site: Site,
+    arguments: Value,
+) -> BoxFuture<'static, ToolOutput> {
+    let registry = registry.cloned();
+    Box::pin(async move {
+        let Some(registry) = registry else {
+            return ToolOutput::error("skill is not there yet: the daemon starts");
+        };
+        let arguments = match Arguments::check(PARAMETERS, arguments) {
+            Ok(arguments) => arguments,
+            Err(text) => return ToolOutput::error(text),
+        };
+        let given = |name| arguments.text(name).filter(|text| !text.is_empty());
+        let Some(name) = given("name") else {
+            return match registry.skills(site).await {
+                Ok(set) => {
+                    let line = |skill: &crate::contract::skills::PinnedSkill| {
+                        format!("{}: {}", skill.name, skill.description)
+                    };
+                    let lines: Vec<String> = set.skills.iter().map(line).collect();
+                    ToolOutput::text(lines.join("\n"))
+                }
+                Err(fault) => ToolOutput::error(in_words(&fault)),
+            };
+        };
+        let pinned = match registry.skill(site, name.to_owned()).await {
+            Ok(pinned) => pinned,
+            Err(fault) => return ToolOutput::error(in_words(&fault)),
+        };
+        let path = given("path").map(str::to_owned);
+        blocking(move |stop| match path {
+            Some(path) => file(&pinned, &path),
+            None => instructions(&pinned, stop),
+        })
+        .await
+    })
+}
+
+/// The body within a tag, and the files that lie beside it.
+fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
+    let skill = &pinned.skill;
+    let Some(folder) = &skill.folder else {
+        return Ok(format!(
+            "<skill name={:?}>\n{}\n</skill>",
+            skill.name, pinned.body
+        ));
+    };
+    let body = pinned.body.replace("{baseDir}", folder);
+    let mut text = format!(
+        "<skill name={:?} folder={folder:?}>\n{body}\n</skill>",
+        skill.name
+    );
+    let mut files = Vec::new();
+    list(Path::new(folder), "", 0, &mut files, stop)?;
+    files.sort_unstable();
+    if !files.is_empty() {
+        let more = files.len() > FILES;
+        files.truncate(FILES);
+        text.push_str("\nIts files (read one with path): ");
+        text.push_str(&files.join(", "));
+        if more {
+            text.push_str(", …");
+        }
+    }
+    Ok(text)
+}
+
+fn list(
+    folder: &Path,
+    inside: &str,
+    depth: usize,
+    files: &mut Vec<String>,
+    stop: &Stop,
+) -> Result<(), String> {
+    stop.check()?;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_own = depth == 0 && name.eq_ignore_ascii_case("SKILL.md");
+        if is_own || name.starts_with('.') || files.len() > FILES {
+            continue;
+        }
+        let path = format!("{inside}{name}");
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth < DEPTH => {
+                list(&entry.path(), &format!("{path}/"), depth + 1, files, stop)?;
+            }
+            Ok(kind) if kind.is_file() => files.push(path),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A file of the skill, which may not lie outside its folder, whatever links say.
+fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
+    let name = &pinned.skill.name;
+    let folder = pinned
+        .skill
+        .folder
+        .as_ref()
+        .ok_or_else(|| format!("skill {name} has no files: it is part of the daemon"))?;
+    let unreadable = |fault: std::io::Error| format!("path: {path:?} of skill {name}: {fault}");
+    let folder = Path::new(folder).canonicalize().map_err(unreadable)?;
+    let whole = folder.join(path).canonicalize().map_err(unreadable)?;
+    if !whole.starts_with(&folder) {
+        return Err(format!(
+            "path: {path:?} lies outside the folder of skill {name}; only files within it are \
+             given"
+        ));
+    }
+    let state = fs::metadata(&whole).map_err(unreadable)?;
+    if !state.is_file() {
+        return Err(format!("path: {path:?} of skill {name} is no file"));
+    }
+    if state.len() > FILE_LIMIT {
+        let length = state.len();
+        return Err(format!(
+            "path: {path:?} of skill {name} has {length} bytes, {FILE_LIMIT} at most"
+        ));
+    }
+    let mut bytes = Vec::new();
+    File::open(&whole)
+        .and_then(|file| file.take(FILE_LIMIT).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|_| format!("path: {path:?} of skill {name} is no text"))
+}

@@ -1,0 +1,197 @@
+//! Watchers over real files.
+
+use super::*;
+use std::fs;
+
+const QUICK: Options = Options {
+    mode: Mode::Events,
+    quiet: Duration::from_millis(20),
+    longest: Duration::from_millis(200),
+    file: None,
+};
+
+fn watcher(folder: &Path, mode: Mode) -> Watcher {
+    let options = Options { mode, ..QUICK };
+    Watcher::new(vec![folder.to_owned()], options, Clock::system())
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(test);
+}
+
+#[test]
+fn g6_5_ten_saves_of_each_kind_are_each_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.md");
+    fs::write(&file, "0").unwrap();
+    run(async {
+        let mut watcher = watcher(dir.path(), Mode::Events);
+        for round in 1..=10 {
+            fs::write(&file, format!("in place {round}")).unwrap();
+            watcher.changed().await;
+            let aside = dir.path().join(".a.md.new");
+            fs::write(&aside, format!("renamed {round}")).unwrap();
+            fs::rename(&aside, &file).unwrap();
+            watcher.changed().await;
+            fs::remove_file(&file).unwrap();
+            fs::write(&file, format!("made anew {round}")).unwrap();
+            watcher.changed().await;
+        }
+    });
+}
+
+#[test]
+fn a_folder_may_come_later_vanish_and_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/abide/agents");
+    run(async {
+        let mut watcher = watcher(&folder, Mode::Events);
+        for _ in 0..2 {
+            fs::create_dir_all(&folder).unwrap();
+            watcher.changed().await;
+            fs::write(folder.join("a.md"), "a").unwrap();
+            watcher.changed().await;
+            fs::remove_dir_all(dir.path().join("config")).unwrap();
+            watcher.changed().await;
+        }
+    });
+}
+
+#[test]
+fn a_file_behind_a_link_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, real) = (dir.path().join("agents"), dir.path().join("dotfiles"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&real).unwrap();
+    fs::write(real.join("a.md"), "a").unwrap();
+    std::os::unix::fs::symlink(real.join("a.md"), folder.join("a.md")).unwrap();
+    run(async {
+        let mut watcher = watcher(&folder, Mode::Events);
+        fs::write(real.join("a.md"), "another").unwrap();
+        watcher.changed().await;
+    });
+}
+
+#[test]
+fn g6_7_polling_finds_a_change_without_events() {
+    let dir = tempfile::tempdir().unwrap();
+    run(async {
+        let mut watcher = watcher(dir.path(), Mode::Poll(Duration::from_millis(5)));
+        fs::write(dir.path().join("a.md"), "a").unwrap();
+        watcher.changed().await;
+    });
+}
+
+#[test]
+fn reading_is_no_change_and_neither_is_what_lies_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("a.md"), "a").unwrap();
+    run(async {
+        let mut watcher = watcher(&folder, Mode::Events);
+        let _ = fs::read(folder.join("a.md")).unwrap();
+        fs::write(dir.path().join("beside.txt"), "b").unwrap();
+        let heard = tokio::time::timeout(Duration::from_millis(150), watcher.changed());
+        assert!(heard.await.is_err());
+        // It still hears.
+        fs::write(folder.join("b.md"), "b").unwrap();
+        watcher.changed().await;
+    });
+}
+
+/// Watches one skill-like folder below `root` that may not be there.
+fn awaiting(root: &Path, file: Option<&'static str>) -> Watcher {
+    let folder = root.join("config/skills");
+    let look = move || looked(std::slice::from_ref(&folder));
+    let options = Options { file, ..QUICK };
+    Watcher::over(
+        Arc::new(look),
+        None,
+        Arc::default(),
+        options,
+        Clock::system(),
+    )
+}
+
+async fn hears_nothing(watcher: &mut Watcher) {
+    let heard = tokio::time::timeout(Duration::from_millis(150), watcher.heard.notified());
+    assert!(heard.await.is_err());
+}
+
+#[test]
+fn what_lies_beside_an_awaited_folder_is_not_even_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        // The first look.
+        watcher.changed().await;
+        for round in 0..20 {
+            fs::write(dir.path().join("store.db-wal"), format!("{round}")).unwrap();
+            fs::write(dir.path().join(format!("made {round}")), "x").unwrap();
+        }
+        hears_nothing(&mut watcher).await;
+        fs::create_dir_all(dir.path().join("config/skills")).unwrap();
+        watcher.changed().await;
+    });
+}
+
+#[test]
+fn with_a_name_only_writes_to_such_files_are_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/skills");
+    fs::create_dir_all(&folder).unwrap();
+    for file in ["SKILL.md", "notes.txt"] {
+        fs::write(folder.join(file), "x").unwrap();
+    }
+    run(async {
+        let mut watcher = awaiting(dir.path(), Some("SKILL.md"));
+        watcher.changed().await;
+        fs::write(folder.join("notes.txt"), "another").unwrap();
+        hears_nothing(&mut watcher).await;
+        fs::write(folder.join("SKILL.md"), "another").unwrap();
+        watcher.changed().await;
+    });
+}
+
+#[test]
+fn a_folder_that_was_swapped_is_watched_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/skills");
+    fs::create_dir_all(&folder).unwrap();
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        watcher.changed().await;
+        for round in 0..3 {
+            let next = dir.path().join(format!("next {round}"));
+            fs::create_dir_all(&next).unwrap();
+            fs::write(next.join("a.md"), format!("swapped {round}")).unwrap();
+            fs::rename(&folder, dir.path().join(format!("old {round}"))).unwrap();
+            fs::rename(&next, &folder).unwrap();
+            watcher.changed().await;
+            fs::write(folder.join("a.md"), format!("written {round}")).unwrap();
+            watcher.changed().await;
+        }
+    });
+}
+
+#[test]
+fn where_no_events_can_be_had_it_looks_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/skills");
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        let notice = watcher.notice();
+        assert_eq!(notice.get(), None);
+        watcher.fall_back("too many watches");
+        assert!(notice.get().unwrap().contains("too many watches"));
+        tokio::time::pause();
+        watcher.changed().await;
+        fs::create_dir_all(&folder).unwrap();
+        watcher.changed().await;
+    });
+}

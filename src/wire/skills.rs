@@ -1,0 +1,188 @@
+//! `skills.*`: which skills there are, and what runs have of them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use super::agents::Aside;
+use super::decode::Params;
+use super::input::{self, PageSize};
+use crate::kernel::ids::SessionKey;
+
+/// `skills.list`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListSkills {
+    /// The folder of the work, absolute; the default one if unset.
+    #[serde(default, deserialize_with = "input::folder")]
+    #[schemars(regex(pattern = "^/"))]
+    pub workspace: Option<String>,
+    /// Only this one, with its text.
+    pub name: Option<String>,
+    /// How many at most.
+    #[serde(default)]
+    pub limit: PageSize,
+    /// Where to go on.
+    pub cursor: Option<String>,
+}
+impl Params for ListSkills {}
+
+/// What `skills.list` answers.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Skills {
+    /// The folder.
+    pub workspace: String,
+    /// Rises with each change of what can be used there.
+    pub version: i64,
+    /// A page of them, by name.
+    pub skills: Vec<Skill>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+    /// Files that could not be taken, at most 500.
+    pub rejected: Vec<Aside>,
+}
+
+/// A skill.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Skill {
+    /// Its name.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// `extra`, `bundled`, `managed`, `personal`, `project` or `workspace`.
+    pub source: String,
+    /// Its file; `bundled/NAME/SKILL.md` for one that is part of the program.
+    pub path: String,
+    /// Do runs have it?
+    pub eligible: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// The license that it names.
+    pub license: Option<String>,
+    /// What it says that it needs.
+    pub compatibility: Option<String>,
+    /// Patterns of tools that it was made for.
+    pub allowed_tools: Vec<String>,
+    /// The name whose value its key is.
+    pub primary_env: Option<String>,
+    /// The names in the environment that it needs.
+    pub required_env: Vec<String>,
+    /// BLAKE3 of its text.
+    pub hash: String,
+    /// What was put right, left aside or departs from the specification.
+    pub warnings: Vec<String>,
+    /// Skills of the same name that it hides.
+    pub shadowed: Vec<Aside>,
+    /// Its text, where one skill was asked for.
+    pub body: Option<String>,
+}
+
+/// `skills.snapshot`.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeSnapshot {
+    /// As this agent's runs would have them; all if unset.
+    pub agent: Option<String>,
+    /// As in [`ListSkills`].
+    #[serde(default, deserialize_with = "input::folder")]
+    #[schemars(regex(pattern = "^/"))]
+    pub workspace: Option<String>,
+}
+impl Params for TakeSnapshot {}
+
+/// What a run that began now would have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The folder.
+    pub workspace: String,
+    /// Rises with each change of what can be used there; never falls, also over restarts.
+    pub version: i64,
+    /// Of all that follows up to `omitted`, texts included: the same content has the same hash.
+    pub hash: String,
+    /// The list for models.
+    pub prompt: String,
+    /// All that can be used, by name.
+    pub skills: Vec<InSnapshot>,
+    /// Those for which the list had no room; they can be loaded all the same.
+    pub omitted: Vec<String>,
+    /// Skills that another one of their name hides.
+    pub shadowed: Vec<Aside>,
+    /// Files that could not be taken.
+    pub rejected: Vec<Aside>,
+}
+
+/// A skill in a snapshot.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InSnapshot {
+    /// Its name.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// As in [`Skill::source`].
+    pub source: String,
+    /// As in [`Skill::path`].
+    pub path: String,
+    /// The name whose value its key is.
+    pub primary_env: Option<String>,
+    /// The names in the environment that it needs.
+    pub required_env: Vec<String>,
+    /// BLAKE3 of its text.
+    pub hash: String,
+}
+
+/// `skills.refresh`. Every known folder if neither is named.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RefreshSkills {
+    /// The folder of this session.
+    pub session_key: Option<SessionKey>,
+    /// This folder, absolute.
+    #[serde(default, deserialize_with = "input::folder")]
+    #[schemars(regex(pattern = "^/"))]
+    pub workspace: Option<String>,
+}
+impl Params for RefreshSkills {
+    fn object(&self) -> Option<String> {
+        let session = self.session_key.as_ref().map(ToString::to_string);
+        session.or_else(|| self.workspace.clone())
+    }
+}
+
+/// What `skills.refresh` answers.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Refreshed {
+    /// The version before, of the folder that was named or of the default one; unset: nobody had
+    /// asked for it.
+    pub before: Option<i64>,
+    /// Its version now.
+    pub after: i64,
+    /// `manual`.
+    pub reason: String,
+    /// Every folder that was looked at.
+    pub folders: Vec<RefreshedFolder>,
+}
+
+/// A folder that was looked at.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefreshedFolder {
+    /// The folder.
+    pub workspace: String,
+    /// As in [`Refreshed::before`].
+    pub before: Option<i64>,
+    /// Its version now.
+    pub after: i64,
+}
