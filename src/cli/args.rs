@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, skills, spawn, status, steer, stop, trust, wait,
+    send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -97,6 +97,7 @@ enum Command {
     Mcp(mcp::Mcp),
     Skills(skills::Skills),
     Trust(trust::Trust),
+    Setup(setup::Setup),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
@@ -190,6 +191,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Mcp(command) => Box::pin(command.run(common)),
         Command::Skills(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
+        Command::Setup(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),
         Command::Demo(command) => Box::pin(command.run(common)),
     };

@@ -1,6 +1,7 @@
 //! `abide doctor`: looks at the configuration, the state folder, the store and the system,
 //! with the daemon up or down.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,9 +14,11 @@ use super::serve;
 use super::text::{clean, wrap};
 use crate::config::Config;
 use crate::contract::finding::{Finding, Health};
-use crate::daemon::offline;
+use crate::daemon::{offline, ollama};
+use crate::wire::agents::{Agents, ListAgents};
 use crate::wire::care::Examined;
 use crate::wire::gateway::NoParams;
+use crate::wire::input::{PAGE_LIMIT, PageSize};
 
 /// Look at everything that could be wrong, and say what to do
 ///
@@ -39,13 +42,18 @@ impl Doctor {
         let (config, mut findings) = configuration(self.config);
         let state = common.place.state_dir()?;
         let fix = self.fix;
+        let settings = config.clone();
         let look = tokio::task::spawn_blocking(move || offline::look(&state, &config, fix))
             .await
             .map_err(|error| Failure::local("the folder was not looked at", error))?;
         findings.extend(look.findings);
+        let mut models = BTreeSet::from([settings.model.clone()]);
+        models.extend(settings.fallback_models.iter().cloned());
         if look.is_held {
             findings.extend(from_inside(common).await);
+            models.extend(of_agents(common).await);
         }
+        findings.extend(ollama::look(&settings, &models).await);
         let examined = Examined::of(findings);
         if common.json {
             print::object(&examined)?;
@@ -107,6 +115,21 @@ async fn from_inside(common: &Common) -> Vec<Finding> {
             }]
         }
     }
+}
+
+/// The models that agents name. A daemon that does not answer has a finding of its own.
+async fn of_agents(common: &Common) -> Vec<String> {
+    let asked = async {
+        let link = Link::open(&common.place).await?;
+        let request = ListAgents {
+            limit: PageSize(PAGE_LIMIT),
+            ..ListAgents::default()
+        };
+        link.ask::<Agents>("agents.list", request).await
+    };
+    let agents = asked.await.map(|found| found.agents).unwrap_or_default();
+    let active = agents.into_iter().filter(|agent| agent.active);
+    active.map(|agent| agent.model).collect()
 }
 
 /// A finding as lines of 80 columns.

@@ -42,6 +42,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Set up and connect",
         &[
+            "setup",
             "agents",
             "skills",
             "mcp",

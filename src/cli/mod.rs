@@ -39,6 +39,7 @@ mod screen;
 mod send;
 mod serve;
 mod sessions;
+mod setup;
 mod skills;
 mod spawn;
 mod start;

@@ -1,12 +1,14 @@
 //! Every setting, its default and its check. TOML file, then `ABIDE_<SECTION>__<KEY>`
 //! variables. The daemon reads them at start and at a reload.
 
+mod edit;
 mod form;
 mod load;
 mod named;
 mod settings;
 mod source;
 
+pub use edit::edit;
 pub use form::{Auth, FileWatch, ProviderKind, Secret};
 pub use load::{ConfigError, Loaded};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable};

@@ -8,6 +8,7 @@ mod folder;
 mod local;
 mod lock;
 pub mod offline;
+pub mod ollama;
 mod parts;
 mod phase;
 mod settings;

@@ -13,6 +13,7 @@ mod failure;
 mod http;
 mod key;
 mod offline;
+pub mod ollama;
 mod openai;
 mod remote;
 mod script;

@@ -22,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "inbox",
     "audit",
     "config",
+    "setup",
     "completions",
     "demo",
     "backup",

@@ -56,6 +56,7 @@ mod schemas;
 mod sends;
 mod service;
 mod session_tools;
+mod setup;
 mod skills;
 mod sleeps;
 mod sockets;

@@ -23,6 +23,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     rules: Vec<(String, VecDeque<Reply>)>,
+    pages: Vec<(String, String, Reply)>,
     requests: Vec<Request>,
     let_go: BTreeSet<String>,
 }
@@ -191,6 +192,13 @@ impl ModelServer {
         self
     }
 
+    /// From now on this reply to every request for `path` in whose body `text` stands.
+    pub(crate) fn page(&self, path: &str, text: &str, body: &Value) -> &Self {
+        let page = (path.to_owned(), text.to_owned(), Reply::whole(body));
+        self.0.state.lock().unwrap().pages.insert(0, page);
+        self
+    }
+
     /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.0.state.lock().unwrap().requests.clone()
@@ -219,6 +227,7 @@ impl ModelServer {
         let Some(request) = read(&stream) else {
             return;
         };
+        let is_page = request.path.contains("/api/");
         let reply = {
             let mut state = self.0.state.lock().unwrap();
             let fits = |(text, replies): &&mut (String, VecDeque<Reply>)| {
@@ -226,11 +235,19 @@ impl ModelServer {
             };
             let reply = state.rules.iter_mut().find(fits);
             let reply = reply.and_then(|(_, replies)| replies.pop_front());
+            let mut pages = state.pages.iter();
+            let page =
+                pages.find(|(path, text, _)| request.path == *path && request.body.contains(text));
+            let reply = page.map(|(_, _, reply)| reply.clone()).or(reply);
             state.requests.push(request);
             reply
         };
         self.0.changed.notify_all();
-        let reply = reply.unwrap_or_else(|| Reply::status(400, "the test has no such answer"));
+        // A server knows no page of another API.
+        let reply = reply.unwrap_or_else(|| match is_page {
+            true => Reply::status(404, "not found"),
+            false => Reply::status(400, "the test has no such answer"),
+        });
         let _ = self.write(&mut stream, &reply);
     }
 

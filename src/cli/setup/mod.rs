@@ -1,0 +1,407 @@
+//! `abide setup`: finds who can answer for models, proves it by a real call of a tool through
+//! the daemon, and only then makes it the default.
+
+mod file;
+mod found;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::args::Common;
+use super::failure::{Failure, exit};
+use super::follow::{self, End, Interrupt, Task};
+use super::link::Link;
+use super::text::{clean, short};
+use super::{ids, print, serve, spawn};
+use crate::clock::Clock;
+use crate::config::{Config, Source};
+use crate::daemon::ollama;
+use crate::kernel::ids::RunId;
+use crate::wire::config::{Config as InForce, Reloaded};
+use crate::wire::gateway::{NoParams, Status};
+use crate::wire::input::RunTimeout;
+use crate::wire::sessions::{AnnouncePolicy, Spawn, Spawned};
+use crate::wire::shapes::Run;
+use file::File;
+use found::Found;
+
+/// What the model is asked to do.
+const TASK: &str =
+    "Call the tool `list` once on the folder `.`, then say in one line what is there.";
+/// How long that may take: a model on this machine may have to be loaded first.
+const LIMIT_MS: u64 = 300_000;
+
+/// Find a model, prove that it works, and make it the default
+///
+/// Looks for Ollama ($OLLAMA_HOST or 127.0.0.1:11434) and for keys in this shell, lets you
+/// choose, and has the model call one tool through the daemon. The file of settings keeps its
+/// comments; it is put back if that call fails. Keys stay in their variables.
+#[derive(Debug, Args)]
+#[command(after_help = "abide setup
+abide setup --check
+abide setup --provider ollama --model qwen3:8b --yes
+abide setup --provider openai --model gpt-5-mini --paid --yes")]
+pub(crate) struct Setup {
+    /// Who answers, such as ollama, openai or anthropic, or one of your own tables
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+
+    /// Which model [default for ollama: the first that calls tools]
+    #[arg(long, value_name = "NAME", requires = "provider")]
+    model: Option<String>,
+
+    /// Take a provider that may cost money without being asked
+    #[arg(long)]
+    paid: bool,
+
+    /// Ask nothing
+    #[arg(long)]
+    yes: bool,
+
+    /// Only say what is there; needs no daemon and changes nothing
+    #[arg(long, conflicts_with_all = ["model", "yes", "paid", "provider"])]
+    check: bool,
+}
+
+/// What was chosen.
+struct Choice {
+    provider: String,
+    model: String,
+}
+
+impl Choice {
+    fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.model)
+    }
+}
+
+impl Setup {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        common.place.refuse_address("setup", "--state-dir")?;
+        let config = serve::settings(None)?.config;
+        let found = Found::look(&config).await;
+        if self.check {
+            match common.json {
+                true => print::object(&found)?,
+                false => found.show()?,
+            }
+            return Ok(0);
+        }
+        let asks = !self.yes && !common.json && io::stdin().is_terminal();
+        let choice = self.choose(&found, &config, asks)?;
+        self.confirm(&choice, &config, asks)?;
+        let mut interrupt = Interrupt::new()?;
+        let link = Link::open(&common.place)
+            .await
+            .map_err(|failure| failure.hint("nothing was changed; run abide setup again then"))?;
+        let mut file = File::open(&file_of(&link).await?)?;
+        match prove(link, common, &mut file, &found, &choice, &mut interrupt).await {
+            Ok(done) => {
+                match common.json {
+                    true => print::object(&done)?,
+                    false => print::answer(&clean(&format!(
+                        "{} called a tool and is the default now ({})",
+                        choice.name(),
+                        file.path().display()
+                    )))?,
+                }
+                Ok(0)
+            }
+            Err(failure) => Err(undo(common, &mut file, failure).await),
+        }
+    }
+
+    fn choose(&self, found: &Found, config: &Config, asks: bool) -> Result<Choice, Failure> {
+        let usual = || {
+            let models = found.ollama.models.iter();
+            let mut usable = models.filter(|model| model.tools != Some(false));
+            usable.next().map(|model| model.name.clone())
+        };
+        let (provider, model) = match (&self.provider, &self.model) {
+            (Some(provider), Some(model)) => (provider.clone(), model.clone()),
+            (Some(provider), None) if provider == ollama::NAME => {
+                let model = usual().ok_or_else(|| no_model(found))?;
+                (provider.clone(), model)
+            }
+            (Some(provider), None) => {
+                let message = format!("which model of {provider}? None was named");
+                return Err(Failure::usage(message)
+                    .hint(format!("abide setup --provider {provider} --model NAME")));
+            }
+            (None, _) => {
+                if !asks {
+                    let message = "nobody is here to choose, and no provider was named";
+                    return Err(Failure::usage(message).hint(
+                        "see what is there: abide setup --check; then: abide setup --provider \
+                         NAME --model NAME --yes",
+                    ));
+                }
+                found.show()?;
+                let first = usual().map(|name| format!("ollama/{name}"));
+                let offer = first.as_deref().unwrap_or("none; as provider/name");
+                let said = said(&format!("which model? [{offer}] "))?;
+                let named = match (said.as_str(), first.as_deref()) {
+                    ("", Some(first)) => first,
+                    ("", None) => return Err(no_model(found)),
+                    (other, _) => other,
+                };
+                let (provider, model) = named.split_once('/').ok_or_else(|| {
+                    Failure::usage(format!("{named} is no provider/name; nothing was changed"))
+                })?;
+                (provider.to_owned(), model.to_owned())
+            }
+        };
+        let known = provider == ollama::NAME
+            || found::key_of(&provider).is_some()
+            || config.named.providers.contains_key(&provider);
+        if !known {
+            let message = format!("there is no provider {provider}; nothing was changed");
+            return Err(Failure::usage(message).hint(format!(
+                "describe it under [providers.{provider}] (kind, base_url), then run this again"
+            )));
+        }
+        let cannot = found
+            .ollama
+            .models
+            .iter()
+            .any(|known| known.name == model && known.tools == Some(false));
+        if provider == ollama::NAME && cannot {
+            let message = format!("{model} cannot call tools; nothing was changed");
+            return Err(Failure::new(exit::REFUSED, "no_tools", message)
+                .hint("see which models can: abide setup --check"));
+        }
+        Ok(Choice { provider, model })
+    }
+
+    /// No switch to a model that costs money goes unsaid.
+    fn confirm(&self, choice: &Choice, config: &Config, asks: bool) -> Result<(), Failure> {
+        let name = choice.name();
+        if ollama::base_url(config, &choice.provider).is_some() || self.paid {
+            return Ok(());
+        }
+        let refused = || {
+            Failure::new(
+                exit::REFUSED,
+                "paid",
+                format!("{name} may cost money, and nobody agreed to that; nothing was changed"),
+            )
+            .hint("agree to it: --paid")
+        };
+        if !asks {
+            return Err(refused());
+        }
+        let question = format!("{name} is paid: each run costs money. Use it? (yes or no) ");
+        match said(&question)?.to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(refused()),
+        }
+    }
+}
+
+fn no_model(found: &Found) -> Failure {
+    let message = match &found.ollama.problem {
+        Some(problem) => format!("no model was found: {problem}"),
+        None => "no model was found: Ollama has none that calls tools".to_owned(),
+    };
+    Failure::new(exit::NOT_FOUND, "no_model", message)
+        .hint("get one: ollama pull qwen3:8b; nothing was changed")
+}
+
+/// A line that a person types.
+fn said(question: &str) -> Result<String, Failure> {
+    print::prompt(question);
+    let mut line = String::new();
+    io::stdin()
+        .read_line(&mut line)
+        .map_err(|fault| Failure::local("the answer cannot be read", fault))?;
+    Ok(line.trim().to_owned())
+}
+
+/// The file that the daemon reads; a default that a variable or flag decides is not in it.
+async fn file_of(link: &Link) -> Result<PathBuf, Failure> {
+    let in_force: InForce = link.ask("gateway.config", NoParams {}).await?;
+    let mut settings = in_force.settings.iter();
+    let model = settings.find(|setting| setting.key == "defaults.model");
+    if let Some(model) = model.filter(|model| matches!(&*model.source, "variable" | "flag")) {
+        let from = model.from.as_deref().unwrap_or("a variable");
+        let message = format!("the daemon takes its default model from {from}, before any file");
+        return Err(
+            Failure::new(exit::REFUSED, "overridden", message).hint(format!(
+                "unset {from}, restart the daemon and run this again; nothing was changed"
+            )),
+        );
+    }
+    let usual = in_force.file.map(PathBuf::from);
+    usual.or_else(|| Source::find(None).file).ok_or_else(|| {
+        Failure::new(
+            exit::CONFIG,
+            "config",
+            "there is no place for a file of settings",
+        )
+        .hint("set HOME, or name a file: ABIDE_CONFIG=FILE")
+    })
+}
+
+/// Describes the provider, has its model call a tool, and makes it the default.
+async fn prove(
+    link: Link,
+    common: &Common,
+    file: &mut File,
+    found: &Found,
+    choice: &Choice,
+    interrupt: &mut Interrupt,
+) -> Result<Value, Failure> {
+    let provider = choice.provider.as_str();
+    let config = serve::settings(None)?.config;
+    let fields = table(&config, found, provider);
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(field, value)| (vec!["providers", provider, field], value.clone()))
+        .collect();
+    if file.set(&fields)? {
+        reload(&link).await?;
+    }
+    let status: Status = link.ask("gateway.status", NoParams {}).await?;
+    let mut providers = status.providers.iter();
+    match providers.find(|known| known.name == provider) {
+        Some(known) => {
+            if let Some(problem) = &known.problem {
+                let message = format!("{provider} cannot be asked by the daemon: {problem}");
+                return Err(Failure::new(exit::FAILED, "setup", message).hint(
+                    "a variable counts where the daemon is started; from a shell that has it: \
+                     abide stop && abide serve --detach, then run this again",
+                ));
+            }
+        }
+        None => {
+            let message = format!("the daemon knows no provider {provider}");
+            return Err(Failure::new(exit::FAILED, "setup", message)
+                .hint("see the settings that it obeys: abide config show"));
+        }
+    }
+    let run = task(link, common, choice, interrupt).await?;
+    let link = Link::open(&common.place).await?;
+    let steps = follow::steps(&link, run.run_id).await?;
+    let calls = steps
+        .iter()
+        .filter(|step| step.tool.is_some() && step.state == "done")
+        .count();
+    let journal = format!("what it did: abide logs {}", short(run.run_id));
+    if run.state != "ok" || calls == 0 {
+        let message = match &run.error {
+            Some(error) => format!("{}: {}", choice.name(), error.message),
+            None if run.state == "ok" => format!(
+                "{} answered without calling a tool, so agents cannot work with it",
+                choice.name()
+            ),
+            None => format!("the run of {} ended {}", choice.name(), run.state),
+        };
+        return Err(Failure::new(exit::FAILED, "setup", message).hint(journal));
+    }
+    file.set(&[(vec!["defaults", "model"], choice.name())])?;
+    let reloaded = reload(&link).await?;
+    Ok(json!({
+        "model": choice.name(),
+        "file": file.path().display().to_string(),
+        "runId": run.run_id,
+        "toolCalls": calls,
+        "needsRestart": reloaded.needs_restart,
+    }))
+}
+
+/// What is to stand in the table of a provider.
+fn table(config: &Config, found: &Found, provider: &str) -> Vec<(&'static str, String)> {
+    let known = config.named.providers.get(provider);
+    if provider == ollama::NAME {
+        let url = format!("{}/v1", found.ollama.address);
+        let there = ollama::base_url(config, provider).is_some_and(|known| known == url);
+        let works = found.ollama.problem.is_none();
+        return match works && !there {
+            true => vec![("base_url", url)],
+            false => Vec::new(),
+        };
+    }
+    let Some(key) = found::key_of(provider) else {
+        return Vec::new();
+    };
+    let mut fields = Vec::new();
+    let has_key = known.is_some_and(|table| {
+        table.api_key_env.is_some() || table.api_key_file.is_some() || table.api_key_cred.is_some()
+    });
+    if !has_key {
+        fields.push(("api_key_env", key.variable.to_owned()));
+    }
+    if let Some(url) = key.base_url {
+        if known.is_none_or(|table| table.kind.is_none()) {
+            fields.push(("kind", "openai".to_owned()));
+        }
+        if known.is_none_or(|table| table.base_url.is_none()) {
+            fields.push(("base_url", url.to_owned()));
+        }
+    }
+    fields
+}
+
+async fn reload(link: &Link) -> Result<Reloaded, Failure> {
+    link.ask("gateway.reload", NoParams {}).await
+}
+
+/// Has the model work on a small task of an agent that only looks.
+async fn task(
+    link: Link,
+    common: &Common,
+    choice: &Choice,
+    interrupt: &mut Interrupt,
+) -> Result<Run, Failure> {
+    let id = RunId(Clock::system().new_id());
+    let request = Spawn {
+        task: TASK.to_owned(),
+        run_id: Some(id),
+        idempotency_key: Some(id.to_string()),
+        agent: Some("explore".to_owned()),
+        label: Some("setup".to_owned()),
+        model: Some(choice.name()),
+        run_timeout: Some(RunTimeout(LIMIT_MS)),
+        announce: Some(AnnouncePolicy::None),
+        ..Spawn::default()
+    };
+    let raw = spawn::send(&link, common, &request).await?;
+    let spawned: Spawned = super::link::read(&raw)?;
+    let runs = [spawned.run_id];
+    let task = Task {
+        ids: &runs,
+        any: false,
+        window: None,
+        show: !common.json,
+        asks: None,
+    };
+    let end = follow::follow(link, &common.place, task, interrupt).await?;
+    let link = Link::open(&common.place).await?;
+    if !matches!(end, End::Done(_)) {
+        link.raw("runs.cancel", json!({ "runId": id })).await?;
+        let message = "the proof was given up, and its run is cancelled";
+        return Err(Failure::new(
+            exit::of_run("cancelled", false),
+            "setup",
+            message,
+        ));
+    }
+    ids::details(&link, id).await
+}
+
+/// The file as it was, and a daemon that obeys it; the failure says so.
+async fn undo(common: &Common, file: &mut File, failure: Failure) -> Failure {
+    let kept = file.put_back();
+    let again = async {
+        let link = Link::open(&common.place).await?;
+        reload(&link).await
+    };
+    let failure = failure.hint(format!("{kept}; the default model is what it was"));
+    match again.await {
+        Ok(_) => failure,
+        Err(_) => failure.hint("the daemon was not told: abide config reload"),
+    }
+}
