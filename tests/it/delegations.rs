@@ -258,9 +258,14 @@ fn a_task_that_fails_is_a_result_and_one_that_cannot_begin_is_refused_in_words()
                 .unwrap()
                 .contains("no model today")
         );
-        let text = |index: usize| answers[index].as_str().unwrap_or_default().to_owned();
-        assert!(text(1).contains("no agent \"nobody\""), "{answers:?}");
-        assert!(text(2).contains("may not delegate to other"), "{answers:?}");
+        // Calls of one answer are made at the same time: either may be refused first.
+        for words in ["no agent \"nobody\"", "may not delegate to other"] {
+            let mut texts = answers[1..].iter().filter_map(Value::as_str);
+            assert!(
+                texts.any(|text| text.contains(words)),
+                "{words}: {answers:?}"
+            );
+        }
         assert_eq!(children(&client, "agent:build:a").await.len(), 1);
         assert_eq!(daemon.stop().await, 0);
     });
