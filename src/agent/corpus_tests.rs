@@ -216,6 +216,11 @@ fn odd_files_that_are_refused() {
             Some(3),
             "a list of agents",
         ),
+        (
+            "---\ndescription: d\nlinked_agents: [{agent: a.b, session: own}, {agent: a_b, session: own}]\n---\nx",
+            Some(3),
+            "a.b and a_b would both be the tool subagent_a_b",
+        ),
     ] {
         refused(text.as_bytes(), md, line, says);
     }

@@ -16,7 +16,7 @@ on in the session of an earlier one; without it a new one begins.
 2. Write the prompt in detail: what is wanted, where to look, and what the answer must hold.
 3. Its answer is for you. Sum up for the user what came out.
 4. Tasks that do not need each other may be called at the same time.
-5. It cannot hand its work on to others.";
+5. Do not count on it handing its work on to others.";
 
 /// The schema of a tool in which arguments that name an agent take those of `allowed`; `None`
 /// for `task` where nobody could do it.

@@ -439,6 +439,15 @@ impl Reader<'_> {
             if linked.iter().any(|other| other.agent == link.agent) {
                 return Err(format!("{} is named twice", link.agent));
             }
+            let tool = link.tool();
+            let same = |other: &&Link| tool.is_some() && other.tool() == tool;
+            if let Some(other) = linked.iter().find(same) {
+                let tool = tool.unwrap_or_default();
+                let (first, second) = (&other.agent, &link.agent);
+                return Err(format!(
+                    "{first} and {second} would both be the tool {tool}"
+                ));
+            }
             linked.push(link);
         }
         self.draft.definition.linked_agents = linked;

@@ -143,9 +143,7 @@ impl AgentSummary {
             shadowed: Vec::new(),
         }
     }
-}
 
-impl AgentSummary {
     /// Names and patterns of the skills that its runs may use; `None` = all. Without the tool
     /// that loads them it has none.
     pub fn usable_skills(&self) -> Option<Vec<String>> {

@@ -83,17 +83,22 @@ impl Link {
         }
     }
 
-    /// The name of the tool that it is, if it is one.
+    /// The name of the tool that it is, if it is one. Providers take no dots in names of tools.
     pub fn tool(&self) -> Option<String> {
         match self.session? {
-            LinkSession::Own => Some(format!("{SEALED}{}", self.agent)),
+            LinkSession::Own => Some(format!("{SEALED}{}", self.agent.as_str().replace('.', "_"))),
         }
     }
 }
 
+/// Does another agent carry out a call of this tool, while its caller waits?
+pub fn is_waited_for(tool: &str) -> bool {
+    tool == TASK || tool.starts_with(SEALED)
+}
+
 /// Does a call of this tool make a run below its caller's?
 pub fn delegates(tool: &str) -> bool {
-    tool == "sessions_spawn" || tool == TASK || tool.starts_with(SEALED)
+    tool == "sessions_spawn" || is_waited_for(tool)
 }
 
 #[cfg(test)]
@@ -115,6 +120,12 @@ mod tests {
         assert_eq!(own.tool().as_deref(), Some("subagent_reviewer"));
         let text = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<Link>(&text).unwrap(), own);
+        let dotted = Link {
+            agent: AgentId::parse("code.review").unwrap(),
+            ..own
+        };
+        assert_eq!(dotted.tool().as_deref(), Some("subagent_code_review"));
         assert!(delegates("subagent_reviewer") && delegates("task") && !delegates("tasks"));
+        assert!(delegates("sessions_spawn") && !is_waited_for("sessions_spawn"));
     }
 }

@@ -8,6 +8,7 @@ mod auth;
 mod care;
 mod convert;
 mod discover;
+mod entries;
 mod envelope;
 mod events;
 mod http;

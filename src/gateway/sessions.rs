@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::method::{Table, idempotency};
 use super::page::Written;
-use super::{Context, convert, page};
+use super::{Context, convert, entries, page};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::fault::Fault;
 use crate::kernel::run::AnnouncePolicy;
@@ -188,7 +188,7 @@ async fn history(
         };
         let show = |history: History| {
             let messages = history.messages.into_iter();
-            let shown = messages.map(|one| convert::message(one, &history.delegated));
+            let shown = messages.map(|one| entries::message(one, &history.delegated));
             page::write::<wire::History>(&wire::History {
                 messages: shown.collect(),
                 truncated: history.truncated,

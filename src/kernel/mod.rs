@@ -20,6 +20,7 @@ pub mod policy;
 pub mod question;
 pub mod recover;
 pub mod run;
+pub mod said;
 pub mod send;
 pub mod session;
 pub mod step;

@@ -1,8 +1,9 @@
 //! Calls of tools that wait for a person's leave: which wait, where they come from, what is said
 //! to them, and what is remembered of that.
 
+use super::answer::{ApprovalView, Page};
 use super::questions::origin;
-use super::request::{ApprovalFilter, ApprovalView, Page};
+use super::request::ApprovalFilter;
 use super::view::{cut, place};
 use super::{Principal, Registry};
 use crate::kernel::approval::{Approval, ApprovalState, Choice, Remember, Remembered};

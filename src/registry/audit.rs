@@ -1,6 +1,6 @@
 //! Who changed what: the doors carry out their changing calls through here, and read the rows.
 
-use super::request::Page;
+use super::answer::Page;
 use super::view::{cut, place};
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;

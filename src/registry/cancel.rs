@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::request::{CancelAnswer, CancelTarget};
+use super::answer::CancelAnswer;
+use super::request::CancelTarget;
 use super::spawn::unexpected;
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;

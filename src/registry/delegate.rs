@@ -6,30 +6,22 @@ use serde_json::{Value, json};
 use super::outputs::OutputPart;
 use super::request::CancelTarget;
 use super::send::{Outgoing, accepted_json, run_id, step_key};
-use super::spawn::TITLE;
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
-use crate::contract::catalog::{AgentSummary, Overrides};
 use crate::contract::delegate::{
     Delegate, DelegateAsk, Named, PinnedText, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
 };
 use crate::contract::skills::SkillSet;
-use crate::kernel::delegation::Face;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::gate::Bundle;
-use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message};
-use crate::kernel::pack::Pack;
 use crate::kernel::policy::{Kinship, Right, Target, Visibility, Who};
 use crate::kernel::run::Run;
-use crate::kernel::session::{Cleanup, Session, SessionMode};
-use crate::kernel::text::{self, preview};
+use crate::kernel::session::Session;
+use crate::kernel::text::{self};
 use crate::kernel::waiting;
-use crate::store::command::{
-    Accepted, Ask, Awaits, Begins, KeepOutput, Sender, Spawn, SpawnedBy, StepRef, WaitFor, kinship,
-};
+use crate::store::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, kinship};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{Command, messages, outbox, runs, sends, sessions, steps};
+use crate::store::{Command, messages, outbox, runs, sends, sessions};
 
 /// The most sessions that one listing shows.
 const LISTED: usize = 100;
@@ -37,21 +29,14 @@ const LISTED: usize = 100;
 const MESSAGE_LIMIT: usize = 4 * 1024;
 
 /// Who calls, as the rows have it.
-struct Caller {
-    run: Run,
-    session: Session,
-    who: Principal,
-}
-
-/// What an agent's runs may spawn.
-struct Bounds {
-    allowed: Vec<AgentId>,
-    max_depth: Option<u32>,
-    configured: Vec<AgentSummary>,
+pub(super) struct Caller {
+    pub run: Run,
+    pub session: Session,
+    pub who: Principal,
 }
 
 impl Registry {
-    fn caller(&self, site: Site) -> Result<Caller, Fault> {
+    pub(super) fn caller(&self, site: Site) -> Result<Caller, Fault> {
         let found = self.inner.store.read_now(|tx| {
             let run = runs::get(tx, site.run)?;
             let session = match &run {
@@ -70,136 +55,6 @@ impl Registry {
             run,
             session,
         })
-    }
-
-    async fn spawn_by(&self, site: Site, ask: SpawnAsk) -> Result<Told, Fault> {
-        let accepted = self.spawn_below(site, ask, None, None).await?;
-        let mut told = accepted_json(&accepted);
-        told["agent"] = accepted.agent.as_str().into();
-        told["note"] = "its end is told to this session by itself; do not ask for it again and \
-                        again. sessions_wait waits for it"
-            .into();
-        if !accepted.warnings.is_empty() {
-            told["warnings"] = accepted.warnings.into();
-        }
-        Ok(Told::Now(told))
-    }
-
-    async fn delegate_by(&self, site: Site, ask: DelegateAsk) -> Result<Told, Fault> {
-        let goes_on = ask.goes_on.as_deref().map(SessionKey::parse).transpose();
-        let awaits = Awaits {
-            face: ask.face,
-            goes_on: goes_on.map_err(|why| Fault::params("session_id", why.to_string()))?,
-        };
-        // By what was asked for, not by what is given to know beside it.
-        let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
-        let task = match ask.face {
-            Face::Task => ask.task,
-            Face::Sealed => self.packed(site)?.unwrap_or(ask.task),
-        };
-        let spawn = SpawnAsk {
-            task,
-            agent: Some(ask.agent),
-            label: None,
-            run_timeout_ms: ask.timeout_ms,
-            model: None,
-            thinking: None,
-            cleanup: Cleanup::Keep,
-            mode: SessionMode::Run,
-            fork: false,
-            bundle: ask.bundle,
-        };
-        self.spawn_below(site, spawn, title, Some(awaits)).await?;
-        Ok(Told::Waits)
-    }
-
-    /// The first message of a sealed child, out of the pack that was made for its call.
-    fn packed(&self, site: Site) -> Result<Option<String>, Fault> {
-        let found = self.inner.store.read_now(|tx| {
-            let (Some(run), Some(step)) = (
-                runs::get(tx, site.run)?,
-                steps::get(tx, site.run, site.step)?,
-            ) else {
-                return Ok(None);
-            };
-            let call = step.tool_call.unwrap_or_default();
-            messages::pack(tx, run.session, run.generation, &call)
-        })?;
-        let pack = found.map(serde_json::from_value::<Pack>).transpose();
-        Ok(pack.map_err(Fault::internal)?.map(|pack| pack.frame()))
-    }
-
-    /// A run below the caller's session is in the store once this returns; with `awaits` the
-    /// caller's step waits for it.
-    async fn spawn_below(
-        &self,
-        site: Site,
-        ask: SpawnAsk,
-        title: Option<String>,
-        awaits: Option<Awaits>,
-    ) -> Result<Accepted, Fault> {
-        let caller = self.caller(site)?;
-        let own = caller.run.agent.as_str();
-        let key = step_key(site.id);
-        if let Some(accepted) = self.known(Some(&key))? {
-            return Ok(accepted);
-        }
-        let named = Some(ask.agent.as_deref().unwrap_or(own));
-        let folder = caller.run.cwd.as_deref();
-        let overrides = Overrides {
-            model: ask.model.as_deref(),
-            thinking: ask.thinking,
-        };
-        let agent = self
-            .inner
-            .resolve(&caller.who.org, folder, named, overrides)
-            .await?;
-        let bounds = self.bounds(&caller).await?;
-        let timeout = ask.run_timeout_ms.or(match awaits {
-            Some(_) => agent
-                .run_timeout_ms
-                .or(Some(self.inner.options().delegation_timeout_ms)),
-            None => None,
-        });
-        let mut run = self.new_run(
-            &caller.who,
-            None,
-            agent,
-            ask.label,
-            &ask.task,
-            timeout,
-            None,
-            Some(key),
-        );
-        if let Some(title) = title {
-            run.title = preview(&title, TITLE);
-        }
-        let clock = &self.inner.clock;
-        self.accepted(Command::Spawn(Box::new(Spawn {
-            org: caller.who.org,
-            run,
-            session: SessionId(clock.new_id()),
-            message: MessageId(clock.new_id()),
-            task: ask.task,
-            parent: None,
-            announce: None,
-            cwd: caller.run.cwd,
-            by: Some(SpawnedBy {
-                step: step_ref(site),
-                allowed: bounds.allowed,
-                max_depth: bounds.max_depth,
-                awaits,
-            }),
-            thinking: ask.thinking,
-            mode: ask.mode,
-            cleanup: ask.cleanup,
-            begins: match ask.fork {
-                true => Begins::Fork,
-                false => Begins::Isolated,
-            },
-            bundle: bound(&ask.bundle)?,
-        })))
-        .await
     }
 
     async fn send_by(&self, site: Site, ask: SendAsk) -> Result<Told, Fault> {
@@ -429,24 +284,6 @@ impl Registry {
         Ok(Told::Now(json!({ "agents": agents })))
     }
 
-    /// Whom the caller's agent may spawn, and how deep: one value for refusals and listings.
-    async fn bounds(&self, caller: &Caller) -> Result<Bounds, Fault> {
-        let own = caller.run.agent.clone();
-        let (org, folder) = (caller.who.org.clone(), caller.run.cwd.clone());
-        let asked = self.inner.in_catalog(&org, folder, move |inner, place| {
-            let configured = inner.catalog.list(place).agents;
-            let own = inner
-                .catalog
-                .resolve(place, own.as_str(), Overrides::default())?;
-            Ok(Bounds {
-                allowed: own.allowed(&configured),
-                max_depth: own.max_spawn_depth,
-                configured,
-            })
-        });
-        asked.await
-    }
-
     /// May the caller do this with `session`?
     fn within(&self, caller: &Caller, right: Right, session: &Session) -> Result<(), Fault> {
         let mut stands = Ok(crate::kernel::policy::Kinship::Other);
@@ -467,16 +304,6 @@ impl Registry {
     }
 }
 
-/// The bundle as it is stored; one that binds nothing needs no row.
-fn bound(bundle: &Bundle) -> Result<Option<String>, Fault> {
-    if *bundle == Bundle::default() {
-        return Ok(None);
-    }
-    serde_json::to_string(bundle)
-        .map(Some)
-        .map_err(Fault::internal)
-}
-
 /// A part of a result as its model reads it, with the way to the next one.
 fn in_words(part: OutputPart, tool_call: &str) -> String {
     let OutputPart {
@@ -495,7 +322,7 @@ fn in_words(part: OutputPart, tool_call: &str) -> String {
     format!("{text}\n… bytes {offset} to {end} of {bytes}; {rest}")
 }
 
-fn step_ref(site: Site) -> StepRef {
+pub(super) fn step_ref(site: Site) -> StepRef {
     StepRef {
         run: site.run,
         step: site.step,

@@ -2,6 +2,8 @@
 //! journaled, carried out and journaled again. What the run is, the rows say; the copy here
 //! is only what the runner is shown, and is replaced by each command's answer.
 
+mod ahead;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, StepId};
-use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::message::NewMessage;
 use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
@@ -379,55 +381,6 @@ impl Drive<'_> {
             }
         }
         open
-    }
-
-    /// The view as it will be once the turn's input stands in the transcript.
-    fn with_input(&self, input: Option<&str>) -> RunView {
-        let mut view = RunView::clone(&self.view);
-        if let Some(text) = input {
-            let id = MessageId(self.inner.clock.new_id());
-            let new = NewMessage::user(id, text);
-            view.messages.push(Arc::new(self.placed(new)));
-        }
-        view
-    }
-
-    /// The view as it will be once this outcome is written.
-    fn with_outcome(&self, step: &Step, outcome: &Recorded) -> RunView {
-        let mut view = RunView::clone(&self.view);
-        let id = MessageId(self.inner.clock.new_id());
-        let message = outcome.message(step, id).map(|new| self.placed(new));
-        let mut step = step.clone();
-        step.state = StepState::Done;
-        step.ended_at = Some(self.inner.clock.now());
-        step.message_seq = message.as_ref().map(|message| message.seq);
-        match outcome {
-            Recorded::Answer { usage, .. } => view.run.usage.add(*usage),
-            Recorded::Shortened { told, usage, .. } => {
-                view.run.usage.add(*usage);
-                step.result_summary = Some(told.clone());
-            }
-            Recorded::TooLong(_) => {
-                step.state = StepState::Failed;
-                step.error = outcome.error();
-            }
-            Recorded::ToolResult { .. } | Recorded::Failed(_) => {}
-        }
-        view.messages.extend(message.map(Arc::new));
-        if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
-            *known = Arc::new(step);
-        }
-        view
-    }
-
-    /// A message at the place that the store will most likely give it.
-    fn placed(&self, mut new: NewMessage) -> Message {
-        new.run = Some(self.view.run.id);
-        new.at(
-            self.view.last_seq() + 1,
-            self.view.run.generation,
-            self.inner.clock.now(),
-        )
     }
 
     fn time_left(&self) -> Option<Duration> {

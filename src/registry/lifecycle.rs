@@ -1,8 +1,9 @@
 //! Changes, repeats and removes what is there: sessions, runs, announces.
 
 use super::announce::wake_run;
+use super::answer::SessionView;
 use super::cancel::PATIENCE;
-use super::request::{PatchRequest, SessionView};
+use super::request::PatchRequest;
 use super::spawn::unexpected;
 use super::{Idempotency, Principal, Registry};
 use crate::contract::catalog::Overrides;

@@ -4,8 +4,10 @@
 mod admit;
 mod agents;
 mod announce;
+mod answer;
 mod approvals;
 mod audit;
+mod below;
 mod cancel;
 mod care;
 mod compact;
@@ -41,6 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
 
 pub use agents::{ReloadReason, TrustView};
+pub use answer::*;
 pub use events::{
     EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
     TextEvent,

@@ -1,6 +1,7 @@
 //! Questions of runs to people: which are open, where they come from, and their answers.
 
-use super::request::{Page, QuestionAnswer, QuestionFilter, QuestionView};
+use super::answer::{Page, QuestionView};
+use super::request::{QuestionAnswer, QuestionFilter};
 use super::view::{cut, place};
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;

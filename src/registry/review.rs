@@ -1,6 +1,7 @@
 //! Calls of which nobody is certain whether they have happened: what a person says of them.
 
-use super::request::{RunDetail, Verdict};
+use super::answer::RunDetail;
+use super::request::Verdict;
 use super::spawn::unexpected;
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::request::{SendAnswer, SendRequest};
+use super::answer::SendAnswer;
+use super::request::SendRequest;
 use super::{Principal, Registry};
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};

@@ -1,7 +1,8 @@
 //! Turns requests into one store command each: who does it, what is pinned, how long it may
 //! run. The command itself checks what depends on rows.
 
-use super::request::{CreateRequest, IfExists, SessionView, SpawnRequest, TurnRequest};
+use super::answer::SessionView;
+use super::request::{CreateRequest, IfExists, SpawnRequest, TurnRequest};
 use super::{Idempotency, Principal, Registry};
 use crate::contract::catalog::{Overrides, Resolved};
 use crate::kernel::fault::{Fault, Kind};

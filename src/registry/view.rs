@@ -1,15 +1,15 @@
 //! What the doors show: lists, histories, inboxes. One source, the rows.
 
-use super::request::{
-    AnnounceState, Counts, History, HistoryPart, InboxEntry, MetaValue, Page, RunDetail, RunFilter,
-    SessionFilter, SessionKind, SessionView, StepPage,
+use super::answer::{
+    AnnounceState, Counts, History, InboxEntry, Page, RunDetail, SessionView, StepPage,
 };
+use super::request::{HistoryPart, MetaValue, RunFilter, SessionFilter, SessionKind};
 use super::{Principal, Registry};
 use crate::kernel::announce::Note;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
-use crate::kernel::message::Passed;
 use crate::kernel::run::Run;
+use crate::kernel::said::Passed;
 use crate::kernel::step::Step;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{

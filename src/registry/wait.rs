@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::request::{RunDetail, WaitAnswer, WaitCause, Waited};
+use super::answer::{RunDetail, WaitAnswer, WaitCause, Waited};
 use super::view::EXPIRED;
 use super::{Principal, Registry};
 use crate::kernel::fault::Fault;

@@ -288,6 +288,9 @@ fn asked_for(view: &RunView) -> Option<Next> {
 
 /// What a sealed subagent is given to know, where the call is of one.
 fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
+    if !tool.starts_with(linked::SEALED) {
+        return None;
+    }
     let definition = pinned_agent(view).ok()?;
     let mut links = definition.linked_agents.iter();
     let link = links.find(|link| link.tool().as_deref() == Some(tool))?;

@@ -43,7 +43,8 @@ pub fn decode(row: &dyn Row) -> Result<String, DbError> {
     Ok(row.text(0)?.to_owned())
 }
 
-/// Bodies that no run has pinned since this point and no pinned set of skills names, with the time of their last use.
+/// Bodies that no run has pinned since this point and no pinned set of skills names, with the
+/// time of their last use.
 pub fn unused_since(
     tx: &mut dyn Tx,
     point: Timestamp,

@@ -9,8 +9,9 @@ use super::columns::{
 use super::sessions;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
-use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Passed, Role, Said};
+use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::pack;
+use crate::kernel::said::{Passed, Said};
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads.

@@ -16,9 +16,10 @@ use crate::contract::linked;
 use crate::kernel::approval::Approval;
 use crate::kernel::delegation::{self, ChildCall};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::message::{MessageKind, Passed};
+use crate::kernel::message::MessageKind;
 use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
+use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
 use crate::kernel::step::Step;
 use crate::kernel::time::Timestamp;
@@ -174,9 +175,6 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The most steps of a run that carries out a call that are looked at.
-const LAST_STEPS: u32 = 1000;
-
 /// The runs that carry out calls of tools in these messages, with the tools that they have
 /// called. Where no message calls such a tool, nothing is read.
 pub fn delegated(
@@ -184,7 +182,7 @@ pub fn delegated(
     messages: &[Passed],
 ) -> Result<Vec<(Run, Vec<ChildCall>)>, DbError> {
     let asking = messages.iter().filter(|message| {
-        message.kind == MessageKind::ToolCall && message.content.calls(linked::delegates)
+        message.kind == MessageKind::ToolCall && message.content.calls(linked::is_waited_for)
     });
     let mut above: Vec<RunId> = asking.filter_map(|message| message.run).collect();
     above.dedup();
@@ -193,8 +191,7 @@ pub fn delegated(
     }
     let mut found = Vec::new();
     for child in runs::delegated_by(tx, &above)? {
-        let first = child.steps.saturating_sub(LAST_STEPS);
-        let calls = delegation::calls(&steps::after(tx, child.id, first, LAST_STEPS)?);
+        let calls = delegation::calls(&steps::latest(tx, &child)?);
         found.push((child, calls));
     }
     Ok(found)

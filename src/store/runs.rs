@@ -1,13 +1,14 @@
 //! The table of runs. Rows change only through [`update`], with the version that was read.
 
+mod kin;
+
 use std::sync::LazyLock;
 
 use super::columns::{
     agent, amount, at, count, json, key, named, opt_json, opt_named, opt_string, opt_time,
     opt_uuid, time, to_int, to_json, uuid, whole, width,
 };
-use super::filter::Filter;
-use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::delegation::{Delegated, Face};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
@@ -16,6 +17,8 @@ use crate::kernel::run::{
 };
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
+
+pub use kin::*;
 
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, requester_id, \
@@ -284,50 +287,6 @@ pub fn get(tx: &mut dyn Tx, id: RunId) -> Result<Option<Run>, DbError> {
     first(tx, &SQL, &[(&id.0).into()], read)
 }
 
-/// The runs at and below this one, oldest first, if it is no root: those of a root have it as
-/// theirs. As many are looked at as its whole tree may have.
-pub fn branch(tx: &mut dyn Tx, top: RunId) -> Result<Option<Vec<RunId>>, DbError> {
-    let root = first(
-        tx,
-        "SELECT root_run FROM runs WHERE id = ?1",
-        &[(&top.0).into()],
-        |row| Ok(RunId(uuid(row, 0)?)),
-    )?;
-    let Some(root) = root.filter(|root| *root != top) else {
-        return Ok(None);
-    };
-    let tree = all(
-        tx,
-        "SELECT id, parent_run FROM runs WHERE root_run = ?1 AND root_run <> id ORDER BY seq",
-        &[(&root.0).into()],
-        |row| Ok((RunId(uuid(row, 0)?), opt_uuid(row, 1)?.map(RunId))),
-    )?;
-    let mut branch = vec![top];
-    for (run, parent) in tree {
-        // A parent is older than what it has asked for.
-        if parent.is_some_and(|parent| branch.contains(&parent)) {
-            branch.push(run);
-        }
-    }
-    Ok(Some(branch))
-}
-
-/// The runs that carry out calls of tools of these runs, in order of their calls.
-pub fn delegated_by(tx: &mut dyn Tx, above: &[RunId]) -> Result<Vec<Run>, DbError> {
-    let mut filter = Filter::default();
-    filter.one_of("parent_run", above.iter().map(|run| &run.0));
-    filter.only("face IS NOT NULL");
-    let (conditions, params) = filter.finish();
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM runs WHERE {conditions} ORDER BY parent_run, for_step, seq"
-        ),
-        &params,
-        read,
-    )
-}
-
 /// What the run's turn says once it begins, if its transcript does not hold it yet.
 pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
     let found = first(
@@ -346,134 +305,6 @@ pub fn clear_input(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
         &[(&id.0).into()],
     )
     .map(|_| ())
-}
-
-/// Every open run, oldest first.
-pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
-    all(
-        tx,
-        &format!("SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL ORDER BY seq"),
-        &[],
-        read,
-    )
-}
-
-/// The open runs of one tree of sessions, and all open sends, which may lead from one tree to
-/// another; oldest first.
-pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL \
-             AND (root_session = ?1 OR origin = 'send') ORDER BY seq"
-        ),
-        &[(&root.0).into()],
-        read,
-    )
-}
-
-/// What a run hangs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// The session it works in.
-    pub session: SessionId,
-    /// The session that asked for it.
-    pub requester: Option<SessionId>,
-    /// The run that asked for it.
-    pub parent_run: Option<RunId>,
-}
-
-/// What the run with that id hangs on.
-pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
-    first(
-        tx,
-        "SELECT session_id, requester_id, parent_run FROM runs WHERE id = ?1",
-        &[(&id.0).into()],
-        |row| {
-            Ok(Line {
-                session: SessionId(uuid(row, 0)?),
-                requester: opt_uuid(row, 1)?.map(SessionId),
-                parent_run: opt_uuid(row, 2)?.map(RunId),
-            })
-        },
-    )
-}
-
-/// The run that asked for the first run of this session, if one did.
-pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, DbError> {
-    let found = first(
-        tx,
-        "SELECT parent_run FROM runs WHERE session_id = ?1 ORDER BY seq LIMIT 1",
-        &[(&session.0).into()],
-        |row| Ok(opt_uuid(row, 0)?.map(RunId)),
-    )?;
-    Ok(found.flatten())
-}
-
-/// The open runs that this session asked for.
-pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL ORDER BY seq"
-        ),
-        &[(&requester.0).into()],
-        read,
-    )
-}
-
-/// How many open runs this session asked for.
-pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
-    number(
-        tx,
-        "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL",
-        &[(&requester.0).into()],
-    )
-}
-
-/// How many runs were spawned, and messages sent, below this root run, ended ones included.
-pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
-    number(
-        tx,
-        "SELECT count(*) FROM runs WHERE root_run = ?1 AND root_run <> id \
-         AND (origin = 'spawn' OR origin = 'send')",
-        &[(&root.0).into()],
-    )
-}
-
-/// Does any open run work in this session?
-pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
-    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
-}
-
-/// When the latest run of this session ended; `None` if it has none, or that one is open.
-pub fn last_end_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Timestamp>, DbError> {
-    let found = first(
-        tx,
-        "SELECT ended_at FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1",
-        &[(&session.0).into()],
-        |row| opt_time(row, 0),
-    )?;
-    Ok(found.flatten())
-}
-
-/// The runs of this session after place `after`, oldest first, each with its place.
-pub fn ids_in(
-    tx: &mut dyn Tx,
-    session: SessionId,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<(i64, RunId)>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT seq, id FROM runs WHERE session_id = ?1 AND seq > ?2 \
-             ORDER BY seq LIMIT {limit}"
-        ),
-        &[(&session.0).into(), after.into()],
-        |row| Ok((row.int(0)?, RunId(uuid(row, 1)?))),
-    )
 }
 
 /// What retention looks at in a run.
@@ -526,42 +357,4 @@ pub fn ages(tx: &mut dyn Tx, after: i64, limit: u32) -> Result<Vec<Age>, DbError
 pub fn remove(tx: &mut dyn Tx, id: RunId) -> Result<(), DbError> {
     tx.execute("DELETE FROM runs WHERE id = ?1", &[(&id.0).into()])
         .map(|_| ())
-}
-
-/// The open runs that work in this session, oldest first.
-pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND ended_at IS NULL ORDER BY seq"
-        ),
-        &[(&session.0).into()],
-        read,
-    )
-}
-
-/// The run that was made last in this session.
-pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
-    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
-    first(tx, &sql, &[(&session.0).into()], read)
-}
-
-/// How many open runs are in each state: queued, running, paused, settling.
-pub fn count_live(tx: &mut dyn Tx) -> Result<[u64; 4], DbError> {
-    let mut counts = [0; 4];
-    tx.query(
-        "SELECT state, count(*) FROM runs WHERE ended_at IS NULL GROUP BY state",
-        &[],
-        &mut |row| {
-            let at = match row.text(0)? {
-                "queued" => 0,
-                "running" => 1,
-                "paused" => 2,
-                _ => 3,
-            };
-            counts[at] = amount(row, 1)?;
-            Ok(())
-        },
-    )?;
-    Ok(counts)
 }

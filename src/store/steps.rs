@@ -187,6 +187,14 @@ pub fn after(tx: &mut dyn Tx, run: RunId, seq: u32, limit: u32) -> Result<Vec<St
     )
 }
 
+/// The most steps of a run that are looked at for what others are shown of its work.
+const SHOWN: u32 = 1000;
+
+/// The last steps of the run, in order.
+pub fn latest(tx: &mut dyn Tx, run: &Run) -> Result<Vec<Step>, DbError> {
+    after(tx, run.id, run.steps.saturating_sub(SHOWN), SHOWN)
+}
+
 /// What the run has written down to do: the arguments of its latest call of `todo` that was
 /// taken.
 pub fn todo(tx: &mut dyn Tx, run: RunId) -> Result<Option<serde_json::Value>, DbError> {

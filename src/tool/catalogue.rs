@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::address::Private;
 use super::blocking::off_thread;
-use super::dealing::{self, By, Called, Dealing};
+use super::dealing::{By, Called, Dealing};
 use super::delegating;
 use super::edit::Edit;
 use super::fetch::Fetch;
@@ -19,6 +19,7 @@ use super::list::List;
 use super::mcp::Servers;
 use super::output::Rest;
 use super::read::Read;
+use super::session_tools;
 use super::shell::Shell;
 use super::todo::Todo;
 use super::write::Write;
@@ -107,7 +108,7 @@ impl Catalogue {
     /// is a tool.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
         let delegating = [&delegating::TASK, &delegating::SEALED];
-        dealing::ALL.iter().chain(delegating)
+        session_tools::ALL.iter().chain(delegating)
     }
 
     /// One of them.

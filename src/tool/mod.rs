@@ -17,6 +17,7 @@ mod mcp;
 mod output;
 mod put;
 mod read;
+mod session_tools;
 mod shell;
 mod skill;
 mod todo;
@@ -26,10 +27,11 @@ mod write;
 
 pub use address::Private;
 pub use catalogue::{Call, Catalogue, Options};
-pub use dealing::{Called, YIELD};
+pub use dealing::Called;
 pub use gate::{Aim, admit_program};
 pub use mcp::{Options as ServerOptions, Servers};
 pub use output::{OUTPUT_LIMIT, ToolOutput};
+pub use session_tools::YIELD;
 pub use shell::Shell;
 pub use workspace::Workspace;
 

@@ -170,7 +170,13 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
     let place = Place::new(
         Script::new()
             .on("[kid]", [says("first")])
-            .on("[more]", [says("second")])
+            .on(
+                "[more]",
+                [
+                    calls("read", json!({ "path": "notes.txt" })),
+                    says("second"),
+                ],
+            )
             .on(
                 "[boss]",
                 [calls("task", task("Look", "[kid]")), says("one")],
@@ -201,6 +207,11 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
         let path = place.path().join("script.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("$key", &key)).unwrap();
+        // And who asks is bound more tightly than before.
+        let file = place.path().join(".config/abide/agents/build.md");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let bound = text.replace("tools: [task]", "tools: [task]\ngate: {read: deny}");
+        std::fs::write(&file, bound).unwrap();
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
@@ -219,9 +230,12 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
             .as_array()
             .unwrap()
             .iter()
+            .filter(|entry| entry["kind"] == "text")
             .map(|entry| entry["content"][0]["text"].as_str().unwrap())
             .collect();
         assert_eq!(said, ["[kid]", "first", "[more]", "second"]);
+        let refused = &told(&client, &key).await[0];
+        assert!(refused.to_string().contains("denied"), "{refused}");
         assert_eq!(daemon.stop().await, 0);
     });
 }

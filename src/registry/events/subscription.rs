@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::super::request::{RunDetail, SessionView};
+use super::super::answer::{RunDetail, SessionView};
 use super::super::{Inner, Principal, Registry};
 use super::feed::{LogEvent, Taken};
 use super::filter::{Branch, EventFilter};

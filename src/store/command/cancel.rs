@@ -82,6 +82,19 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
     Ok(Reply::Cancelled(done))
 }
 
+/// What a cancel names when a parent's end took its children along.
+const PARENT_ENDED: &str = "parent_ended";
+
+/// The cancel of what falls with the end of the run that asked for it.
+pub fn parent_ended(context: &Context<'_>) -> CancelRequest {
+    CancelRequest {
+        by: PARENT_ENDED.to_owned(),
+        at: context.now.wall,
+        reason: None,
+        inherited: true,
+    }
+}
+
 /// Ends what is open of `run` and below it.
 pub fn fell(
     context: &mut Context<'_>,

@@ -3,20 +3,16 @@
 
 use super::cancel;
 use super::context::Context;
-use super::moves::{PARENT_ENDED, load};
+use super::moves::load;
+use super::spawn::Spawn;
 use crate::kernel::action::EventKind;
 use crate::kernel::delegation::{self, Delegated, Face};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionKey};
-use crate::kernel::run::{CancelRequest, Run};
+use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Step, WaitKind};
 use crate::store::{db_fault, runs, sessions, steps, waits};
-
-use super::spawn::Spawn;
-
-/// The most steps of a child that are looked at for what its caller is shown.
-const MOST_STEPS: u32 = 1000;
 
 /// The session in which an earlier child of the same agent has worked for this parent, and
 /// which is free.
@@ -93,10 +89,7 @@ pub fn outcome(
         return Ok(None);
     }
     let steps = match delegated.face {
-        Face::Task => {
-            let first = child.steps.saturating_sub(MOST_STEPS);
-            steps::after(context.tx, child.id, first, MOST_STEPS).map_err(db_fault)?
-        }
+        Face::Task => steps::latest(context.tx, child).map_err(db_fault)?,
         Face::Sealed => Vec::new(),
     };
     let host = load(context, waiter)?;
@@ -119,7 +112,9 @@ pub fn show(context: &mut Context<'_>, child: &Run, step: &Step) -> Result<(), F
     let Some(parent) = child.parent_run else {
         return Ok(());
     };
-    if let Some(above) = runs::get(context.tx, parent).map_err(db_fault)? {
+    let above = runs::get(context.tx, parent).map_err(db_fault)?;
+    // A child may still be stopping when its caller has ended, and an end is the last of a run.
+    if let Some(above) = above.filter(|above| !above.state.is_terminal()) {
         context.emit(EventKind::ToolProgress, &above, progress);
     }
     Ok(())
@@ -139,12 +134,7 @@ pub fn give_up(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<(), 
             .as_ref()
             .is_some_and(|of| of.step == step.seq);
         if bound && child.parent_run == Some(run.id) && !child.state.is_terminal() {
-            let request = CancelRequest {
-                by: PARENT_ENDED.to_owned(),
-                at: context.now.wall,
-                reason: None,
-                inherited: true,
-            };
+            let request = cancel::parent_ended(context);
             cancel::fell(context, &child, &request)?;
         }
     }

@@ -11,13 +11,10 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
 use crate::kernel::message::Message;
-use crate::kernel::run::{AnnouncePolicy, CancelRequest, Run, RunState};
+use crate::kernel::run::{AnnouncePolicy, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
 use crate::kernel::text::storable;
 use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
-
-/// What a cancel names when a parent's end took its children along.
-pub const PARENT_ENDED: &str = "parent_ended";
 
 /// The run, or `not_found`.
 pub fn load(context: &mut Context<'_>, id: RunId) -> Result<Run, Fault> {
@@ -213,12 +210,8 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
 
 /// Cancels every open run below `run`, which has ended.
 fn cancel_below(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    let request = run.cancel.clone().unwrap_or_else(|| CancelRequest {
-        by: PARENT_ENDED.to_owned(),
-        at: context.now.wall,
-        reason: None,
-        inherited: true,
-    });
+    let own = run.cancel.clone();
+    let request = own.unwrap_or_else(|| cancel::parent_ended(context));
     cancel::fell(context, run, &request).map(|_| ())
 }
 
@@ -318,9 +311,9 @@ pub fn intend(
     let mut made = Vec::with_capacity(intents.len());
     for (seq, intent) in (run.steps + 1..).zip(intents) {
         let seen_up_to = intent.kind.answers().then_some(transcript);
-        let context_pack = intent.context.clone();
+        let pack = intent.context.clone();
         let step = intent.into_step(run.id, seq, seen_up_to, context.now.wall);
-        if let (Some(pack), Some(call)) = (&context_pack, &step.tool_call) {
+        if let (Some(pack), Some(call)) = (&pack, &step.tool_call) {
             let (session, generation) = (run.session, run.generation);
             messages::keep_pack(context.tx, session, generation, call, pack).map_err(db_fault)?;
         }

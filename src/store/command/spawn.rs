@@ -161,9 +161,11 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         (None, Some(parent)) => bundles::get(context.tx, parent.id).map_err(db_fault)?,
         (own, _) => own,
     };
-    if let Some(bundle) = bundle
-        && is_new
-    {
+    if !is_new {
+        // Whoever asks now binds it, not who asked before.
+        bundles::remove(context.tx, session.id).map_err(db_fault)?;
+    }
+    if let Some(bundle) = bundle {
         bundles::insert(context.tx, session.id, &bundle).map_err(db_fault)?;
     }
     let mut row = new_run(context, &spawn.org, spawn.run, &session, RunOrigin::Spawn);

@@ -150,6 +150,9 @@ pub(super) fn skills_are_told_of_in_order(book: &Book) {
 }
 
 fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
+    let mut after_its_end = events.iter().skip_while(|event| event.kind != "run.ended");
+    let late = after_its_end.find(|event| event.kind == "tool.progress");
+    assert!(late.is_none(), "{late:?} after the end of {run:?}");
     let at = |kind: &str| -> Vec<i64> {
         let events = events.iter().filter(|event| event.kind == kind);
         events.map(|event| event.cursor).collect()

@@ -1,0 +1,176 @@
+//! The forms of what is said of programs and addresses elsewhere: where they are, what they are
+//! given, and what of it nobody is shown.
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::{Form, Text};
+
+/// An address of the web.
+pub struct HttpUrl;
+
+impl Form<String> for HttpUrl {
+    fn read(&self, value: &Value) -> Result<String, String> {
+        let text = Text.read(value)?;
+        let is_web = text.starts_with("http://") || text.starts_with("https://");
+        let has_host = text
+            .parse::<http::Uri>()
+            .is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()));
+        match is_web && has_host && !text.contains(['?', '#', '@']) {
+            true => Ok(text),
+            // What stands before an @ or behind a ? would be shown to everybody.
+            false => Err(
+                "an address such as https://example.org/v1, without user and query, is expected"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn show(&self, value: &String) -> Option<Value> {
+        Some(value.clone().into())
+    }
+}
+
+/// A text that no debug output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// The text, for the one place that it is meant for.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Names and values of a program's environment; in a variable, `NAME=value`, one a line.
+pub struct Variables;
+
+impl Form<BTreeMap<String, Secret>> for Variables {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
+        let expected = || "a table of texts, { NAME = \"value\" }, is expected".to_owned();
+        let pairs = pairs_of(value, '=').ok_or_else(expected)?;
+        for (name, value) in &pairs {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(format!("{name:?} and its value are no variable"));
+            }
+        }
+        let pairs = pairs.into_iter();
+        Ok(pairs
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect())
+    }
+
+    fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
+        Headers.show(value)
+    }
+}
+
+/// By what a server knows its caller: names of variables of the daemon's environment, never the
+/// values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// That of a bearer token.
+    pub bearer_env: Option<String>,
+    /// By the name of a header that of its value.
+    pub header_envs: BTreeMap<String, String>,
+}
+
+/// `{ bearer_env = "NAME", header_envs = { "X-Key" = "NAME" } }`.
+pub struct AuthNames;
+
+impl Form<Auth> for AuthNames {
+    fn read(&self, value: &Value) -> Result<Auth, String> {
+        let expected = || {
+            "a table is expected: bearer_env = \"NAME\", header_envs = { \"X-Key\" = \"NAME\" }"
+                .to_owned()
+        };
+        let mut auth = Auth::default();
+        for (name, value) in value.as_table().ok_or_else(expected)? {
+            match name.as_str() {
+                "bearer_env" => auth.bearer_env = Some(Text.read(value)?),
+                "header_envs" => {
+                    for (header, value) in value.as_table().ok_or_else(expected)? {
+                        if header.parse::<http::HeaderName>().is_err() {
+                            return Err(format!("{header:?} is no header"));
+                        }
+                        auth.header_envs.insert(header.clone(), Text.read(value)?);
+                    }
+                }
+                _ => return Err(format!("no field {name:?}; {}", expected())),
+            }
+        }
+        Ok(auth)
+    }
+
+    fn show(&self, value: &Auth) -> Option<Value> {
+        let mut table = toml::Table::new();
+        if let Some(name) = &value.bearer_env {
+            table.insert("bearer_env".to_owned(), name.clone().into());
+        }
+        if !value.header_envs.is_empty() {
+            let pairs = value.header_envs.iter();
+            let pairs = pairs.map(|(header, name)| (header.clone(), Value::from(name.clone())));
+            table.insert("header_envs".to_owned(), Value::Table(pairs.collect()));
+        }
+        Some(Value::Table(table))
+    }
+}
+
+/// The pairs of a table of texts, or of lines in which `divider` stands between the two.
+fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
+    match value {
+        Value::Table(table) => table
+            .iter()
+            .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        Value::String(lines) => lines
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| {
+                let (name, value) = line.split_once(divider)?;
+                Some((name.trim().to_owned(), value.trim().to_owned()))
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// Names and values of headers; in a variable, `Name: value`, one a line.
+pub struct Headers;
+
+impl Form<BTreeMap<String, Secret>> for Headers {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
+        let expected = || "a table of texts, { \"Name\" = \"value\" }, is expected".to_owned();
+        let pairs = pairs_of(value, ':');
+        let pairs = pairs.ok_or_else(expected)?;
+        for (name, value) in &pairs {
+            let is_header = name.parse::<http::HeaderName>().is_ok()
+                && http::HeaderValue::from_str(value).is_ok();
+            if !is_header {
+                return Err(format!("{name:?} and its value are no header"));
+            }
+        }
+        let pairs = pairs.into_iter();
+        Ok(pairs
+            .map(|(name, value)| (name, Secret::new(value)))
+            .collect())
+    }
+
+    fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
+        let pairs = value.iter();
+        let pairs = pairs.map(|(name, value)| (name.clone(), Value::from(value.expose())));
+        Some(Value::Table(pairs.collect()))
+    }
+}

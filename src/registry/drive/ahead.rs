@@ -1,0 +1,62 @@
+//! The view of a run as it will be once what is about to be written is written: the runner is
+//! asked on it what comes next, so that both go in one command.
+
+use std::sync::Arc;
+
+use super::Drive;
+use crate::contract::journal::RunView;
+use crate::kernel::ids::MessageId;
+use crate::kernel::message::{Message, NewMessage};
+use crate::kernel::step::{Step, StepState};
+use crate::store::command::Recorded;
+
+impl Drive<'_> {
+    /// The view as it will be once the turn's input stands in the transcript.
+    pub(super) fn with_input(&self, input: Option<&str>) -> RunView {
+        let mut view = RunView::clone(&self.view);
+        if let Some(text) = input {
+            let id = MessageId(self.inner.clock.new_id());
+            let new = NewMessage::user(id, text);
+            view.messages.push(Arc::new(self.placed(new)));
+        }
+        view
+    }
+
+    /// The view as it will be once this outcome is written.
+    pub(super) fn with_outcome(&self, step: &Step, outcome: &Recorded) -> RunView {
+        let mut view = RunView::clone(&self.view);
+        let id = MessageId(self.inner.clock.new_id());
+        let message = outcome.message(step, id).map(|new| self.placed(new));
+        let mut step = step.clone();
+        step.state = StepState::Done;
+        step.ended_at = Some(self.inner.clock.now());
+        step.message_seq = message.as_ref().map(|message| message.seq);
+        match outcome {
+            Recorded::Answer { usage, .. } => view.run.usage.add(*usage),
+            Recorded::Shortened { told, usage, .. } => {
+                view.run.usage.add(*usage);
+                step.result_summary = Some(told.clone());
+            }
+            Recorded::TooLong(_) => {
+                step.state = StepState::Failed;
+                step.error = outcome.error();
+            }
+            Recorded::ToolResult { .. } | Recorded::Failed(_) => {}
+        }
+        view.messages.extend(message.map(Arc::new));
+        if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {
+            *known = Arc::new(step);
+        }
+        view
+    }
+
+    /// A message at the place that the store will most likely give it.
+    fn placed(&self, mut new: NewMessage) -> Message {
+        new.run = Some(self.view.run.id);
+        new.at(
+            self.view.last_seq() + 1,
+            self.view.run.generation,
+            self.inner.clock.now(),
+        )
+    }
+}
