@@ -274,7 +274,7 @@ impl Server {
                 ));
             }
         };
-        self.take(offer(&self.name, self.is_local(), tools));
+        self.take(offer(&self.name, self.is_local(), tools)).await;
         self.show(|view| {
             view.state = match self.lock_noise().count >= NOISY {
                 true => ServerState::Noisy,
@@ -316,7 +316,7 @@ impl Server {
             changes.next().await;
             let listed = tokio::time::timeout(self.table.call_timeout, connection.tools()).await;
             match listed {
-                Ok(Ok(tools)) => self.take(offer(&self.name, self.is_local(), tools)),
+                Ok(Ok(tools)) => self.take(offer(&self.name, self.is_local(), tools)).await,
                 Ok(Err(why)) => self.show(|view| view.last_error = Some(why.clone())),
                 Err(_) => self.show(|view| {
                     view.last_error = Some("it did not list its changed tools in time".to_owned());
@@ -325,32 +325,36 @@ impl Server {
         }
     }
 
-    /// These are its tools now.
-    fn take(&self, offer: Offer) {
-        let before = self.view().map(|view| view.tools);
-        let is_new = before.is_none_or(|before| before != offer.tools);
-        self.show(|view| {
-            view.tools = Arc::clone(&offer.tools);
-            view.skipped = Arc::clone(&offer.skipped);
-        });
+    /// These are its tools now. They are kept before anybody sees them: a run that was offered
+    /// them finds them again after a restart, while the server still starts.
+    async fn take(&self, offer: Offer) {
         for skipped in offer.skipped.iter() {
             tracing::warn!(server = %self.name, tool = skipped.tool, why = skipped.reason, "a tool is not offered");
         }
-        let Some(rows) = self.shared.options.rows.clone().filter(|_| is_new) else {
+        let before = self.view().map(|view| view.tools);
+        if before.is_none_or(|before| before != offer.tools) {
+            self.keep(&offer.tools).await;
+        }
+        self.show(|view| {
+            view.tools = offer.tools;
+            view.skipped = offer.skipped;
+        });
+    }
+
+    /// Keeps its tools for the next start of the daemon.
+    async fn keep(&self, tools: &[ServedTool]) {
+        let Some(rows) = &self.shared.options.rows else {
             return;
         };
         let known = KnownServer {
             name: self.name.clone(),
             digest: self.digest(),
             // Texts, numbers and maps with text keys.
-            tools: serde_json::to_string(&*offer.tools).unwrap_or_default(),
+            tools: serde_json::to_string(tools).unwrap_or_default(),
         };
-        tokio::spawn(async move {
-            let name = known.name.clone();
-            if let Err(fault) = rows.keep_server(known).await {
-                tracing::warn!(%fault, server = name, "the tools of a server were not kept");
-            }
-        });
+        if let Err(fault) = rows.keep_server(known).await {
+            tracing::warn!(%fault, server = %self.name, "the tools of a server were not kept");
+        }
     }
 
     /// Starts its program or finds the way to its address.
