@@ -7,6 +7,7 @@ use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::{Approval, Remember, Remembered};
 use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::overlay::EnvName;
 use crate::kernel::question::Question;
 use crate::kernel::run::{Budget, PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
@@ -32,6 +33,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         approvals,
         todo,
         reviews,
+        lacks,
         held,
         elapsed_ms,
         deadline_at,
@@ -82,6 +84,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         warnings: run.warnings,
         meta: run.meta,
         pins: run.pins,
+        env: environment(run.env, &lacks),
         needs_review: pause == Some(PauseReason::Review),
         held_up,
         questions: questions.into_iter().map(open_question).collect(),
@@ -95,6 +98,19 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
             held,
         },
     }
+}
+
+/// The names of a run's environment, with what is missing of it.
+fn environment(names: Vec<EnvName>, lacks: &[(String, String)]) -> Vec<shapes::EnvName> {
+    let missing = |name: &str| lacks.iter().find(|(lacking, _)| lacking == name);
+    let names = names.into_iter();
+    names
+        .map(|one| shapes::EnvName {
+            missing: missing(&one.name).map(|(_, why)| why.clone()),
+            name: one.name,
+            from: one.from.into(),
+        })
+        .collect()
 }
 
 fn open_question(question: Question) -> shapes::OpenQuestion {

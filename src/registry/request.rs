@@ -1,5 +1,6 @@
 //! What the doors ask of the registry; what it answers is in `answer`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,6 +9,7 @@ use crate::kernel::approval::ApprovalState;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::{AnnouncePolicy, Budget};
+use crate::kernel::secret::Given;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -56,6 +58,8 @@ pub struct SpawnRequest {
     pub run_timeout_ms: Option<u64>,
     /// What it may use.
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: BTreeMap<String, Given>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
     /// How long its session stays open for messages.
@@ -89,6 +93,8 @@ pub struct TurnRequest {
     pub run_timeout_ms: Option<u64>,
     /// What it may use.
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: BTreeMap<String, Given>,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.

@@ -90,6 +90,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0015_skills.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0016_environment",
+        sql: include_str!("migrations/sqlite/0016_environment.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the
