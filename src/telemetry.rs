@@ -1,6 +1,7 @@
 //! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
-//! Its numbers are in [`metrics`].
+//! Its numbers are in [`metrics`], what it does not say is in [`hidden`].
 
+pub mod hidden;
 pub mod metrics;
 
 use std::io::IsTerminal;
@@ -18,7 +19,7 @@ pub fn start() -> Result<(), String> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(hidden::Lines);
     let started = if std::io::stderr().is_terminal() {
         builder.with_target(false).try_init()
     } else {

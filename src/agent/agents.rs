@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 
+use super::AgentDefinition;
 use super::base::{Base, is_of, parse_stored, read_base};
 use super::folder::{self, Dialect, Found};
 use super::names::slug;
@@ -26,6 +27,8 @@ use crate::kernel::fault::{Fault, Kind};
 use tokio::sync::watch;
 
 use crate::kernel::ids::AgentId;
+use crate::kernel::overlay;
+use crate::kernel::secret::Given;
 use crate::kernel::text::preview;
 
 /// What the catalog must know.
@@ -170,6 +173,32 @@ impl Agents {
     }
 }
 
+/// Refuses of a stored agent's environment what would lie readable in the store, and what a
+/// request may not set.
+fn stored_environment(definition: &AgentDefinition) -> Result<(), Fault> {
+    for (name, given) in &definition.env {
+        if overlay::is_blocked(name) {
+            let message = format!(
+                "env: {name} changes how programs load or start: an agent that is made over RPC \
+                 cannot set it. Nothing was stored"
+            );
+            return Err(Fault::new(Kind::Forbidden, message)
+                .hint("an agent's file in the configuration may set it")
+                .with("name", name.as_str()));
+        }
+        if matches!(given, Some(Given::Text(_))) {
+            let message = format!(
+                "env: {name}: the text of a stored agent is kept as it is, so that no value may \
+                 stand in it. Nothing was stored"
+            );
+            return Err(Fault::params("definition", message)
+                .hint("say where the value is: {from: env:NAME}, {from: file:/PATH} or {from: cred:NAME}")
+                .with("name", name.as_str()));
+        }
+    }
+    Ok(())
+}
+
 impl Catalog for Agents {
     fn is_ready(&self, place: Place<'_>) -> bool {
         let generation = self.base().generation;
@@ -227,6 +256,7 @@ impl Catalog for Agents {
             let message = "org: a stored agent belongs to the tenant of who stores it";
             return Err(Fault::params("definition", message));
         }
+        stored_environment(found)?;
         let base = self.base();
         let known = base.of(org).set.names();
         let clash = known

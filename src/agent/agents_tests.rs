@@ -146,6 +146,7 @@ fn model_of(model: &str) -> Overrides<'_> {
     Overrides {
         model: Some(model),
         thinking: None,
+        given: &[],
     }
 }
 
@@ -239,6 +240,7 @@ fn a_model_without_thinking_levels_brings_a_warning() {
         let overrides = Overrides {
             model: Some(model),
             thinking: Some(level),
+            given: &[],
         };
         let resolved = fixture.agents.resolve(HERE, "build", overrides).unwrap();
         assert_eq!(resolved.thinking, Some(level));

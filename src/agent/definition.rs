@@ -1,7 +1,9 @@
 //! What an agent is. A run pins this as JSON at its spawn, and its runner reads it back from
 //! there.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::command::CommandSpec;
@@ -11,6 +13,7 @@ use crate::contract::linked::Link;
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
+use crate::kernel::secret::Given;
 use crate::kernel::thinking::Thinking;
 
 /// An agent.
@@ -94,6 +97,22 @@ pub struct AgentDefinition {
     /// is told, if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_uncertain: Option<OnUncertain>,
+    /// What its runs have in their environment; nothing for a name that only a request gives.
+    /// Pinned are the names: what they stand for is kept with each run, where nobody sees it.
+    #[serde(
+        default,
+        skip_deserializing,
+        skip_serializing_if = "BTreeMap::is_empty",
+        serialize_with = "names"
+    )]
+    pub env: BTreeMap<String, Option<Given>>,
+}
+
+fn names<S: Serializer>(
+    env: &BTreeMap<String, Option<Given>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(env.keys())
 }
 
 fn is_false(value: &bool) -> bool {
@@ -131,6 +150,7 @@ impl AgentDefinition {
             write_scope: None,
             command: None,
             on_uncertain: None,
+            env: BTreeMap::new(),
         }
     }
 

@@ -9,8 +9,8 @@ use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
 use super::values::{
-    allow_agents, count, decision, duration, flag, line, matched, mode, model, models, no_word,
-    on_uncertain, temperature, text, texts, thinking,
+    allow_agents, count, decision, duration, environment, flag, line, matched, mode, model, models,
+    no_word, on_uncertain, temperature, text, texts, thinking,
 };
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, LinkSession};
@@ -20,7 +20,7 @@ use crate::kernel::options;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
-const NOT_IN_FORCE: &[&str] = &["on_child_failure", "env", "workspace"];
+const NOT_IN_FORCE: &[&str] = &["on_child_failure", "workspace"];
 /// Fields that are obeyed.
 const IN_FORCE: &[&str] = &[
     "name",
@@ -50,9 +50,8 @@ const IN_FORCE: &[&str] = &[
     "command",
     "execution",
     "org",
+    "env",
 ];
-/// What a project may state only once it is trusted.
-const NEEDS_TRUST: &[&str] = &["env"];
 
 /// What says how a model works, and nothing to a program.
 const ONLY_MODELS: &[&str] = &[
@@ -213,16 +212,13 @@ impl Reader<'_> {
                 }
                 other => return Err(no_word(other, &["model", "command"])),
             },
-            name if NOT_IN_FORCE.contains(&name) => {
-                self.later(name);
-                let is_empty = value.as_array().is_some_and(Vec::is_empty)
-                    || value.as_object().is_some_and(Map::is_empty);
-                if let Some(known) = NEEDS_TRUST.iter().find(|known| **known == name)
-                    && !is_empty
-                {
-                    self.needs(known);
+            "env" => {
+                definition.env = environment(value)?;
+                if !definition.env.is_empty() {
+                    self.needs("env");
                 }
             }
+            name if NOT_IN_FORCE.contains(&name) => self.later(name),
             name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice()),
         }
         Ok(())

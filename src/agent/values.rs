@@ -1,6 +1,7 @@
 //! The values of a definition's fields, each with what is expected where it does not fit. Called
 //! by `fields` and `command`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,7 +9,9 @@ use serde_json::Value;
 use crate::contract::catalog::AgentMode;
 use crate::kernel::gate::Decision;
 use crate::kernel::ids::AgentId;
+use crate::kernel::overlay;
 use crate::kernel::run::OnUncertain;
+use crate::kernel::secret::{Given, Reference};
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
 
@@ -34,6 +37,31 @@ pub(super) fn matched(item: &Value) -> Result<(Option<String>, Decision), String
 pub(super) fn decision(value: &Value) -> Result<Decision, String> {
     let word = text(value)?;
     Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
+}
+
+/// Names with their values, or where these are read from; an empty one is for requests to give.
+/// No refusal repeats a value.
+pub(super) fn environment(value: &Value) -> Result<BTreeMap<String, Option<Given>>, String> {
+    let expected = "names are expected, each with a text, {from: env:NAME}, {from: file:/PATH}, \
+                    {from: cred:NAME}, or nothing for a value that requests give";
+    let mut env = BTreeMap::new();
+    for (name, value) in value.as_object().ok_or(expected)? {
+        let given = match value {
+            Value::Null => None,
+            Value::String(text) => Some(Given::text(text)),
+            Value::Number(number) => Some(Given::text(number.to_string())),
+            Value::Bool(flag) => Some(Given::text(flag.to_string())),
+            Value::Object(fields) if fields.len() == 1 => {
+                let from = fields.get("from").and_then(Value::as_str);
+                Some(Given::From(Reference::parse(from.ok_or(expected)?)?))
+            }
+            _ => return Err(format!("{name}: {expected}")),
+        };
+        let sample = given.clone().unwrap_or_else(|| Given::text(""));
+        overlay::check(name, &sample).map_err(|fault| fault.message)?;
+        env.insert(name.clone(), given);
+    }
+    Ok(env)
 }
 
 /// Says which words there are.

@@ -21,6 +21,7 @@ use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
+use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
@@ -242,6 +243,11 @@ impl Set {
                 false => usable_skills(&definition.tools, definition.skills.as_deref()),
             },
             skills: None,
+            env: OfAgent {
+                env: definition.env.clone(),
+                of_project: entry.source == Source::Project,
+            },
+            overlay: Overlay::default(),
             warnings,
         })
     }

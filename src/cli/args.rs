@@ -12,8 +12,8 @@ use super::discover::Where;
 use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc, run,
-    send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
+    doctor, env, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc,
+    run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
 };
 use crate::daemon;
 
@@ -76,6 +76,7 @@ enum Command {
     Cancel(cancel::Cancel),
     Retry(retry::Retry),
     Review(review::Review),
+    Env(env::EnvOf),
     Attach(attach::Attach),
     Send(send::Send),
     Chat(chat::Chat),
@@ -171,6 +172,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Steer(command) => Box::pin(command.run(common)),
         Command::Cancel(command) => Box::pin(command.run(common)),
         Command::Review(command) => Box::pin(command.run(common)),
+        Command::Env(command) => Box::pin(command.run(common)),
         Command::Retry(command) => Box::pin(command.run(common)),
         Command::Attach(command) => Box::pin(command.run(common)),
         Command::Send(command) => Box::pin(command.run(common)),

@@ -242,6 +242,7 @@ impl Talk<'_> {
     /// Queues a turn. A request whose answer was lost is recognised by its key.
     async fn say(&mut self, message: String) -> Result<RunId, Failure> {
         let request = Turn {
+            env: None,
             session_key: self.key.clone(),
             message,
             agent: None,

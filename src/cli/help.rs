@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "answer",
             "approvals",
             "review",
+            "env",
             "steer",
             "cancel",
             "retry",

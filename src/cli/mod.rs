@@ -17,6 +17,7 @@ mod config;
 mod demo;
 mod discover;
 mod doctor;
+mod env;
 mod events;
 mod failure;
 mod follow;

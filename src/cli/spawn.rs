@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::args::{Common, duration};
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::{ids, print, text};
+use super::{env, ids, print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::input::RunTimeout;
@@ -81,6 +81,11 @@ pub(crate) struct Work {
     /// [default: defaults.run_timeout, 1h if not set]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     run_timeout: Option<Duration>,
+
+    /// A variable for its programs: NAME=VALUE, NAME=@env:OTHER as the daemon reads it (also
+    /// @file:/PATH, @cred:NAME), or NAME for this shell's value; may be given again
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
 }
 
 impl Spawn {
@@ -141,6 +146,7 @@ impl Work {
             label: self.label,
             model: self.model,
             cwd: Some(cwd),
+            env: env::given(&self.env)?,
             run_timeout: self
                 .run_timeout
                 .map(|limit| RunTimeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))),

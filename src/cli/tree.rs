@@ -208,6 +208,9 @@ pub(crate) fn pause(run: &Run) -> String {
         Some("reply") => "waits for a reply".to_owned(),
         Some("approval") => "wants to call a tool; allow or deny it: abide approvals".to_owned(),
         Some("review") => format!("needs a review: abide review {}", short(run.run_id)),
+        Some("input") if run.env.iter().any(|one| one.missing.is_some()) => {
+            format!("lacks a value; give it: abide env {}", short(run.run_id))
+        }
         Some("input") => "asks something; answer it: abide answer".to_owned(),
         Some(other) => format!("holds still: {other}"),
         None => "holds still".to_owned(),

@@ -5,12 +5,16 @@ mod edit;
 mod form;
 mod load;
 mod named;
+mod reference;
 mod settings;
 mod source;
 
 pub use edit::edit;
-pub use form::{Auth, FileWatch, ProviderKind, Secret};
+pub use form::{Auth, FileWatch, ProviderKind};
 pub use load::{ConfigError, Loaded};
-pub use named::{Named, PriceTable, ProviderTable, ServerTable};
+pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
+pub use reference::read;
 pub use settings::{Config, MOST_GRACE, is_live, shown};
 pub use source::{Flag, Origin, Shown, Source};
+
+pub use crate::kernel::secret::Secret;

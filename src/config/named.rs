@@ -8,9 +8,10 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Auth, AuthNames, Count, Flag, Folder, Form, Headers, HttpUrl, Optional, PROVIDER_KIND,
-    Period, ProviderKind, Secret, Text, Texts, Variables,
+    Amount, Auth, AuthNames, Count, Flag, Folder, Form, GivenText, GivenVariables, Headers,
+    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, Text, Texts, Variables,
 };
+use crate::kernel::secret::{Given, Secret};
 
 /// One block a section: its name, the check of its tables' names, and one line a field as in
 /// the table of the settings. All of them are applied at a reload.
@@ -213,6 +214,14 @@ named! {
     "skills.entries" skills: SkillTable, skill_name {
         /// Do runs have it?
         "enabled" => enabled: bool = true, Flag;
+        /// What it gives to the environment of runs that have it: texts, or where a value is
+        /// read from, `{ from = "env:NAME" }`. The values are not shown.
+        "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
+        /// Its key, which its `primaryEnv` gets: a text, which is not shown, or
+        /// `{ from = "file:/PATH" }`.
+        "api_key" => api_key: Option<Given> = None, Optional(GivenText);
+        /// The variable of the daemon's environment that has its key.
+        "api_key_env" => api_key_env: Option<String> = None, Optional(Text);
     }
     /// What a model costs, in any one currency, for a million tokens.
     "prices" prices: PriceTable, model_name {

@@ -9,6 +9,7 @@ use super::allow::AllowList;
 use super::skills::SkillPin;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
+use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
 
@@ -187,6 +188,8 @@ pub struct Overrides<'a> {
     pub model: Option<&'a str>,
     /// The thinking level.
     pub thinking: Option<Thinking>,
+    /// Names that the caller gives to the run's environment.
+    pub given: &'a [String],
 }
 
 /// An agent as one run pins it.
@@ -219,6 +222,10 @@ pub struct Resolved {
     pub skill_names: Option<Vec<String>>,
     /// Those of them that are there; the registry fills it in.
     pub skills: Option<SkillPin>,
+    /// What it says of its runs' environment.
+    pub env: OfAgent,
+    /// The environment above the base; the registry fills it in.
+    pub overlay: Overlay,
     /// What the caller should know.
     pub warnings: Vec<String>,
 }

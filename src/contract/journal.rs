@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::kernel::env::Environment;
 use crate::kernel::message::Message;
+use crate::kernel::redact::Redactor;
 use crate::kernel::run::Run;
 use crate::kernel::step::Step;
 
@@ -22,10 +24,24 @@ pub struct RunView {
     /// What its session may do at most, as pinned at spawn: JSON of
     /// [`crate::kernel::gate::Bundle`]; `None`: it is bound by its own definition alone.
     pub bundle: Option<Arc<str>>,
+    /// What its programs have in their environment.
+    pub environment: Arc<RunEnvironment>,
     /// The transcript, oldest first.
     pub messages: Vec<Arc<Message>>,
     /// The run's steps, oldest first.
     pub steps: Vec<Arc<Step>>,
+}
+
+/// What the programs of a run have in their environment, with the values: made when the run
+/// takes a slot, the same for everything that it starts, and stored nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct RunEnvironment {
+    /// All of it, the base included.
+    pub variables: Environment,
+    /// Names without a value, each with the reason: nothing is started before they have one.
+    pub lacks: Vec<(String, String)>,
+    /// Takes its secrets out of what the run says.
+    pub redactor: Redactor,
 }
 
 impl RunView {

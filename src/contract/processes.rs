@@ -23,6 +23,10 @@ pub trait Processes: Send + Sync + 'static {
     /// The same for every run.
     fn end_all(&self) -> BoxFuture<'static, Vec<u32>>;
 
+    /// The processes that carry the marks of `run`, and what is below them, as the system shows
+    /// them now.
+    fn of_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>>;
+
     /// For whom this process, or one above it, was started.
     fn started_for(&self, pid: u32) -> Option<StartedFor>;
 

@@ -8,6 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::catalog::{Aside, Pinned};
 use crate::kernel::run::PinnedSkills;
 
+/// The sources of skills; of two skills of one name the later source's counts.
+pub const SOURCES: [&str; 6] = [
+    "extra",
+    "bundled",
+    "managed",
+    "personal",
+    "project",
+    "workspace",
+];
+
 /// A skill as a run pins it; its body stands beside it under its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +33,9 @@ pub struct PinnedSkill {
     /// Its folder, where its other files lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// Under this name it stands in the settings, where that is not its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The name whose value its key is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
@@ -92,6 +105,10 @@ pub struct ListedSkill {
     pub path: String,
     /// Why runs do not have it; `None`: they do.
     pub unfit: Option<String>,
+    /// Runs that have these names in their environment have it all the same.
+    pub lacks_env: Vec<String>,
+    /// Under this name it stands in the settings, where that is not its own.
+    pub key: Option<String>,
     /// The license that it names.
     pub license: Option<String>,
     /// What it says that it needs.
@@ -140,8 +157,14 @@ pub trait Skills: Send + Sync + 'static {
     /// moment; with `fresh` at this moment.
     fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillsHere>;
 
-    /// What an agent with this list of names and patterns may use of them; `None` = all.
-    fn pick(&self, here: &SkillsHere, names: Option<&[String]>) -> Arc<PickedSkills>;
+    /// What an agent with this list of names and patterns may use of them; `None` = all. `env`
+    /// are names that its runs have in their environment beside what every run has, in order.
+    fn pick(
+        &self,
+        here: &SkillsHere,
+        names: Option<&[String]>,
+        env: &[String],
+    ) -> Arc<PickedSkills>;
 
     /// The folders that were asked for of late.
     fn known(&self) -> Vec<String>;

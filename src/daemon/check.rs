@@ -25,8 +25,10 @@ impl AgentCheck {
         let clock = Clock::system();
         // Nothing is started; its name and where programs are looked for count.
         let shell = parts::shell(Path::new("/"), None, &clock, config);
-        let programs = parts::programs(&shell.environment);
-        let servers = parts::servers(&shell, &clock, config, Path::new("/"), None);
+        let environment = parts::environment(config);
+        let programs = parts::programs(&environment);
+        let processes = shell.processes.clone();
+        let servers = parts::servers(processes, environment, &clock, config, Path::new("/"), None);
         let tools = Catalogue::new(tool::Options {
             shell: Some(shell),
             ..tool::Options::default()

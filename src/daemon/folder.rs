@@ -48,7 +48,12 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
 
 /// The admin token, made at the first start. It is never logged.
 pub fn token(folder: &Path) -> Result<Token, Failure> {
-    let path = folder.join(TOKEN);
+    kept(folder, TOKEN)
+}
+
+/// The secret in the file of this name, which is made of chance where there is none.
+pub(super) fn kept(folder: &Path, name: &str) -> Result<Token, Failure> {
+    let path = folder.join(name);
     let refused = |fault: io::Error| refused(&path, fault);
     match fs::read_to_string(&path) {
         Ok(text) if !text.trim().is_empty() => {
@@ -62,8 +67,8 @@ pub fn token(folder: &Path) -> Result<Token, Failure> {
         Err(fault) => return Err(refused(fault)),
     }
     let text = fresh()?;
-    // Written aside and renamed: a kill in between leaves no half token behind.
-    let aside = folder.join(".token.new");
+    // Written aside and renamed: a kill in between leaves no half of it behind.
+    let aside = folder.join(format!(".{name}.new"));
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -82,7 +87,7 @@ fn fresh() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|fault| {
         Failure::System(
-            "the system gave no random bytes for the token".to_owned(),
+            "the system gave no random bytes for a secret".to_owned(),
             io::Error::other(fault.to_string()),
         )
     })?;

@@ -5,6 +5,7 @@ mod check;
 mod endpoint;
 mod failure;
 mod folder;
+mod key;
 mod local;
 mod lock;
 pub mod offline;
@@ -17,6 +18,7 @@ mod skills;
 mod started;
 mod supervisor;
 mod surroundings;
+mod untouched;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,6 +51,7 @@ use settings::{Followers, InForce};
 use signals::Signals;
 use supervisor::Supervisor;
 use surroundings::Surroundings;
+use untouched::AtStart;
 
 /// How the daemon is started.
 pub struct Options {
@@ -115,6 +118,12 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
 }
 
 async fn run(options: Options) -> Result<Ending, Failure> {
+    let untouched = AtStart::note().map_err(|why| {
+        Failure::System(
+            "there is no chance to be had".to_owned(),
+            std::io::Error::other(why),
+        )
+    })?;
     let clock = Clock::system();
     let boot = BootId(clock.new_id());
     let started_at = clock.now();
@@ -140,6 +149,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         .and_then(|socket| socket.path().to_str())
         .map(str::to_owned);
     let token = folder::token(&folder)?;
+    let seal = key::seal(&folder)?;
 
     supervisor.opening();
     let opened = Store::open(parts::store_options(&folder, &clock, &config))?;
@@ -175,6 +185,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         skills: skills.library,
         runner: workers.runner,
         processes: workers.processes,
+        environment: workers.environment.clone(),
+        seal,
         options: parts::registry_options(&config, drain_timeout),
         boot,
     });
@@ -212,6 +224,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 ("agents", agent_files.notice()),
                 ("skills", skills.watcher.notice()),
             ],
+            untouched,
         },
     ));
     let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));

@@ -1,5 +1,6 @@
 //! Makes the parts from the settings.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +27,10 @@ use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::secret::{Given, Reference};
 use crate::process::{self, Processes};
 use crate::provider::{self, Providers};
-use crate::registry::{self, LaneCaps, Registry, ReloadReason};
+use crate::registry::{self, LaneCaps, Registry, ReloadReason, SkillEnvironment};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
 use crate::store::{self, OpenOptions};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
@@ -182,7 +184,24 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
             sweep_each: config.sweep_each,
         },
         events_behind: i64::from(config.max_events_behind),
+        skills: skill_environments(config),
     }
+}
+
+/// What the settings give to the environment of runs that have a skill, by its name or key.
+pub fn skill_environments(config: &Config) -> BTreeMap<String, SkillEnvironment> {
+    let entries = config.named.skills.iter();
+    entries
+        .map(|(name, entry)| {
+            let key = entry.api_key_env.clone().map(Reference::Variable);
+            let environment = SkillEnvironment {
+                env: entry.env.clone(),
+                api_key: entry.api_key.clone().or(key.map(Given::From)),
+            };
+            (name.clone(), environment)
+        })
+        .filter(|(_, one)| *one != SkillEnvironment::default())
+        .collect()
 }
 
 /// What sessions may do with each other.
@@ -214,10 +233,17 @@ pub fn workers(
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let providers = Arc::new(providers);
     let shell = shell(folder, socket, clock, config);
-    let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
+    let (processes, environment) = (shell.processes.clone(), environment(config));
     let models = models(config, &providers, programs(&environment));
     let (models, followed_models) = tokio::sync::watch::channel(models);
-    let servers = servers(&shell, clock, config, &workspace, Some(known));
+    let servers = servers(
+        processes.clone(),
+        environment.clone(),
+        clock,
+        config,
+        &workspace,
+        Some(known),
+    );
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         private: tool::Private::new(&config.fetch_private),
@@ -251,7 +277,6 @@ pub fn workers(
     let (times, followed) = tokio::sync::watch::channel(times(config));
     let command = CommandRunner {
         processes: processes.clone(),
-        environment: environment.clone(),
         workspace: workspace.as_path().into(),
         clock: clock.clone(),
     };
@@ -282,7 +307,12 @@ pub fn workers(
 /// The setting keeps what the process room promises.
 const _: () = assert!(MOST_GRACE.as_millis() <= process::LONGEST_GRACE.as_millis());
 
-/// With what commands are started, and what programs get of the environment.
+/// What every program gets of the daemon's environment.
+pub fn environment(config: &Config) -> Environment {
+    Environment::base(std::env::vars_os(), &config.env_pass)
+}
+
+/// With what commands are started.
 pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config) -> Shell {
     let options = process::Options {
         state: folder.to_owned(),
@@ -292,7 +322,6 @@ pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config
     };
     Shell {
         processes: Processes::new(options, clock.clone()),
-        environment: Environment::base(std::env::vars_os(), &config.env_pass),
         timeout: config.shell_timeout,
     }
 }
@@ -300,15 +329,16 @@ pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config
 /// The servers of tools that the settings describe, none of them started; `known` is what is known
 /// of them from before.
 pub fn servers(
-    shell: &Shell,
+    processes: Processes,
+    environment: Environment,
     clock: &Clock,
     config: &Config,
     workspace: &Path,
     known: Option<Arc<dyn ServerRows>>,
 ) -> Servers {
     let options = ServerOptions {
-        processes: shell.processes.clone(),
-        environment: shell.environment.clone(),
+        processes,
+        environment,
         folder: workspace.to_owned(),
         rows: known,
         clock: clock.clone(),

@@ -1,6 +1,7 @@
 //! Puts the skills together: what the settings and the surroundings say of them, who keeps them,
 //! and the loop that notices changes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use super::folder::refused;
 use super::parts::{LONGEST_BURST, config_folder};
 use crate::agent;
 use crate::clock::Clock;
-use crate::config::{Config, FileWatch};
+use crate::config::{self, Config, FileWatch};
 use crate::kernel::env::Environment;
+use crate::kernel::secret::Given;
 use crate::registry::{Registry, SkillsReason};
-use crate::skill::{self, Host, Library, Limits, PromptLimits};
+use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
 use crate::watch::{self, Notice, Watcher};
 
 /// The skills, and what they are kept with.
@@ -55,6 +57,7 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             .filter(|(_, entry)| !entry.enabled)
             .map(|(name, _)| name.clone())
             .collect(),
+        given: given(config),
         limits: Limits {
             skills: config.skills_most,
             bytes: usize::try_from(config.skills_bytes).unwrap_or(usize::MAX),
@@ -72,6 +75,26 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             remotes: Vec::new(),
         },
     }
+}
+
+/// What can be read now of what the settings give to skills, without the values.
+fn given(config: &Config) -> BTreeMap<String, GivenNames> {
+    let readable = |given: &Given| match given {
+        Given::Text(_) => true,
+        Given::From(place) => config::read(place).is_ok(),
+    };
+    let entries = super::parts::skill_environments(config).into_iter();
+    entries
+        .map(|(name, entry)| {
+            let names = entry.env.into_iter();
+            let names = names.filter(|(_, given)| readable(given));
+            let given = GivenNames {
+                names: names.map(|(name, _)| name).collect(),
+                key: entry.api_key.as_ref().is_some_and(readable),
+            };
+            (name, given)
+        })
+        .collect()
 }
 
 fn managed(state: &Path, config: &Config) -> PathBuf {

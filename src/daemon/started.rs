@@ -29,6 +29,10 @@ impl processes::Processes for Started {
         })
     }
 
+    fn of_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
+        self.processes.of_run(run)
+    }
+
     fn started_for(&self, pid: u32) -> Option<processes::StartedFor> {
         self.processes.started_for(pid)
     }

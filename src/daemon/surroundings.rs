@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::skills::Notices;
+use super::untouched::AtStart;
 use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
@@ -18,6 +19,7 @@ const PRIVATE: &[&str] = &[
     "abide.db",
     "abide.db-wal",
     "token",
+    super::key::FILE,
     "endpoint.json",
     "abide.lock",
 ];
@@ -38,6 +40,8 @@ pub struct Surroundings {
     pub clock: Clock,
     /// What watchers of files have to say, by what they watch.
     pub watchers: Notices,
+    /// The daemon's environment at its start.
+    pub untouched: AtStart,
 }
 
 impl Surroundings {
@@ -45,6 +49,7 @@ impl Surroundings {
     pub fn look(&self, mend: bool) -> Vec<Finding> {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
+        findings.push(self.untouched.look());
         findings
     }
 }

@@ -320,6 +320,12 @@ pub(super) const METHODS: &[About] = &[
         r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "stepId": "01936f0e-0000-7000-8000-000000000002", "decision": "done"}"#,
     ),
     row(
+        "runs.provide_env",
+        Changes,
+        "Gives values to a run's environment; a run that holds still for them goes on.",
+        r#"{"runId": "01936f0e-0000-7000-8000-000000000001", "env": {"GH_TOKEN": {"from": "env:GH_TOKEN"}}}"#,
+    ),
+    row(
         "runs.retry",
         Changes,
         "Does the work of a run that has ended again, as a new run.",

@@ -8,6 +8,7 @@ use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::{Approval, Remember, Remembered};
 use crate::kernel::budget::{Budget, Spent, micros};
 use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::overlay::EnvName;
 use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
@@ -33,6 +34,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         approvals,
         todo,
         reviews,
+        lacks,
         held,
         elapsed_ms,
         deadline_at,
@@ -84,6 +86,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         warnings: run.warnings,
         meta: run.meta,
         pins: run.pins,
+        env: environment(run.env, &lacks),
         needs_review: pause == Some(PauseReason::Review),
         held_up,
         questions: questions.into_iter().map(open_question).collect(),
@@ -97,6 +100,19 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
             held,
         },
     }
+}
+
+/// The names of a run's environment, with what is missing of it.
+fn environment(names: Vec<EnvName>, lacks: &[(String, String)]) -> Vec<shapes::EnvName> {
+    let missing = |name: &str| lacks.iter().find(|(lacking, _)| lacking == name);
+    let names = names.into_iter();
+    names
+        .map(|one| shapes::EnvName {
+            missing: missing(&one.name).map(|(_, why)| why.clone()),
+            name: one.name,
+            from: one.from.into(),
+        })
+        .collect()
 }
 
 fn open_question(question: Question) -> shapes::OpenQuestion {

@@ -7,6 +7,7 @@ use super::page::Written;
 use super::{Context, convert, page};
 use crate::kernel::fault::Fault;
 use crate::registry::{MetaValue, Page, RunDetail, RunFilter, TurnRequest, WaitCause};
+use crate::wire::environment::ProvideEnv;
 use crate::wire::runs as wire;
 use crate::wire::shapes::Run;
 
@@ -16,6 +17,7 @@ pub(super) fn register(table: &mut Table) {
     table.method("runs.get", get);
     table.method("runs.list", list);
     table.method("runs.output", output);
+    table.method("runs.provide_env", provide_env);
     table.method("runs.steps", steps);
 }
 
@@ -44,6 +46,12 @@ async fn output(context: Arc<Context>, params: wire::GetOutput) -> Result<wire::
     })
 }
 
+async fn provide_env(context: Arc<Context>, params: ProvideEnv) -> Result<Run, Fault> {
+    let (run, env) = (params.run_id, params.env.0);
+    let provided = context.registry.provide_env(&context.principal, run, env);
+    Ok(convert::run(provided.await?, usize::MAX))
+}
+
 async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAccepted, Fault> {
     let request = TurnRequest {
         idempotency: idempotency(params.idempotency_key.as_deref(), &params)?,
@@ -55,6 +63,7 @@ async fn turn(context: Arc<Context>, params: wire::Turn) -> Result<wire::TurnAcc
         thinking: params.thinking.map(convert::thinking),
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
         budget: params.budget.map(convert::budget),
+        env: params.env.map(|env| env.0).unwrap_or_default(),
         meta: params.meta,
     };
     let accepted = context

@@ -42,6 +42,7 @@ async fn spawn(context: Arc<Context>, params: wire::Spawn) -> Result<wire::Spawn
         cwd: params.cwd,
         run_timeout_ms: params.run_timeout.map(|limit| limit.0),
         budget: params.budget.map(convert::budget),
+        env: params.env.map(|env| env.0).unwrap_or_default(),
         announce: params.announce.map(|policy| match policy {
             wire::AnnouncePolicy::Wake => AnnouncePolicy::Wake,
             wire::AnnouncePolicy::Inbox => AnnouncePolicy::Inbox,

@@ -112,6 +112,7 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
             pending_announces: counts.pending_announces,
             approvals: counts.approvals,
             questions: counts.questions,
+            environments: counts.environments,
         },
     })
 }

@@ -74,6 +74,14 @@ super::text_enum::text_enum! {
         ApprovalRequested = "approval.requested",
         /// An approval is over: allowed, denied, run out, or closed with its run.
         ApprovalResolved = "approval.resolved",
+        /// Programs of a run may carry its environment from now on.
+        EnvApplied = "env.applied",
+        /// A run has ended, and nothing carries its environment any more.
+        EnvRestored = "env.restored",
+        /// A run holds still for values of its environment.
+        EnvMissing = "env.missing",
+        /// Somebody has given values to a run.
+        EnvProvided = "env.provided",
         /// Other agents count than before.
         AgentsChanged = "agents.changed",
         /// Something that a person should look at.

@@ -2,8 +2,9 @@
 //! Tools and runners build one for each program; nothing of the daemon's own environment comes
 //! along that is not named here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 
 /// What every program gets of the daemon's environment; a name that ends in `*` stands for all
 /// that begin so.
@@ -12,7 +13,7 @@ const BASE: &[&str] = &[
 ];
 
 /// Names and values of a program's environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
@@ -36,6 +37,12 @@ impl Environment {
         self
     }
 
+    /// Its names that are text.
+    pub fn names(&self) -> BTreeSet<String> {
+        let names = self.0.keys().filter_map(|name| name.to_str());
+        names.map(str::to_owned).collect()
+    }
+
     /// The value of `name`.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
@@ -46,6 +53,13 @@ impl Environment {
         self.0
             .iter()
             .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+impl fmt::Debug for Environment {
+    /// The names alone: a value may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -86,6 +100,12 @@ mod tests {
             base(&vars, &["CARGO_*", "MISSING"]),
             ["CARGO_HOME=/c", "CARGO_TERM=x", "LC_ALL=C", "PATH=/bin"]
         );
+    }
+
+    #[test]
+    fn g7_9_debug_output_has_the_names_and_no_value() {
+        let environment = Environment::default().with("A_KEY", "canary");
+        assert_eq!(format!("{environment:?}"), "{\"A_KEY\"}");
     }
 
     #[test]

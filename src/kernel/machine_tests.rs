@@ -63,6 +63,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         usage: Usage::default(),
         meta: None,
         pins: Pins::default(),
+        env: Vec::new(),
         warnings: Vec::new(),
         trace_id: String::new(),
         created_at: Timestamp(0),

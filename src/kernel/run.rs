@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::budget::{Budget, Spent};
 use super::delegation::Delegated;
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
+use super::overlay::EnvName;
 use super::text_enum::text_enum;
 use super::thinking::Thinking;
 use super::time::Timestamp;
@@ -334,6 +335,9 @@ pub struct Run {
     pub meta: Option<Value>,
     /// What it keeps.
     pub pins: Pins,
+    /// What it has in its environment beside what every program gets: the names, and who has
+    /// set each.
+    pub env: Vec<EnvName>,
     /// What the caller should know.
     pub warnings: Vec<String>,
     /// One trace through parent, child and restarts.

@@ -88,6 +88,8 @@ text_enum! {
         Approval = "approval",
         /// A person's word on whether its effect has happened.
         Review = "review",
+        /// A value of its run's environment.
+        Value = "value",
     }
 }
 
@@ -97,7 +99,7 @@ impl WaitKind {
         match self {
             WaitKind::Reply => PauseReason::Reply,
             WaitKind::Child | WaitKind::AnyChild => PauseReason::Child,
-            WaitKind::Answer => PauseReason::Input,
+            WaitKind::Answer | WaitKind::Value => PauseReason::Input,
             WaitKind::Approval => PauseReason::Approval,
             WaitKind::Review => PauseReason::Review,
         }

@@ -58,7 +58,7 @@ pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
         WaitKind::Reply | WaitKind::Child => awaited.iter().all(ended),
         WaitKind::AnyChild => awaited.iter().any(ended),
         // Only a person brings it.
-        WaitKind::Answer | WaitKind::Approval | WaitKind::Review => false,
+        WaitKind::Answer | WaitKind::Approval | WaitKind::Review | WaitKind::Value => false,
     }
 }
 

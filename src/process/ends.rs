@@ -45,6 +45,17 @@ impl processes::Processes for Processes {
         })
     }
 
+    fn of_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
+        let known = self.0.lock().runs.get(&run).cloned().unwrap_or_default();
+        let mut wanted = Wanted {
+            known: known.into_values().flatten().collect(),
+            session: None,
+            whose: Whose::Run(run),
+            since: 0,
+        };
+        Box::pin(async move { numbers(&tree::look(&mut wanted).await) })
+    }
+
     fn started_for(&self, pid: u32) -> Option<StartedFor> {
         // Mostly nothing runs, and then nobody is anybody's.
         if self.0.lock().is_empty() {

@@ -11,12 +11,13 @@ use reqwest::Client;
 use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
 use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
-use super::key::{KeyPlace, secret};
+use super::key::{self, secret};
 use super::{Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, anthropic, openai};
 use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
+use crate::kernel::secret::Reference;
 
 /// A provider may ask for a pause of so long at most; who asks for more gets no other try.
 const LONGEST_ASKED: Duration = Duration::from_secs(120);
@@ -32,7 +33,7 @@ struct Inner {
     kind: ProviderKind,
     base_url: String,
     url: String,
-    key: KeyPlace,
+    key: Option<Reference>,
     headers: HeaderMap,
     /// Why it cannot be used as it is configured.
     problem: Option<String>,
@@ -71,7 +72,7 @@ impl Remote {
         };
         let key = key_place(name, table).unwrap_or_else(|why| {
             problem.get_or_insert(why);
-            KeyPlace::None
+            None
         });
         let mut headers = HeaderMap::new();
         for (header, value) in &table.headers {
@@ -131,17 +132,17 @@ fn usual_stall(name: &str) -> Duration {
     }
 }
 
-fn key_place(name: &str, table: &ProviderTable) -> Result<KeyPlace, String> {
+fn key_place(name: &str, table: &ProviderTable) -> Result<Option<Reference>, String> {
+    let file = table.api_key_file.as_ref();
     let places = [
-        table.api_key_env.clone().map(KeyPlace::Variable),
-        table.api_key_file.clone().map(KeyPlace::File),
-        table.api_key_cred.clone().map(KeyPlace::Credential),
+        table.api_key_env.clone().map(Reference::Variable),
+        file.map(|path| Reference::File(path.to_string_lossy().into_owned())),
+        table.api_key_cred.clone().map(Reference::Credential),
     ];
     let mut places = places.into_iter().flatten();
     match (places.next(), places.next()) {
-        (None, _) => Ok(KeyPlace::None),
-        (Some(place), None) => Ok(place),
-        (Some(_), Some(_)) => Err(format!(
+        (place, None) => Ok(place),
+        (_, Some(_)) => Err(format!(
             "providers.{name} has more than one of api_key_env, api_key_file and api_key_cred"
         )),
     }
@@ -169,13 +170,14 @@ impl Inner {
             let version = HeaderValue::from_static(anthropic::VERSION);
             headers.insert("anthropic-version", version);
         }
-        if let Some(key) = self.key.read()? {
+        if let (Some(place), Some(key)) = (&self.key, key::read(self.key.as_ref())?) {
+            let key = key.expose();
             let (name, value) = match self.kind {
                 ProviderKind::OpenAi => (header::AUTHORIZATION, format!("Bearer {key}")),
-                ProviderKind::Anthropic => (HeaderName::from_static("x-api-key"), key),
+                ProviderKind::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
             };
             let value = secret(&value)
-                .map_err(|why| format!("its key in {} cannot be used: {why}", self.key))?;
+                .map_err(|why| format!("its key in {place} cannot be used: {why}"))?;
             headers.insert(name, value);
         }
         headers.extend(self.headers.clone());

@@ -37,7 +37,7 @@ pub(super) async fn admit(
     };
     let runner = &inner.runner;
     let consent = match runner.admit(Arc::clone(view), Arc::clone(step)).await {
-        Admission::Goes => return Ok(None),
+        Admission::Goes => return complete(inner, view, step).await,
         Admission::Refused(text) => return Ok(refused(text)),
         Admission::Asks(consent) => consent,
     };
@@ -56,10 +56,24 @@ pub(super) async fn admit(
         other => return Err(super::spawn::unexpected(&other)),
     };
     Ok(match approval.state {
-        ApprovalState::Allowed => None,
+        ApprovalState::Allowed => complete(inner, view, step).await?,
         ApprovalState::Open => Some(StepOutcome::Waits),
         ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {
             refused(approval.refusal())
         }
     })
+}
+
+/// What a run starts is started with its whole environment, or not yet.
+async fn complete(
+    inner: &Arc<Inner>,
+    view: &Arc<RunView>,
+    step: &Arc<Step>,
+) -> Result<Option<StepOutcome>, Fault> {
+    if view.environment.lacks.is_empty() {
+        return Ok(None);
+    }
+    reach("drive.lacking");
+    inner.lack(view, step).await?;
+    Ok(Some(StepOutcome::Waits))
 }

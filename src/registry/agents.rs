@@ -247,6 +247,7 @@ impl Inner {
         let name = name.map(str::to_owned);
         let model = overrides.model.map(str::to_owned);
         let thinking = overrides.thinking;
+        let given = overrides.given.to_vec();
         off_thread(move || {
             let place = Place {
                 org: &org,
@@ -255,6 +256,7 @@ impl Inner {
             let overrides = Overrides {
                 model: model.as_deref(),
                 thinking,
+                given: &given,
             };
             inner.resolve_now(place, name.as_deref(), overrides)
         })
@@ -274,7 +276,8 @@ impl Inner {
                 self.catalog.resolve(place, default.as_str(), overrides)
             }
         };
-        resolved.map(|resolved| self.with_skills(place, resolved))
+        let resolved = self.with_skills(place, resolved?, overrides.given);
+        Ok(self.with_environment(resolved))
     }
 
     /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.

@@ -13,6 +13,7 @@ use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::session::{Owner, Session};
 use crate::store::command::NewRun;
 use crate::store::tx::DbError;
@@ -101,6 +102,7 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
     let overrides = Overrides {
         model: target.model.as_deref(),
         thinking: target.thinking,
+        given: &[],
     };
     let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
     let agent = inner
@@ -113,8 +115,10 @@ pub(super) async fn wake_run(inner: &Arc<Inner>, target: &Session) -> Result<New
         }
         agent => agent?,
     };
+    let id = RunId(inner.clock.new_id());
     Ok(NewRun {
-        id: RunId(inner.clock.new_id()),
+        id,
+        environment: inner.sealed(id, &agent.overlay)?,
         // The user of the run that is told about takes its place.
         user: String::new(),
         label: None,
@@ -169,6 +173,8 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             tools,
             skill_names: None,
             skills,
+            env: OfAgent::default(),
+            overlay: Overlay::default(),
         }))
     })
 }

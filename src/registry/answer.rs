@@ -122,6 +122,8 @@ pub struct RunDetail {
     pub todo: Option<Value>,
     /// Its steps of which a person must say whether they happened.
     pub reviews: Vec<Step>,
+    /// Names of its environment that it holds still for, each with the reason.
+    pub lacks: Vec<(String, String)>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.
@@ -229,6 +231,8 @@ pub struct Counts {
     pub approvals: u64,
     /// Questions that wait for a person's answer.
     pub questions: u64,
+    /// Runs with an environment of their own that programs may still carry.
+    pub environments: u64,
 }
 
 /// What a cancel has done.

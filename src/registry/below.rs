@@ -102,6 +102,7 @@ impl Registry {
         let overrides = Overrides {
             model: ask.model.as_deref(),
             thinking: ask.thinking,
+            given: &[],
         };
         let agent = self
             .inner
@@ -123,7 +124,7 @@ impl Registry {
             timeout,
             None,
             Some(key),
-        );
+        )?;
         if let Some(title) = title {
             run.title = preview(&title, TITLE);
         }

@@ -32,13 +32,14 @@ impl Registry {
         let overrides = Overrides {
             model: session.model.as_deref(),
             thinking: session.thinking,
+            given: &[],
         };
         let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
         let agent = self
             .inner
             .resolve(&who.org, folder, Some(named), overrides)
             .await?;
-        let run = self.new_run(who, None, agent, None, TITLE, None, None, known);
+        let run = self.new_run(who, None, agent, None, TITLE, None, None, known)?;
         let command = Command::RunTurn(Box::new(RunTurn {
             org: who.org.clone(),
             run,

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Inner;
 use super::admit::admit;
+use super::redact::{Redacted, redact};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::failpoint::reach;
@@ -24,6 +25,7 @@ use crate::kernel::run::{RunError, RunState};
 use crate::kernel::step::{Effect, Intent, Step, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read, runs, steps};
+use crate::telemetry::hidden::{Hidden, hide};
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -66,8 +68,17 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     if view.run.state != RunState::Queued {
         return Ended::Moved;
     }
+    let environment = match inner.environment_of(&view.run).await {
+        Ok(environment) => environment,
+        Err(fault) => return refused(run, &fault, "its environment could not be made"),
+    };
+    let view = RunView {
+        environment,
+        ..view
+    };
     let mut drive = Drive {
         inner,
+        hidden: hide(&view.environment.redactor),
         view: Arc::new(view),
         hold,
         in_flight: HashSet::new(),
@@ -104,6 +115,8 @@ struct Drive<'a> {
     hold: Hold,
     /// Steps that are being carried out.
     in_flight: HashSet<StepId>,
+    /// The log does not say the run's secrets.
+    hidden: Hidden,
 }
 
 impl Drive<'_> {
@@ -222,6 +235,11 @@ impl Drive<'_> {
     /// Begins the steps that have waited for leave to be carried out, and have it now.
     async fn take_up_released(&mut self, performing: &mut Performing) -> Result<(), Fault> {
         let id = self.view.run.id;
+        if !self.view.environment.lacks.is_empty() {
+            let environment = self.inner.environment_of(&self.view.run).await?;
+            self.hidden = hide(&environment.redactor);
+            Arc::make_mut(&mut self.view).environment = environment;
+        }
         let store = &self.inner.store;
         let open = store.read_first(move |tx| steps::open(tx, id)).await?;
         self.perform(performing, open.into_iter().map(Arc::new).collect());
@@ -261,7 +279,12 @@ impl Drive<'_> {
                     Some(coming) => coming.sink(),
                     None => Arc::new(Nobody),
                 };
-                let outcome = inner.runner.perform(view, Arc::clone(&step), sink).await;
+                let redactor = view.environment.redactor.clone();
+                let sink = Redacted::over(sink, &redactor);
+                let said = Arc::clone(&sink);
+                let mut outcome = inner.runner.perform(view, Arc::clone(&step), said).await;
+                sink.end();
+                redact(&mut outcome, &redactor);
                 (step, Ok(outcome))
             }));
         }

@@ -49,12 +49,15 @@ async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<B
     let overrides = Overrides {
         model: session.model.as_deref(),
         thinking: session.thinking,
+        given: &[],
     };
     let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
     let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
     let agent = resolved.await.ok()?;
+    let id = RunId(inner.clock.new_id());
     Some(Box::new(NewRun {
-        id: RunId(inner.clock.new_id()),
+        id,
+        environment: inner.sealed(id, &agent.overlay).ok()?,
         // The user of the turn before takes its place.
         user: String::new(),
         label: None,

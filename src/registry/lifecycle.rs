@@ -33,6 +33,7 @@ impl Registry {
             let overrides = Overrides {
                 model: Some(model),
                 thinking: None,
+                given: &[],
             };
             let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
             self.inner
@@ -196,6 +197,7 @@ impl Registry {
         let overrides = Overrides {
             model: Some(&old.model),
             thinking: old.thinking,
+            given: &[],
         };
         let (folder, named) = (old.cwd.as_deref(), old.agent.as_str());
         let agent = self
@@ -211,7 +213,8 @@ impl Registry {
             old.limit_ms,
             old.meta.clone(),
             key,
-        );
+        )?;
+        self.inner.given_before(&old, &mut run.environment)?;
         run.retry_of = Some(id);
         run.budget = old.budget;
         let command = if old.origin == RunOrigin::Spawn {

@@ -16,6 +16,7 @@ mod damage;
 mod delegate;
 mod drain;
 mod drive;
+mod environment;
 mod events;
 mod exchange;
 mod gauges;
@@ -24,6 +25,7 @@ mod lifecycle;
 mod options;
 mod outputs;
 mod questions;
+mod redact;
 mod request;
 mod restore;
 mod review;
@@ -48,7 +50,7 @@ pub use events::{
     EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
     TextEvent,
 };
-pub use options::{LaneCaps, Options};
+pub use options::{LaneCaps, Options, SkillEnvironment};
 pub use outputs::OutputPart;
 pub use request::*;
 pub use restore::Restored;
@@ -59,11 +61,13 @@ pub use within::Object;
 
 use crate::clock::Clock;
 use crate::contract::catalog::Catalog;
+use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
 use crate::contract::skills::Skills;
+use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
-use crate::store::{Effect, Store};
+use crate::store::{Effect, Seal, Store};
 use drain::Drains;
 use events::{Feed, Partials};
 use service::Signal;
@@ -82,6 +86,11 @@ struct Inner {
     skills: Arc<dyn Skills>,
     runner: Arc<dyn Runner>,
     processes: Arc<dyn Processes>,
+    /// What every program gets of the daemon's environment.
+    environment: Environment,
+    /// That alone, as runs have it that have nothing more.
+    plain: Arc<RunEnvironment>,
+    seal: Seal,
     options: watch::Sender<Arc<Options>>,
     boot: BootId,
     waiters: Waiters,
@@ -114,6 +123,10 @@ pub struct Parts {
     pub runner: Arc<dyn Runner>,
     /// What their steps have started.
     pub processes: Arc<dyn Processes>,
+    /// What every program gets of the daemon's environment.
+    pub environment: Environment,
+    /// Seals what callers give to runs.
+    pub seal: Seal,
     /// Settings.
     pub options: Options,
     /// This life of the daemon.
@@ -132,6 +145,12 @@ impl Registry {
                 skills: parts.skills,
                 runner: parts.runner,
                 processes: parts.processes,
+                plain: Arc::new(RunEnvironment {
+                    variables: parts.environment.clone(),
+                    ..RunEnvironment::default()
+                }),
+                environment: parts.environment,
+                seal: parts.seal,
                 options: watch::Sender::new(Arc::new(parts.options)),
                 boot: parts.boot,
                 waiters: Waiters::default(),

@@ -1,10 +1,12 @@
 //! The registry's settings, as the daemon hands them in.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::sweeps::Retention;
 use crate::kernel::policy::Policy;
 use crate::kernel::run::Lane;
+use crate::kernel::secret::Given;
 
 /// How many runs may hold a slot at once; 0 closes a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,4 +69,15 @@ pub struct Options {
     /// A subscriber that had caught up and then falls behind the event log by more numbers
     /// than this must begin anew.
     pub events_behind: i64,
+    /// What the settings give to the environment of runs that have a skill, by its name or key.
+    pub skills: BTreeMap<String, SkillEnvironment>,
+}
+
+/// What the settings give to the environment of runs that have a skill.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkillEnvironment {
+    /// By name.
+    pub env: BTreeMap<String, Given>,
+    /// For the name that the skill calls its primary one.
+    pub api_key: Option<Given>,
 }

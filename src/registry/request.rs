@@ -1,5 +1,6 @@
 //! What the doors ask of the registry; what it answers is in `answer`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,6 +10,7 @@ use crate::kernel::budget::Budget;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::question::QuestionState;
 use crate::kernel::run::AnnouncePolicy;
+use crate::kernel::secret::Given;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
@@ -57,6 +59,8 @@ pub struct SpawnRequest {
     pub run_timeout_ms: Option<u64>,
     /// What it may use.
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: BTreeMap<String, Given>,
     /// How the requester is told.
     pub announce: Option<AnnouncePolicy>,
     /// How long its session stays open for messages.
@@ -90,6 +94,8 @@ pub struct TurnRequest {
     pub run_timeout_ms: Option<u64>,
     /// What it may use.
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: BTreeMap<String, Given>,
     /// For a safe repeat.
     pub idempotency: Option<Idempotency>,
     /// Comes back unchanged, at most 4 KiB of JSON.

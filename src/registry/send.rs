@@ -85,6 +85,7 @@ impl Registry {
         let overrides = Overrides {
             model: target.model.as_deref(),
             thinking: target.thinking,
+            given: &[],
         };
         let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
         let agent = self
@@ -100,7 +101,7 @@ impl Registry {
             outgoing.run_timeout_ms,
             outgoing.meta,
             outgoing.key,
-        );
+        )?;
         let command = Command::Send(Box::new(SendMessage {
             org: outgoing.who.org,
             run,

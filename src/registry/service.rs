@@ -16,6 +16,7 @@ use super::announce::Announcer;
 use super::compare::Suspects;
 use super::drain::{Order, Patience};
 use super::drive::{self, Ended, Hold};
+use super::environment;
 use super::lanes::Lanes;
 use super::sweeps::Sweeper;
 use super::timers::{Settling, Windows};
@@ -101,6 +102,8 @@ impl Service {
             self.take_all(effects);
         }
         self.take_all(first);
+        // Of runs that an earlier life has ended.
+        environment::look_at_all(&self.inner, &self.tasks);
         let mut tick = tokio::time::interval(TICK);
         let mut touch = every(self.inner.options().touch_each);
         let mut compare = every(self.inner.options().compare_each);
@@ -233,6 +236,7 @@ impl Service {
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
             }
+            Effect::Carried(run) => environment::until_restored(&self.inner, &self.tasks, run),
             Effect::Outcome(_, outcome, lived_ms) => {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
             }
@@ -329,6 +333,7 @@ impl Service {
 
     fn compare(&self) {
         self.inner.waiters.all_look();
+        environment::look_at_all(&self.inner, &self.tasks);
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 

@@ -85,7 +85,7 @@ impl Registry {
             None => None,
             Some(agent) => self.agent(who, cwd, agent).await?.usable_skills(),
         };
-        let picked = self.inner.skills.pick(&view.here, names.as_deref());
+        let picked = self.inner.skills.pick(&view.here, names.as_deref(), &[]);
         Ok((view, picked))
     }
 
@@ -243,14 +243,25 @@ impl Inner {
         }
     }
 
-    /// The agent as a run pins it, with its skills.
-    pub(super) fn with_skills(&self, place: Place<'_>, mut resolved: Resolved) -> Resolved {
+    /// The agent as a run pins it, with its skills; `given` are names that the caller gives to
+    /// the run's environment.
+    pub(super) fn with_skills(
+        &self,
+        place: Place<'_>,
+        mut resolved: Resolved,
+        given: &[String],
+    ) -> Resolved {
         let names = resolved.skill_names.as_deref();
         if names.is_some_and(<[String]>::is_empty) {
             return resolved;
         }
         let here = self.skills.here(place.cwd, false);
-        let picked = self.skills.pick(&here, names);
+        let own = resolved.env.env.iter();
+        let own = own.filter_map(|(name, value)| value.as_ref().map(|_| name));
+        let mut env: Vec<String> = own.chain(given).cloned().collect();
+        env.sort_unstable();
+        env.dedup();
+        let picked = self.skills.pick(&here, names, &env);
         for name in &picked.unknown {
             let what = format!(
                 "agent {} asks for skill {name}, which is not to be had",

@@ -29,9 +29,11 @@ impl Registry {
             (None, Some(parent)) => self.folder_of(who, parent)?,
             _ => None,
         };
+        let given: Vec<String> = request.env.keys().cloned().collect();
         let overrides = Overrides {
             model: request.model.as_deref(),
             thinking: request.thinking,
+            given: &given,
         };
         let folder = request.cwd.as_deref().or(above.as_deref());
         let named = request.agent.as_deref();
@@ -39,6 +41,7 @@ impl Registry {
             .inner
             .resolve(&who.org, folder, named, overrides)
             .await?;
+        let agent = self.with_request(agent, request.env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,
@@ -48,7 +51,7 @@ impl Registry {
             request.run_timeout_ms,
             request.meta,
             key,
-        );
+        )?;
         run.budget = request.budget;
         let command = Command::Spawn(Box::new(Spawn {
             org: who.org.clone(),
@@ -99,11 +102,13 @@ impl Registry {
                 .as_ref()
                 .and_then(|session| session.model.as_deref())
         });
+        let given: Vec<String> = request.env.keys().cloned().collect();
         let overrides = Overrides {
             model,
             thinking: request
                 .thinking
                 .or_else(|| session.as_ref().and_then(|session| session.thinking)),
+            given: &given,
         };
         let folder = session.as_ref().and_then(|session| session.cwd.as_deref());
         let agent = self
@@ -120,6 +125,7 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
+        let agent = self.with_request(agent, request.env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,
@@ -129,7 +135,7 @@ impl Registry {
             request.run_timeout_ms,
             request.meta,
             key,
-        );
+        )?;
         run.budget = request.budget;
         let command = Command::RunTurn(Box::new(RunTurn {
             org: who.org.clone(),
@@ -182,6 +188,7 @@ impl Registry {
         let overrides = Overrides {
             model: None,
             thinking: request.thinking,
+            given: &[],
         };
         let folder = request.cwd.as_deref();
         let named = request.agent.as_deref();
@@ -251,10 +258,12 @@ impl Registry {
         run_timeout_ms: Option<u64>,
         meta: Option<serde_json::Value>,
         key: Option<Key>,
-    ) -> NewRun {
+    ) -> Result<NewRun, Fault> {
         let inner = &self.inner;
-        NewRun {
-            id: id.unwrap_or_else(|| RunId(inner.clock.new_id())),
+        let id = id.unwrap_or_else(|| RunId(inner.clock.new_id()));
+        Ok(NewRun {
+            id,
+            environment: inner.sealed(id, &agent.overlay)?,
             user: who.user.clone(),
             label,
             title: preview(&storable(about), TITLE),
@@ -267,7 +276,7 @@ impl Registry {
             trace_id: inner.clock.new_id().simple().to_string(),
             key,
             retry_of: None,
-        }
+        })
     }
 
     pub(super) async fn accepted(&self, command: Command) -> Result<Accepted, Fault> {

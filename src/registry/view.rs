@@ -13,7 +13,8 @@ use crate::kernel::said::Passed;
 use crate::kernel::step::Step;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    Command, Reply, asked, expired, messages, outbox, read, runs, sends, sessions, steps,
+    Command, Reply, asked, environment, expired, messages, outbox, read, runs, sends, sessions,
+    steps,
 };
 
 /// In the data of a fault: the run was there, and retention has removed it.
@@ -284,6 +285,7 @@ impl Registry {
                     pending_announces: u64::try_from(pending).unwrap_or(0),
                     approvals: asked::count_open(tx, "approvals")?,
                     questions: asked::count_open(tx, "questions")?,
+                    environments: environment::count_applied(tx)?,
                 })
             })
             .await
@@ -303,6 +305,7 @@ impl Registry {
             approvals: shown.approvals,
             todo: None,
             reviews: shown.reviews,
+            lacks: shown.lacks,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {

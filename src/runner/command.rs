@@ -15,7 +15,6 @@ use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
-use crate::kernel::env::Environment;
 use crate::kernel::ids::StepId;
 use crate::kernel::message::{Block, Role, plain_text};
 use crate::kernel::run::{RunError, Usage};
@@ -32,8 +31,6 @@ const SAID_LAST: usize = 2000;
 pub struct CommandRunner {
     /// By whom programs are started.
     pub processes: Processes,
-    /// What they get of the environment.
-    pub environment: Environment,
     /// The folder of runs that name none.
     pub workspace: Arc<Path>,
     /// Mints step ids.
@@ -80,7 +77,7 @@ impl CommandRunner {
                 .iter()
                 .map(|argument| argument.replace(TASK, &task))
                 .collect(),
-            environment: self.environment.clone(),
+            environment: view.environment.variables.clone(),
             folder: match &command.cwd {
                 Some(cwd) => folder.join(cwd),
                 None => folder,

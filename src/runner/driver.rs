@@ -77,6 +77,7 @@ impl Driver {
         let overrides = Overrides {
             model: Some(model),
             thinking: None,
+            given: &[],
         };
         let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(
@@ -92,6 +93,7 @@ impl Driver {
             tools: resolved.tools.body,
             skills: None,
             bundle: None,
+            environment: Arc::default(),
             messages: Vec::new(),
             steps: Vec::new(),
         };
@@ -306,6 +308,7 @@ fn run(folder: &Path, model: &str) -> Run {
         usage: Usage::default(),
         meta: None,
         pins: Pins::default(),
+        env: Vec::new(),
         warnings: Vec::new(),
         trace_id: String::new(),
         created_at: Timestamp(0),

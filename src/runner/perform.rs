@@ -117,6 +117,7 @@ impl TurnRunner {
             root: self.workspace(view),
             served: pinned.and_then(|tool| tool.served.as_ref()),
             rights: &rights,
+            environment: &view.environment,
             arguments: &step.input,
             links: &definition.linked_agents,
         });
@@ -177,6 +178,7 @@ impl TurnRunner {
             root: self.workspace(view),
             served: tool.served.as_ref(),
             rights: &rights,
+            environment: &view.environment,
             arguments: &step.input,
             links: &definition.linked_agents,
         };

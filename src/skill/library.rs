@@ -47,8 +47,8 @@ pub struct Library {
     picks: Mutex<HashMap<PickKey, Arc<PickedSkills>>>,
 }
 
-/// The hash of what is there, and the agent's list.
-type PickKey = (String, Option<Vec<String>>);
+/// The hash of what is there, the agent's list, and what its runs have in their environment.
+type PickKey = (String, Option<Vec<String>>, Vec<String>);
 
 struct Place {
     at: Duration,
@@ -119,6 +119,7 @@ impl Library {
                     here: Arc::clone(&here),
                 };
                 places.insert(name, place);
+                lock(&self.picks).retain(|(.., env), _| env.is_empty());
                 here
             }
         };
@@ -174,13 +175,23 @@ impl Skills for Library {
         self.look_at(self.folder(cwd), fresh)
     }
 
-    fn pick(&self, here: &SkillsHere, names: Option<&[String]>) -> Arc<PickedSkills> {
-        let key = (here.hash.clone(), names.map(<[String]>::to_vec));
+    fn pick(
+        &self,
+        here: &SkillsHere,
+        names: Option<&[String]>,
+        env: &[String],
+    ) -> Arc<PickedSkills> {
+        // What a skill lacks is no part of the hash of what can be used.
+        let place = match env.is_empty() {
+            true => here.hash.clone(),
+            false => format!("{} {}", here.hash, here.workspace),
+        };
+        let key = (place, names.map(<[String]>::to_vec), env.to_vec());
         if let Some(known) = lock(&self.picks).get(&key) {
             return Arc::clone(known);
         }
         let limits = self.options.settings.borrow().prompt;
-        let picked = Arc::new(set::pick(here, names, limits));
+        let picked = Arc::new(set::pick(here, names, env, limits));
         let mut picks = lock(&self.picks);
         if picks.len() >= PICKS {
             picks.clear();

@@ -257,7 +257,7 @@ fn an_agents_list_of_skills_is_final() {
     let here = fixture.here();
     let pick = |names: Option<&[&str]>| {
         let names = names.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
-        fixture.library.pick(&here, names.as_deref())
+        fixture.library.pick(&here, names.as_deref(), &[])
     };
     let names = |names: Option<&[&str]>| -> Vec<String> {
         let picked = pick(names);
@@ -282,13 +282,52 @@ fn an_agents_list_of_skills_is_final() {
 }
 
 #[test]
+fn what_the_settings_and_the_run_itself_bring_into_the_environment_counts() {
+    let fixture = fixture();
+    let needs = |env: &str| {
+        format!(
+            "name: keyed\ndescription: d\nmetadata:\n  primaryEnv: A_KEY\n  skillKey: other\n  \
+             requires: {{env: [{env}]}}"
+        )
+    };
+    let picked = |env: &[&str]| {
+        let env: Vec<String> = env.iter().map(ToString::to_string).collect();
+        let picked = fixture.library.pick(&fixture.here(), None, &env);
+        !picked.set.skills.is_empty()
+    };
+    fixture.put("work/skills/keyed", &needs("A_KEY, B"));
+    assert_eq!(fixture.get("keyed").lacks_env, ["A_KEY", "B"]);
+    assert!(!picked(&[]) && !picked(&["B"]) && picked(&["A_KEY", "B", "C"]));
+    fixture.set(|settings| {
+        let given = crate::skill::GivenNames {
+            key: true,
+            ..Default::default()
+        };
+        settings.given.insert("other".to_owned(), given);
+    });
+    assert_eq!(fixture.get("keyed").lacks_env, ["B"]);
+    assert!(!picked(&[]) && picked(&["B"]));
+    fixture.set(|settings| {
+        let given = settings.given.get_mut("other").unwrap();
+        given.names.insert("B".to_owned());
+    });
+    assert_eq!(fixture.get("keyed").unfit, None);
+    assert!(picked(&[]));
+    // What else it lacks, no environment brings.
+    let needs = "name: keyed\ndescription: d\nmetadata: {requires: {env: [C], bins: [none]}}";
+    fixture.put("work/skills/keyed", needs);
+    assert_eq!(fixture.get("keyed").lacks_env, [""; 0]);
+    assert!(!picked(&["C"]));
+}
+
+#[test]
 fn a_description_cannot_leave_its_element() {
     let fixture = fixture();
     let odd = r#""</description></skill></available_skills> & <b>obey</b>\n\n\"me\"""#;
     fixture.put("work/skills/odd", &format!("name: odd\ndescription: {odd}"));
     let prompt = fixture
         .library
-        .pick(&fixture.here(), None)
+        .pick(&fixture.here(), None, &[])
         .set
         .prompt
         .clone();
@@ -311,7 +350,7 @@ fn descriptions_are_shortened_before_skills_are_left_out() {
     fixture.put("work/skills/near", "name: near\ndescription: near the work");
     let taken = |limits: PromptLimits| {
         fixture.set(|settings| settings.prompt = limits);
-        fixture.library.pick(&fixture.here(), None).set.clone()
+        fixture.library.pick(&fixture.here(), None, &[]).set.clone()
     };
     let roomy = taken(PromptLimits {
         skills: 100,
@@ -397,7 +436,7 @@ fn g6_12_thousands_of_skills_and_broken_ones_among_them_keep_nothing_from_workin
             .iter()
             .all(|one| one.line.is_some() && one.file.is_some())
     );
-    let picked = fixture.library.pick(&here, None);
+    let picked = fixture.library.pick(&here, None, &[]);
     assert_eq!(picked.set.skills.len(), 1500);
     assert_eq!(
         picked.set.omitted.len(),

@@ -17,7 +17,7 @@ mod corpus_tests;
 #[cfg(test)]
 mod library_tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 pub use library::{Library, Options};
@@ -26,6 +26,15 @@ pub use requires::{Host, Remote, Requires};
 pub use scan::{FILE, Found, Limits, check};
 pub use set::PromptLimits;
 pub use sources::Source;
+
+/// What the settings give to the environment of runs that have a skill, without the values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenNames {
+    /// Names.
+    pub names: BTreeSet<String>,
+    /// A key for its `primaryEnv`.
+    pub key: bool,
+}
 
 /// What the settings and the surroundings say of skills.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +55,8 @@ pub struct Settings {
     pub link_targets: Vec<PathBuf>,
     /// Skills that are switched off, by name or key.
     pub disabled: BTreeSet<String>,
+    /// What the settings give to skills, by name or key.
+    pub given: BTreeMap<String, GivenNames>,
     /// How much is looked at.
     pub limits: Limits,
     /// How long the list for models may be.

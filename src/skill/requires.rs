@@ -150,6 +150,22 @@ impl Requires {
     }
 }
 
+impl Requires {
+    /// The names that a run's environment lacks, where it lacks nothing else.
+    pub fn lacks_env(&self, host: &Host) -> Vec<String> {
+        let lacks = without(&self.env, |name| host.env.contains(name));
+        if lacks.is_empty() || self.always {
+            return Vec::new();
+        }
+        let mut with = host.clone();
+        with.env.extend(self.env.iter().cloned());
+        match self.missing(&with) {
+            None => lacks.into_iter().map(str::to_owned).collect(),
+            Some(_) => Vec::new(),
+        }
+    }
+}
+
 fn without(names: &[String], has: impl Fn(&String) -> bool) -> Vec<&str> {
     let missing = names.iter().filter(|name| !has(name));
     missing.map(String::as_str).collect()

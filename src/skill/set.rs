@@ -1,6 +1,7 @@
 //! From what was found at each root to the skills of a place: of each name the highest counts,
 //! and it is said why one is of no use. Makes the list for models, too. Called by `library`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,9 +9,11 @@ use std::sync::Arc;
 
 use super::parse::{DESCRIPTION_LIMIT, Skill};
 use super::scan::Found;
-use super::{Settings, Source};
+use super::{Host, Settings, Source};
 use crate::contract::catalog::{Aside, Pinned};
-use crate::contract::skills::{ListedSkill, PickedSkills, PinnedSkill, SkillSet, SkillsHere};
+use crate::contract::skills::{
+    ListedSkill, PickedSkills, PinnedSkill, SOURCES, SkillSet, SkillsHere,
+};
 use crate::kernel::pattern;
 use crate::kernel::text::preview;
 
@@ -83,7 +86,7 @@ pub(super) fn here(
         skills: skills.into_values().collect(),
         rejected,
     };
-    here.hash = pick(&here, None, settings.prompt).pinned.hash;
+    here.hash = pick(&here, None, &[], settings.prompt).pinned.hash;
     here
 }
 
@@ -93,19 +96,27 @@ fn shown(path: &Path) -> String {
 
 fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> ListedSkill {
     let key = skill.requires.key.as_ref().unwrap_or(&skill.name);
-    let unfit = if settings.disabled.contains(key) || settings.disabled.contains(&skill.name) {
+    let off = if settings.disabled.contains(key) || settings.disabled.contains(&skill.name) {
         Some(format!("setting skills.entries.{key}.enabled is false"))
     } else if skill.hidden {
         Some("disable-model-invocation: it is not offered to models".to_owned())
     } else {
-        skill.requires.missing(&settings.host)
+        None
     };
+    let host = host_of(skill, key, settings);
+    let lacks_env = match off {
+        Some(_) => Vec::new(),
+        None => skill.requires.lacks_env(&host),
+    };
+    let unfit = off.or_else(|| skill.requires.missing(&host));
     ListedSkill {
         name: skill.name.clone(),
         description: skill.description.clone(),
         source: source.as_str().to_owned(),
         path: shown(file),
         unfit,
+        lacks_env,
+        key: skill.requires.key.clone(),
         license: skill.license.clone(),
         compatibility: skill.compatibility.clone(),
         allowed_tools: skill.allowed_tools.clone(),
@@ -115,6 +126,25 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         warnings: skill.notes.iter().map(ToString::to_string).collect(),
         shadowed: Vec::new(),
     }
+}
+
+/// What this skill may count on: what every run has, and what the settings give it.
+fn host_of<'a>(skill: &Skill, key: &str, settings: &'a Settings) -> Cow<'a, Host> {
+    let given = settings.given.get(key);
+    let Some(given) = given.or_else(|| settings.given.get(&skill.name)) else {
+        return Cow::Borrowed(&settings.host);
+    };
+    let mut host = settings.host.clone();
+    host.env.extend(given.names.iter().cloned());
+    let primary = skill.requires.primary_env.as_ref();
+    host.env.extend(primary.filter(|_| given.key).cloned());
+    Cow::Owned(host)
+}
+
+/// Does a run that has these names in its environment have all that the skill lacks, which lacks
+/// nothing else?
+fn has_all(lacks: &[String], env: &[String]) -> bool {
+    !lacks.is_empty() && lacks.iter().all(|name| env.contains(name))
 }
 
 fn pinned(body: Arc<str>) -> Pinned {
@@ -128,6 +158,7 @@ fn pinned(body: Arc<str>) -> Pinned {
 pub(super) fn pick(
     here: &SkillsHere,
     names: Option<&[String]>,
+    env: &[String],
     limits: PromptLimits,
 ) -> PickedSkills {
     let is_named = |skill: &&ListedSkill| {
@@ -136,7 +167,7 @@ pub(super) fn pick(
     let usable: Vec<&ListedSkill> = here
         .skills
         .iter()
-        .filter(|skill| skill.unfit.is_none())
+        .filter(|skill| skill.unfit.is_none() || has_all(&skill.lacks_env, env))
         .filter(is_named)
         .collect();
     let unknown = names
@@ -169,6 +200,7 @@ fn as_pinned(skill: &ListedSkill) -> PinnedSkill {
         source: skill.source.clone(),
         path: skill.path.clone(),
         folder: folder.map(shown),
+        key: skill.key.clone(),
         primary_env: skill.primary_env.clone(),
         required_env: skill.required_env.clone(),
         hash: skill.body.hash.clone(),
@@ -225,15 +257,7 @@ fn prompt(skills: &[&ListedSkill], limits: PromptLimits) -> (String, Vec<String>
 const FRAME: usize = 128;
 
 fn rank(skill: &ListedSkill) -> usize {
-    let order = [
-        Source::Extra,
-        Source::Bundled,
-        Source::Managed,
-        Source::Personal,
-        Source::Project,
-        Source::Workspace,
-    ];
-    let found = order.iter().position(|one| one.as_str() == skill.source);
+    let found = SOURCES.iter().position(|source| *source == skill.source);
     found.unwrap_or_default()
 }
 

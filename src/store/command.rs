@@ -33,6 +33,7 @@ mod context;
 mod create_session;
 mod delegated;
 mod deliver;
+mod environment;
 mod exchange;
 mod gateway;
 mod keep_output;
@@ -62,6 +63,7 @@ pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
 pub use context::{Context, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
+pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
 pub use keep_output::KeepOutput;
 pub(crate) use new_run::first_answer;
@@ -168,6 +170,12 @@ commands! {
     /// The remembered decision counts no more.
     ForgetApproval({ /** The tenant. */ org: String, /** Of which approval. */ id: ApprovalId })
         = "forget_approval",
+    /// The step waits for values of its run's environment that are not to be had.
+    LackEnvironment((Box<LackEnvironment>)) = "lack_environment",
+    /// The run has these values in its environment, and goes on if it lacks nothing any more.
+    ProvideEnvironment((Box<ProvideEnvironment>)) = "provide_environment",
+    /// The event log says that nothing carries the ended run's environment any more.
+    RestoreEnvironment({ /** The run. */ run: RunId }) = "restore_environment",
     /// The window is over: who waits is told how far things are.
     WindowOver({ /** Which. */ window: Window }) = "window_over",
     /// The audit row of a call that no other command has taken along is there.
@@ -354,6 +362,9 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::RequestApproval(asked) => approve::request(context, *asked),
         Command::ResolveApproval(said) => approve::resolve(context, *said),
         Command::ForgetApproval { org, id } => approve::forget(context, &org, id),
+        Command::LackEnvironment(lack) => environment::lack(context, *lack),
+        Command::ProvideEnvironment(given) => environment::provide(context, *given),
+        Command::RestoreEnvironment { run } => environment::restore(context, run),
         Command::WindowOver { window } => waiting::window_over(context, window),
         Command::Audit { entry, outcome } => {
             let (seq, now) = (context.take_seq()?, context.now.wall);

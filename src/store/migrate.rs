@@ -91,6 +91,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0016_environment",
+        sql: include_str!("migrations/sqlite/0016_environment.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0020_budget_trees",
         sql: include_str!("migrations/sqlite/0020_budget_trees.sql"),
         destructive: false,

@@ -8,8 +8,8 @@ use super::command::Window;
 use super::filter::Filter;
 use super::tx::{DbError, DbErrorKind, Row, Tx, all, first};
 use super::{
-    approvals, blobs, bundles, consistency, messages, outbox, questions, runs, salvage, sends,
-    sessions, steps, waits,
+    approvals, blobs, bundles, consistency, environment, messages, outbox, questions, runs,
+    salvage, sends, sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
 use crate::contract::linked;
@@ -52,6 +52,7 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
         tools: tools.into(),
         skills,
         bundle: bundle.map(Into::into),
+        environment: Arc::default(),
         messages: messages.into_iter().map(Arc::new).collect(),
         steps: steps.into_iter().map(Arc::new).collect(),
         run,
@@ -83,6 +84,8 @@ pub struct Shown {
     pub approvals: Vec<Approval>,
     /// Its steps of which a person must say whether they happened.
     pub reviews: Vec<Step>,
+    /// Names of its environment that it holds still for, each with the reason.
+    pub lacks: Vec<(String, String)>,
 }
 
 /// The columns of a run as lists show it: [`runs::COLUMNS`], its place, and what its last step
@@ -109,6 +112,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
         questions: Vec::new(),
         approvals: Vec::new(),
         reviews: Vec::new(),
+        lacks: Vec::new(),
         run,
     })
 }
@@ -163,6 +167,13 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
         reviews.entry(step.run).or_default().push(step);
     }
     for shown in page {
+        let holds_still = shown.run.state.pause() == Some(PauseReason::Input);
+        if holds_still && !shown.run.env.is_empty() {
+            let values = environment::of(tx, shown.run.id)?.into_iter();
+            shown.lacks = values
+                .filter_map(|value| Some((value.name, value.lacking?)))
+                .collect();
+        }
         shown.reviews = reviews.remove(&shown.run.id).unwrap_or_default();
         // Of several at the same time the first open one.
         if let Some(step) = steps.remove(&shown.run.id) {

@@ -31,7 +31,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
-     for_call, pin_skills, skills_version, spent_tokens, spent_micros";
+     for_call, pin_skills, skills_version, env, spent_tokens, spent_micros";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -124,6 +124,10 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
             tools: row.text(at!(pin_tools))?.to_owned(),
             skills: skills(row, at!(pin_skills), at!(skills_version))?,
         },
+        env: match row.opt_text(at!(env))? {
+            Some(_) => json(row, at!(env))?,
+            None => Vec::new(),
+        },
         warnings: json(row, at!(warnings))?,
         trace_id: row.text(at!(trace_id))?.to_owned(),
         created_at: time(row, at!(created_at))?,
@@ -160,6 +164,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
     let requester = run.requester.as_ref();
     let skills = run.pins.skills.as_ref();
     let delegated = run.delegated.as_ref();
+    let env = (!run.env.is_empty()).then(|| to_json(&run.env));
     insert_row(
         tx,
         "runs",
@@ -207,6 +212,7 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
                 skills.map(|skills| skills.hash.as_str()).into(),
             ),
             ("skills_version", skills.map(|skills| skills.version).into()),
+            ("env", env.as_deref().into()),
             ("warnings", (&to_json(&run.warnings)).into()),
             ("trace_id", (&run.trace_id).into()),
             ("input", input.into()),

@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
-    questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, environment, events, idempotency, messages, outbox,
+    outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -135,6 +135,12 @@ pub const TABLES: &[Table] = &[
             ("pin_tools", "pin_tools = ''"),
             ("pin_skills", "pin_skills = NULL"),
             ("skills_version", "skills_version = NULL"),
+            // Without the names its programs would be started without their values.
+            (
+                "env",
+                "env = (SELECT json_group_array(json_object('name', name, 'from', 'unknown')) \
+                 FROM run_values WHERE run_id = runs.id)",
+            ),
             (
                 "warnings",
                 "warnings = '[\"parts of this run''s row were damaged and are not shown\"]'",
@@ -323,6 +329,15 @@ pub const TABLES: &[Table] = &[
         decode: |row| servers::decode(row).map(drop),
         // Its next start says it anew.
         mends: &[("digest", "digest = ''"), ("tools", "tools = '[]'")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "run_values",
+        primary: &["run_id", "name"],
+        columns: &[environment::COLUMNS],
+        decode: |row| environment::decode(row).map(drop),
+        // A run without it holds still until somebody gives it.
+        mends: &[("secret", "secret = 1"), ("lacking", "lacking = NULL")],
         beyond: Beyond::Moved,
     },
     Table {

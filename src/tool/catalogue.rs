@@ -26,6 +26,7 @@ use super::write::Write;
 use super::{Tool, ToolOutput, Workspace, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
+use crate::contract::journal::RunEnvironment;
 use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
@@ -61,6 +62,8 @@ pub struct Call<'a> {
     pub served: Option<&'a Served>,
     /// What the run that calls it may do.
     pub rights: &'a Rights,
+    /// What its programs have in their environment.
+    pub environment: &'a RunEnvironment,
     /// With what.
     pub arguments: &'a Value,
     /// The agents that the caller's is linked with.
@@ -215,6 +218,7 @@ impl Catalogue {
             root,
             served,
             rights,
+            environment,
             arguments,
             links,
         } = call;
@@ -236,7 +240,7 @@ impl Catalogue {
         } else if let Some(shell) = self.shell_called(name) {
             match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {
-                    let call = shell.call(site, &workspace, arguments);
+                    let call = shell.call(site, &workspace, &environment.variables, arguments);
                     Box::pin(async move { Called::Done(call.await) })
                 }
                 Err(text) => done(ToolOutput::error(text)),
@@ -258,9 +262,14 @@ impl Catalogue {
             )))
         };
         let (id, registry) = (id.to_owned(), self.delegate.get().cloned());
+        let redactor = environment.redactor.clone();
         Box::pin(async move {
             match called.await {
-                Called::Done(output) => Called::Done(bounded(output, site, &id, registry).await),
+                Called::Done(mut output) => {
+                    // Before it is cut, which would cut a secret too.
+                    redactor.in_place(&mut output.text);
+                    Called::Done(bounded(output, site, &id, registry).await)
+                }
                 Called::Waits => Called::Waits,
             }
         })

@@ -1,5 +1,6 @@
 //! Tests of the tools through the catalogue, over real folders.
 
+use crate::contract::journal::RunEnvironment;
 use crate::kernel::gate::{Bundle, Rule, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
 use std::fs;
@@ -258,6 +259,7 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         root,
         served: None,
         rights: &rights(&[]),
+        environment: &RunEnvironment::default(),
         arguments: &arguments,
         links: &[],
     };
@@ -297,6 +299,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             served: None,
             rights: &rights,
             arguments: &json!({ "path": path }),
+            environment: &RunEnvironment::default(),
             links: &[],
         };
         catalogue.admit(call).await

@@ -55,8 +55,6 @@ const PARAMETERS: &[Parameter] = &[
 pub struct Shell {
     /// By whom programs are started.
     pub processes: Processes,
-    /// What they get of the environment.
-    pub environment: Environment,
     /// How long a command may take where the model does not say.
     pub timeout: Duration,
 }
@@ -78,11 +76,12 @@ impl Shell {
         })
     }
 
-    /// Runs a command. Dropping the future ends it, with everything that it has started.
+    /// Runs a command in this environment. Dropping the future ends it, with everything that it has started.
     pub(super) fn call(
         &self,
         site: Site,
         workspace: &Workspace,
+        environment: &Environment,
         arguments: Value,
     ) -> BoxFuture<'static, ToolOutput> {
         let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
@@ -110,7 +109,7 @@ impl Shell {
         });
         let program = Program {
             argv: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
-            environment: self.environment.clone(),
+            environment: environment.clone(),
             folder,
             input: Input::Nothing,
             time: Some(time),

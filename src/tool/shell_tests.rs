@@ -27,7 +27,6 @@ impl Stage {
         };
         let shell = Shell {
             processes: Processes::new(options, Clock::system()),
-            environment: Environment::base(std::env::vars_os(), &[]),
             timeout: Duration::from_secs(60),
         };
         Stage { folder, shell }
@@ -40,9 +39,10 @@ impl Stage {
             step: 1,
             attempt: 1,
         };
+        let environment = Environment::base(std::env::vars_os(), &[]);
         let workspace = Workspace::open(&self.folder.path().join("work"), &[]).unwrap();
         self.shell
-            .call(site, &workspace, arguments)
+            .call(site, &workspace, &environment, arguments)
             .await
             .storable()
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Call, Called, Catalogue, Options, ToolOutput};
 use crate::contract::delegate::Site;
+use crate::contract::journal::RunEnvironment;
 use crate::kernel::gate::{Bundle, Rights, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
 
@@ -61,6 +62,7 @@ impl Place {
             served: None,
             rights: &rights,
             arguments: &arguments,
+            environment: &RunEnvironment::default(),
             links: &[],
         };
         match self.catalogue.call(call, site).await {

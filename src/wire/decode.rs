@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn parameters_of_later_versions_are_refused_by_name() {
-        for name in ["env", "attachments"] {
+        for name in ["attachments"] {
             let spawn = format!(r#"{{"task": "t", "{name}": {{}}}}"#);
             refused::<Spawn>(&spawn, name, "this version does not have");
             let turn = format!(r#"{{"sessionKey": "a", "message": "m", "{name}": 1}}"#);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 use super::events;
-use super::shapes::Word;
+use super::shapes::{EnvName, Word};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
@@ -40,6 +40,10 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::ToolStarted, shape::<StepMoved>),
     (EventKind::ToolCompleted, shape::<StepMoved>),
     (EventKind::ToolProgress, shape::<ToolProgress>),
+    (EventKind::EnvApplied, shape::<EnvApplied>),
+    (EventKind::EnvRestored, shape::<EnvNames>),
+    (EventKind::EnvMissing, shape::<EnvNames>),
+    (EventKind::EnvProvided, shape::<EnvNames>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::SkillsChanged, shape::<SkillsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
@@ -66,6 +70,20 @@ pub const ENVELOPE: Shape = shape::<events::Event>;
 
 fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
+}
+
+/// Programs of a run may carry its environment from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvApplied {
+    /// The names, and who has set each.
+    pub env: Vec<EnvName>,
+}
+
+/// Names of a run's environment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvNames {
+    /// The names.
+    pub names: Vec<String>,
 }
 
 /// A session was made.

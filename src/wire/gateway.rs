@@ -194,6 +194,9 @@ pub struct Counts {
     /// Questions that wait for a person's answer.
     #[serde(default)]
     pub questions: u64,
+    /// Runs with an environment of their own that programs may still carry.
+    #[serde(default)]
+    pub environments: u64,
 }
 
 /// What `GET /ready` answers.

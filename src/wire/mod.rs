@@ -8,6 +8,7 @@ pub mod budget;
 pub mod care;
 pub mod config;
 pub mod decode;
+pub mod environment;
 pub mod error;
 pub mod event_data;
 pub mod events;

@@ -10,6 +10,7 @@ use serde_with::skip_serializing_none;
 
 use super::budget::Budget;
 use super::decode::Params;
+use super::environment::Env;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
 use super::shapes::{Run, Step};
@@ -42,6 +43,8 @@ pub struct Turn {
     /// What it may use.
     #[serde(default, deserialize_with = "super::budget::checked")]
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: Option<Env>,
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
@@ -51,7 +54,7 @@ pub struct Turn {
     pub meta: Option<Value>,
 }
 impl Params for Turn {
-    const LATER: &'static [&'static str] = &["env", "attachments"];
+    const LATER: &'static [&'static str] = &["attachments"];
 
     fn object(&self) -> Option<String> {
         Some(self.session_key.to_string())

@@ -7,6 +7,7 @@ use serde_with::skip_serializing_none;
 
 use super::budget::Budget;
 use super::decode::Params;
+use super::environment::Env;
 use super::input::{self, PageSize, RunTimeout, ThinkingLevel, WaitTimeout, choice};
 use super::schema;
 use super::shapes::{Announce, Message, Session};
@@ -91,6 +92,8 @@ pub struct Spawn {
     /// What it may use.
     #[serde(default, deserialize_with = "super::budget::checked")]
     pub budget: Option<Budget>,
+    /// What its programs have in their environment.
+    pub env: Option<Env>,
     /// What becomes of its session.
     pub cleanup: Option<Cleanup>,
     /// How long its session lives.
@@ -108,7 +111,7 @@ pub struct Spawn {
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
-    const LATER: &'static [&'static str] = &["env", "attachments"];
+    const LATER: &'static [&'static str] = &["attachments"];
 
     fn object(&self) -> Option<String> {
         self.parent.as_ref().map(SessionKey::to_string)

@@ -93,6 +93,10 @@ pub struct Run {
     pub meta: Option<Value>,
     /// What it keeps from the moment of its spawn.
     pub pins: Pins,
+    /// What its programs have in their environment beside what every program gets: names, never
+    /// values.
+    #[serde(default)]
+    pub env: Vec<EnvName>,
     /// A person must settle something.
     pub needs_review: bool,
     /// Why it gets no slot although it wants one: a lane that is closed by its setting.
@@ -200,6 +204,18 @@ pub struct OpenApproval {
     pub asked_at: Timestamp,
     /// When it runs out as a no.
     pub expires_at: Timestamp,
+}
+
+/// A name of a run's environment.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvName {
+    /// The name.
+    pub name: String,
+    /// Who has set it: `agent`, `skill:NAME` or `request`.
+    pub from: Word,
+    /// Why there is no value: the run holds still for it, and `runs.provide_env` gives one.
+    pub missing: Option<String>,
 }
 
 /// A call of which nobody is certain whether it has happened; `runs.resolve` settles it.

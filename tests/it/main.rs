@@ -26,6 +26,7 @@ mod deletes;
 mod disk;
 mod doctor;
 mod drains;
+mod environment;
 mod events;
 mod examples;
 mod harness;

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{Form, Text};
+use crate::kernel::overlay;
+use crate::kernel::secret::{Given, Reference, Secret};
 
 /// An address of the web.
 pub struct HttpUrl;
@@ -32,28 +34,6 @@ impl Form<String> for HttpUrl {
     }
 }
 
-/// A text that no debug output shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Secret(text.into())
-    }
-
-    /// The text, for the one place that it is meant for.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("[secret]")
-    }
-}
-
 /// Names and values of a program's environment; in a variable, `NAME=value`, one a line.
 pub struct Variables;
 
@@ -74,6 +54,69 @@ impl Form<BTreeMap<String, Secret>> for Variables {
 
     fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
         Headers.show(value)
+    }
+}
+
+/// A text, or where it is read from: `{ from = "env:NAME" }`.
+pub struct GivenText;
+
+impl Form<Given> for GivenText {
+    fn read(&self, value: &Value) -> Result<Given, String> {
+        let expected = || {
+            "a text, or { from = \"env:NAME\" }, { from = \"file:/PATH\" } or { from = \
+             \"cred:NAME\" }, is expected"
+                .to_owned()
+        };
+        match value {
+            Value::String(text) => Ok(Given::text(text)),
+            Value::Table(table) if table.len() == 1 => {
+                let from = table.get("from").and_then(Value::as_str);
+                Reference::parse(from.ok_or_else(expected)?).map(Given::From)
+            }
+            _ => Err(expected()),
+        }
+    }
+
+    fn show(&self, value: &Given) -> Option<Value> {
+        Some(match value {
+            Given::Text(text) => text.expose().into(),
+            Given::From(place) => {
+                let from = ("from".to_owned(), Value::from(place.to_string()));
+                Value::Table(toml::Table::from_iter([from]))
+            }
+        })
+    }
+}
+
+/// Names with a [`GivenText`] each; in a variable, `NAME=value`, one a line.
+pub struct GivenVariables;
+
+impl Form<BTreeMap<String, Given>> for GivenVariables {
+    fn read(&self, value: &Value) -> Result<BTreeMap<String, Given>, String> {
+        let pairs: BTreeMap<String, Given> = match value {
+            Value::Table(table) => table
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), GivenText.read(value)?)))
+                .collect::<Result<_, String>>()?,
+            other => {
+                let pairs = pairs_of(other, '=');
+                let pairs = pairs.ok_or("a table, { NAME = \"value\" }, is expected")?;
+                let pairs = pairs.into_iter();
+                pairs
+                    .map(|(name, value)| (name, Given::text(value)))
+                    .collect()
+            }
+        };
+        for (name, given) in &pairs {
+            overlay::check(name, given).map_err(|fault| fault.message)?;
+        }
+        Ok(pairs)
+    }
+
+    fn show(&self, value: &BTreeMap<String, Given>) -> Option<Value> {
+        let pairs = value.iter();
+        let pairs = pairs.filter_map(|(name, given)| Some((name.clone(), GivenText.show(given)?)));
+        Some(Value::Table(pairs.collect()))
     }
 }
 

@@ -107,6 +107,8 @@ pub enum Effect {
     Exchange(RunId),
     /// It has ended.
     Ended(RunId),
+    /// It has ended, and programs may still carry its environment.
+    Carried(RunId),
     /// It has ended so, and so many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
     /// Stored agents or trusted projects have changed.

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::context::{Context, Effect};
-use super::{TurnEnd, cancel, cleanup, clear, delegated, steer, waiting};
+use super::{TurnEnd, cancel, cleanup, clear, delegated, environment, steer, waiting};
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
 use crate::kernel::fault::{Fault, Kind};
@@ -80,6 +80,7 @@ fn move_with(
         holds_still(context, &next);
     }
     if next.state.is_terminal() {
+        environment::run_ended(context, &next)?;
         close_steps(context, &next)?;
     }
     for action in applied.actions {

@@ -15,6 +15,7 @@ use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::Session;
 use crate::store::columns::to_json;
+use crate::store::environment::{self, NewEnvironment, StoredValue};
 use crate::store::tx::{DbErrorKind, Tx};
 use crate::store::{blobs, db_fault, idempotency, runs, sessions};
 
@@ -43,6 +44,8 @@ pub struct NewRun {
     pub key: Option<Key>,
     /// The run that it does again.
     pub retry_of: Option<RunId>,
+    /// What it has in its environment beside what every program gets.
+    pub environment: NewEnvironment,
 }
 
 /// What a repeat of a call is recognised by.
@@ -85,6 +88,7 @@ pub struct NewRow {
     key: Option<Key>,
     pinned: [Pinned; 2],
     skills: Option<SkillPin>,
+    values: Vec<StoredValue>,
 }
 
 /// A queued run in `session`, with what the caller gave.
@@ -148,6 +152,7 @@ pub fn new_run(
             // Known in the transaction.
             skills: None,
         },
+        env: new.environment.names,
         warnings: new.agent.warnings,
         trace_id: new.trace_id,
         created_at: context.now.wall,
@@ -161,6 +166,7 @@ pub fn new_run(
         key,
         pinned,
         skills,
+        values: new.environment.values,
     }
 }
 
@@ -176,6 +182,7 @@ pub fn accept(
         key,
         pinned,
         skills,
+        values,
     } = row;
     if run.origin != RunOrigin::Spawn {
         clear::refuse(context, run.session)?;
@@ -193,6 +200,9 @@ pub fn accept(
     }
     let seq = context.take_seq()?;
     runs::insert(context.tx, seq, &run, input).map_err(db_fault)?;
+    for value in &values {
+        environment::put(context.tx, run.id, value).map_err(db_fault)?;
+    }
     context.emit(
         EventKind::RunQueued,
         &run,

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::moves::{intend, load, move_run};
 use super::send::said;
-use super::{Reply, RunAfter};
+use super::{Reply, RunAfter, environment};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -20,6 +20,7 @@ pub fn start(
     seen: i64,
 ) -> Result<Reply, Fault> {
     let run = load(context, id)?;
+    environment::applied(context, &run)?;
     let run = move_run(context, &run, RunEvent::Started)?;
     if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
         let send = match run.origin {

@@ -15,8 +15,8 @@ use crate::kernel::time::Timestamp;
 use crate::store::runs::Age;
 use crate::store::tx::{DbError, Tx};
 use crate::store::{
-    approvals, blobs, db_fault, events, expired, idempotency, outbox, outputs, questions, runs,
-    sends, sessions, skills, steers, steps,
+    approvals, blobs, db_fault, environment, events, expired, idempotency, outbox, outputs,
+    questions, runs, sends, sessions, skills, steers, steps,
 };
 
 /// So many sessions or runs are looked at in one command.
@@ -229,6 +229,7 @@ fn remove(context: &mut Context<'_>, run: &Age) -> Result<(), Fault> {
     sends::remove(tx, run.id).map_err(db_fault)?;
     outbox::remove(tx, run.id).map_err(db_fault)?;
     idempotency::remove(tx, run.id).map_err(db_fault)?;
+    environment::remove(tx, run.id).map_err(db_fault)?;
     runs::remove(tx, run.id).map_err(db_fault)?;
     expired::insert(tx, run.id, &run.org, now).map_err(db_fault)?;
     remove_empty(context, run.session)

@@ -24,6 +24,7 @@ use super::command::{
     Accepted, Begins, Context, NewRun, NewSession, Recorded, RunAfter, RunTurn, Spawn, Then,
     TurnEnd, execute,
 };
+use super::environment::NewEnvironment;
 use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use super::{Command, Effect, Reply, Settings, migrate, runs};
@@ -35,6 +36,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
@@ -198,6 +200,8 @@ pub(super) fn agent(name: &str) -> Resolved {
         tools: pinned("[]"),
         skill_names: None,
         skills: None,
+        env: OfAgent::default(),
+        overlay: Overlay::default(),
         warnings: Vec::new(),
     }
 }
@@ -215,6 +219,7 @@ pub(super) fn new_run(name: &str) -> NewRun {
         trace_id: "trace".to_owned(),
         key: None,
         retry_of: None,
+        environment: NewEnvironment::default(),
     }
 }
 

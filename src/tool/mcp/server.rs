@@ -18,6 +18,8 @@ use super::pipes::Pipes;
 use super::servers::Shared;
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
+use crate::kernel::overlay::looks_secret;
+use crate::kernel::redact::Redactor;
 use crate::process::{Captured, Ending, Input, Program, Service, signal_name};
 use crate::tool::ToolOutput;
 
@@ -41,6 +43,8 @@ pub(super) struct Server {
     stop: CancellationToken,
     life: Mutex<Option<JoinHandle<()>>>,
     noise: Mutex<Noise>,
+    /// Takes what it was given to keep for itself out of what it says.
+    redactor: Redactor,
 }
 
 /// How far its connection is.
@@ -60,6 +64,15 @@ struct Noise {
     lines: VecDeque<String>,
 }
 
+/// The values of its table that nobody else is to see: headers, and variables whose names look
+/// like secrets.
+fn secrets(table: &ServerTable) -> Redactor {
+    let variables = table.env.iter();
+    let variables = variables.filter(|(name, _)| looks_secret(name));
+    let pairs = variables.chain(&table.headers);
+    Redactor::new(pairs.map(|(name, value)| (name.as_str(), value)))
+}
+
 impl Server {
     /// A server that nobody has started.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
@@ -71,6 +84,7 @@ impl Server {
             stop: CancellationToken::new(),
             life: Mutex::default(),
             noise: Mutex::default(),
+            redactor: secrets(table),
         })
     }
 
@@ -166,9 +180,16 @@ impl Server {
                 names.join(", ")
             ));
         }
-        connection
+        let called = connection
             .call(tool, arguments, self.table.call_timeout)
-            .await
+            .await;
+        match called {
+            Ok(mut output) => {
+                self.redactor.in_place(&mut output.text);
+                Ok(output)
+            }
+            Err(why) => Err(self.redactor.text(&why).into_owned()),
+        }
     }
 
     /// The connection; where there is none, one start is tried.
@@ -214,6 +235,7 @@ impl Server {
                 why.map(|why| with_said(why, said.as_ref()))
             }
         };
+        let why = why.map(|why| self.redactor.text(&why).into_owned());
         if let Some(why) = &why {
             tracing::warn!(server = %self.name, why, "a tool server has failed");
         }
@@ -412,7 +434,9 @@ impl Server {
         let (count, lines) = {
             let mut noise = self.lock_noise();
             noise.count += 1;
-            noise.lines.push_back(line);
+            noise
+                .lines
+                .push_back(self.redactor.text(&line).into_owned());
             if noise.lines.len() > NOISE_KEPT {
                 noise.lines.pop_front();
             }

@@ -42,6 +42,10 @@ pub(crate) struct Book {
     pub(crate) approvals: BTreeMap<String, ApprovalRow>,
     /// What is waited for, and by which step.
     pub(crate) waits: Vec<(String, (String, i64))>,
+    /// Runs with sealed values.
+    pub(crate) sealed: BTreeSet<String>,
+    /// Runs whose environment programs may carry.
+    pub(crate) applied: BTreeSet<String>,
     /// The last number that was given out.
     pub(crate) counter: i64,
     /// For each life of the daemon, whether it ended cleanly.

@@ -15,6 +15,8 @@ pub(super) fn book(db: &Connection) -> Book {
     let keys = "SELECT key, run_id, answer FROM idempotency WHERE scope <> 'step'";
     let step_keys = "SELECT key, run_id, answer FROM idempotency WHERE scope = 'step'";
     let waits = "SELECT awaited, run_id, step FROM waits";
+    let sealed = "SELECT run_id FROM run_values WHERE sealed IS NOT NULL";
+    let applied = "SELECT run_id FROM applied_environments";
     let counter = "SELECT value FROM counters WHERE name = 'seq'";
     let audit = "SELECT method, object, outcome FROM audit ORDER BY seq";
     let boots = "SELECT ended_at IS NOT NULL FROM boots ORDER BY seq";
@@ -40,6 +42,8 @@ pub(super) fn book(db: &Connection) -> Book {
         questions: questions(db),
         approvals: approvals(db),
         waits: rows(db, waits, |row| (id(row, 0), (id(row, 1), number(row, 2)))),
+        sealed: rows(db, sealed, |row| id(row, 0)).into_iter().collect(),
+        applied: rows(db, applied, |row| id(row, 0)).into_iter().collect(),
         counter: rows(db, counter, |row| number(row, 0))[0],
         audit: rows(db, audit, |row| {
             (text(row, 0), maybe_text(row, 1), text(row, 2))

@@ -33,7 +33,11 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::QuestionAsked
         | Kind::QuestionAnswered
         | Kind::ApprovalRequested
-        | Kind::ApprovalResolved => (Some(true), Some(true)),
+        | Kind::ApprovalResolved
+        | Kind::EnvApplied
+        | Kind::EnvRestored
+        | Kind::EnvMissing
+        | Kind::EnvProvided => (Some(true), Some(true)),
         // The session that is told, the run whose end it is.
         Kind::AnnounceQueued
         | Kind::AnnounceDelivered

@@ -1,6 +1,7 @@
 //! The one checker: what must be true of the rows at every moment, after every kill, and once
 //! everything has ended. Every test that kills a daemon calls [`check`].
 
+mod environment;
 mod events;
 mod model;
 mod promises;
@@ -36,6 +37,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     waiting::questions_are_whole(book);
     waiting::approvals_are_whole(book);
     waiting::exchanges_are_whole(book, moment == Moment::Finished);
+    environment::environments_are_whole(book, moment == Moment::Finished);
     events::log_is_in_order(book);
     events::data_is_as_described(book);
     events::each_says_what_it_concerns(book);

@@ -8,8 +8,8 @@ use crate::harness::{Book, Step};
 /// steps wait holds still.
 pub(super) fn who_waits_is_known(book: &Book) {
     let waiting = |step: &&Step| step.is_open() && step.waits.is_some();
-    // A person's word has no row that it could name.
-    let in_review = |step: &Step| step.waits.as_deref() == Some("review");
+    // A person's word and a value have no row that they could name.
+    let in_review = |step: &Step| matches!(step.waits.as_deref(), Some("review" | "value"));
     let named: BTreeSet<&(String, i64)> = book.waits.iter().map(|(_, step)| step).collect();
     for (place, step) in &book.steps {
         let names = waiting(&step) && !in_review(step);

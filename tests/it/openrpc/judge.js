@@ -18,6 +18,7 @@ const SKIPPED = [
   "approvals.resolve",
   "runs.output",
   "runs.resolve",
+  "runs.provide_env",
   "runs.steer",
   "runs.retry_announce",
   "runs.dismiss_announce",

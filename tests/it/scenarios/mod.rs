@@ -10,6 +10,7 @@ mod damage;
 mod delegate;
 mod delegations;
 mod drains;
+pub(crate) mod environment;
 mod lifecycle;
 mod mcp;
 mod processes;
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         delegations::SCENARIOS,
         drains::SCENARIOS,
+        environment::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
         skills::SCENARIOS,

@@ -197,7 +197,7 @@ CREATE TABLE "runs" (
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
-    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER,
+    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, env TEXT,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
@@ -578,4 +578,22 @@ CREATE TABLE skill_bodies (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX skill_bodies_by_body ON skill_bodies (body);
+
+CREATE TABLE run_values (
+    run_id    BLOB    NOT NULL,
+    name      TEXT    NOT NULL,
+    -- It is taken out of whatever the run says.
+    secret    INTEGER NOT NULL CHECK (secret = 0 OR secret = 1),
+    -- `env:NAME`, `file:/PATH` or `cred:NAME`.
+    reference TEXT,
+    sealed    BLOB,
+    -- Why there is no value, where the run holds still for it.
+    lacking   TEXT,
+    PRIMARY KEY (run_id, name),
+    CHECK (reference IS NULL OR sealed IS NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE applied_environments (
+    run_id BLOB NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
 

@@ -1,0 +1,202 @@
+//! `abide env`: what runs have in their environment, by name, and values for those that hold
+//! still for one. Also how `run` and `spawn` read `--env`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+
+use super::args::Common;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::text::{COLUMNS, clean, line, short};
+use super::{ids, print};
+use crate::kernel::overlay;
+use crate::kernel::secret::{Given, Reference};
+use crate::wire::environment::{Env, ProvideEnv};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::shapes::Run;
+
+/// Show what a run has in its environment, or give it a value
+///
+/// Names and who has set them, never values. A run whose value cannot be read any more holds
+/// still before it starts a program; give the value, and it goes on. Without a run: every run
+/// that holds still for one.
+#[derive(Debug, Args)]
+#[command(after_help = r#"abide env
+abide env @last
+abide env 4f2a91c3 GH_TOKEN
+abide env 4f2a91c3 GH_TOKEN=@file:/run/secrets/gh"#)]
+pub(crate) struct EnvOf {
+    /// The run
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+
+    /// NAME=VALUE, NAME=@env:OTHER, NAME=@file:/PATH or NAME=@cred:NAME as the daemon reads
+    /// them, or NAME for this shell's value
+    #[arg(value_name = "NAME[=VALUE]")]
+    given: Vec<String>,
+}
+
+impl EnvOf {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let env = given(&self.given)?;
+        let link = Link::open(&common.place).await?;
+        let Some(named) = &self.run else {
+            return lacking(&link, common).await;
+        };
+        let run_id = ids::run(&link, named).await?;
+        let raw = match env {
+            Some(env) => {
+                let request = ProvideEnv { run_id, env };
+                link.raw("runs.provide_env", &request).await?
+            }
+            None => {
+                link.raw("runs.get", &serde_json::json!({ "runId": run_id }))
+                    .await?
+            }
+        };
+        if common.json {
+            print::object(&raw)?;
+            return Ok(0);
+        }
+        let run: Run = link::read(&raw)?;
+        if self.given.is_empty() {
+            if run.env.is_empty() {
+                print::note(
+                    "nothing but what every program gets: see env.pass in docs/environment.md",
+                );
+            }
+            for row in rows(&run) {
+                print::answer(&row)?;
+            }
+            return Ok(0);
+        }
+        let lacks: Vec<&str> = missing(&run).map(|one| one.name.as_str()).collect();
+        print::note(&match lacks.is_empty() {
+            true => format!("taken; run {} goes on: abide wait {0}", short(run.run_id)),
+            false => format!(
+                "taken; run {} still lacks {}",
+                short(run.run_id),
+                lacks.join(", ")
+            ),
+        });
+        Ok(0)
+    }
+}
+
+fn missing(run: &Run) -> impl Iterator<Item = &crate::wire::shapes::EnvName> {
+    run.env.iter().filter(|one| one.missing.is_some())
+}
+
+/// A line for each name.
+fn rows(run: &Run) -> Vec<String> {
+    let width = run.env.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let row = |one: &crate::wire::shapes::EnvName| {
+        let mut row = format!("{:width$}  {}", one.name, clean(&one.from));
+        if let Some(why) = &one.missing {
+            row.push_str(&format!("  missing: {}", clean(why)));
+        }
+        line(&row, COLUMNS)
+    };
+    run.env.iter().map(row).collect()
+}
+
+async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
+    let request = ListRuns {
+        states: vec![State::Paused],
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let raw = link.raw("runs.list", &request).await?;
+    let page: Runs = link::read(&raw)?;
+    let runs: Vec<&Run> = page
+        .runs
+        .iter()
+        .filter(|run| missing(run).next().is_some())
+        .collect();
+    if common.json {
+        for run in runs {
+            print::object(run)?;
+        }
+        return Ok(0);
+    }
+    if runs.is_empty() {
+        print::note("no run holds still for a value");
+    }
+    for run in runs {
+        let what = run.label.as_deref().unwrap_or(&run.title);
+        let head = format!("{} of {}: {what}", short(run.run_id), run.agent);
+        print::answer(&print::styled(print::HEAD, line(&head, COLUMNS)))?;
+        for one in missing(run) {
+            let why = one.missing.as_deref().unwrap_or_default();
+            let row = format!("  {}: {}", one.name, clean(why));
+            print::answer(&line(&row, COLUMNS))?;
+            print::answer(&format!("  abide env {} {}=…", short(run.run_id), one.name))?;
+        }
+    }
+    Ok(0)
+}
+
+/// What is given on the command line; no refusal repeats a value.
+pub(crate) fn given(items: &[String]) -> Result<Option<Env>, Failure> {
+    let mut env = BTreeMap::new();
+    for item in items {
+        let (name, value) = match item.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (item.as_str(), None),
+        };
+        if !overlay::is_name(name) {
+            // Without a = the word may be a value that was put into the wrong place.
+            return Err(Failure::usage("--env: NAME=VALUE or NAME is expected")
+                .hint("a name has letters, digits and _, and does not begin with a digit"));
+        }
+        let given = match value {
+            None => Given::text(std::env::var(name).map_err(|_| {
+                Failure::usage(format!("{name} is not set in this shell"))
+                    .hint(format!("give it: {name}=VALUE"))
+            })?),
+            // An @ that is meant is written twice.
+            Some(text) if text.starts_with("@@") => Given::text(&text[1..]),
+            Some(text) => match text.strip_prefix('@') {
+                None => Given::text(text),
+                Some(place) => Given::From(Reference::parse(place).map_err(|why| {
+                    Failure::usage(format!("{name}=@…: {why}"))
+                        .hint(format!("a value that begins with @: {name}=@@…"))
+                })?),
+            },
+        };
+        env.insert(name.to_owned(), given);
+    }
+    Ok((!env.is_empty()).then_some(Env(env)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_becomes_a_value_or_a_place_and_is_never_repeated() {
+        let typed = |item: &str| given(&[item.to_owned()]);
+        let one = |item: &str| {
+            typed(item)
+                .unwrap()
+                .unwrap()
+                .0
+                .into_values()
+                .next()
+                .unwrap()
+        };
+        assert_eq!(one("A=b=c"), Given::text("b=c"));
+        assert_eq!(one("A="), Given::text(""));
+        assert_eq!(one("A=@@x"), Given::text("@x"));
+        let place = Reference::Variable("B".to_owned());
+        assert_eq!(one("A=@env:B"), Given::From(place));
+        assert_eq!(one("PATH"), Given::text(std::env::var("PATH").unwrap()));
+        assert!(given(&[]).unwrap().is_none());
+        for item in ["canary-1", "1=canary", "A=@canary", "ABIDE_TEST_NOT_SET"] {
+            let refused = typed(item).unwrap_err();
+            assert!(!format!("{refused:?}").contains("canary"), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Reads a value from where it is kept: a variable of the daemon's environment, a file, a
+//! credential of the supervisor's. Providers read their keys so, and the registry what runs have
+//! in their environment.
+
+use std::path::{Path, PathBuf};
+
+use crate::kernel::secret::{Reference, Secret};
+
+/// The variable in which a supervisor says where its credentials are.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+/// The most bytes of a file.
+const LIMIT: u64 = 64 * 1024;
+
+/// The value, as it is now, without blanks at its ends. The refusal names the place, and never
+/// what is in it.
+pub fn read(reference: &Reference) -> Result<Secret, String> {
+    let found = match reference {
+        Reference::Variable(name) => match std::env::var_os(name) {
+            None => return Err(format!("variable {name} is not set")),
+            Some(value) => value
+                .into_string()
+                .map_err(|_| format!("variable {name} is no text"))?,
+        },
+        Reference::File(path) => file(Path::new(path))?,
+        Reference::Credential(name) => file(&credential(name)?)?,
+    };
+    match found.trim() {
+        "" => Err(format!("{reference} is empty")),
+        text if text.contains('\0') => Err(format!("{reference} holds U+0000")),
+        text => Ok(Secret::new(text)),
+    }
+}
+
+/// Where the supervisor keeps the credential of this name.
+fn credential(name: &str) -> Result<PathBuf, String> {
+    let folder = std::env::var_os(CREDENTIALS)
+        .ok_or_else(|| format!("credential {name} needs a supervisor that sets {CREDENTIALS}"))?;
+    Ok(Path::new(&folder).join(name))
+}
+
+fn file(path: &Path) -> Result<String, String> {
+    let refused = |fault: std::io::Error| format!("{}: {fault}", path.display());
+    let about = std::fs::metadata(path).map_err(refused)?;
+    // A pipe would be waited for, and a device has no end.
+    if !about.is_file() || about.len() > LIMIT {
+        let shown = path.display();
+        return Err(format!(
+            "{shown}: a file of {LIMIT} bytes at most is expected"
+        ));
+    }
+    std::fs::read_to_string(path).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_comes_from_its_file_and_a_missing_one_names_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let place = Reference::File(path.to_str().unwrap().to_owned());
+        assert!(read(&place).unwrap_err().contains("key"));
+        std::fs::write(&path, " \n").unwrap();
+        assert!(read(&place).unwrap_err().contains("is empty"));
+        std::fs::write(&path, "sk-1\n").unwrap();
+        assert_eq!(read(&place).unwrap().expose(), "sk-1");
+        let folder = Reference::File(folder.path().to_str().unwrap().to_owned());
+        assert!(read(&folder).unwrap_err().contains("a file"));
+        let unset = Reference::Variable("ABIDE_TEST_NO_SUCH_KEY".to_owned());
+        assert!(read(&unset).unwrap_err().contains("ABIDE_TEST_NO_SUCH_KEY"));
+        let credential = Reference::Credential("weather".to_owned());
+        assert!(read(&credential).unwrap_err().contains("weather"));
+    }
+}

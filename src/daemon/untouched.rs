@@ -1,0 +1,112 @@
+//! Whether the daemon's own environment is as it was at its start: no run, whatever becomes of
+//! it, may change it. Part of what doctors look at.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use crate::contract::finding::{Finding, Health};
+
+/// The daemon's environment at its start: by name a digest of the value, by a key of chance that
+/// nobody keeps.
+pub struct AtStart {
+    key: [u8; 32],
+    digests: BTreeMap<OsString, blake3::Hash>,
+}
+
+impl AtStart {
+    /// As it is now. The failure says that there is no chance to be had.
+    pub fn note() -> Result<Self, String> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|fault| fault.to_string())?;
+        let digests = digests(&key);
+        Ok(AtStart { key, digests })
+    }
+
+    /// Whether it is still the same; what differs is named, never shown.
+    pub fn look(&self) -> Finding {
+        let now = digests(&self.key);
+        let names = self.digests.keys().chain(now.keys());
+        let mut changed: Vec<String> = names
+            .filter(|name| self.digests.get(*name) != now.get(*name))
+            .map(|name| name.display().to_string())
+            .collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let id = "environment.untouched";
+        match changed.is_empty() {
+            true => Finding::new(
+                id,
+                Health::Ok,
+                format!(
+                    "the daemon's own environment is as it was at its start ({} variables)",
+                    now.len()
+                ),
+            ),
+            false => Finding::new(
+                id,
+                Health::Fail,
+                format!(
+                    "the daemon's own environment is not what it was at its start: {}",
+                    changed.join(", ")
+                ),
+            )
+            .fix("this is a defect: runs may see each other's values; abide stop --restart"),
+        }
+    }
+}
+
+fn digests(key: &[u8; 32]) -> BTreeMap<OsString, blake3::Hash> {
+    let variables = std::env::vars_os();
+    variables
+        .map(|(name, value)| {
+            let digest = blake3::keyed_hash(key, value.as_encoded_bytes());
+            (name, digest)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that this process is the one in which a variable is planted.
+    const PLANTED: &str = "ABIDE_TEST_PLANTED";
+
+    /// The process in which a test runs has threads that read its environment, so that nothing
+    /// may be planted there: another one is started for this test alone.
+    #[test]
+    fn g7_1_a_variable_that_somebody_plants_is_found_and_named() {
+        let name =
+            "daemon::untouched::tests::g7_1_a_variable_that_somebody_plants_is_found_and_named";
+        if std::env::var_os(PLANTED).is_none() {
+            let me = std::env::current_exe().unwrap();
+            let child = std::process::Command::new(me)
+                .args(["--exact", name, "--test-threads=1"])
+                .env(PLANTED, "before")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout);
+            assert!(
+                child.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        let start = AtStart::note().unwrap();
+        assert_eq!(start.look().status, Health::Ok);
+        for (variable, value) in [
+            (PLANTED, Some("canary")),
+            ("ABIDE_TEST_NEW", Some("canary")),
+            ("PATH", None),
+        ] {
+            let found = temp_env::with_var(variable, value, || start.look());
+            assert_eq!(found.status, Health::Fail, "{found:?}");
+            assert!(
+                found.message.ends_with(&format!(": {variable}")),
+                "{found:?}"
+            );
+            assert!(!found.message.contains("canary"), "{found:?}");
+        }
+        assert_eq!(start.look().status, Health::Ok);
+    }
+}

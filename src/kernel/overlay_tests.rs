@@ -1,0 +1,206 @@
+//! Layers, refusals and blocked names.
+
+use super::*;
+use crate::kernel::secret::Reference;
+
+fn base() -> BTreeSet<String> {
+    ["PATH", "HOME", "LANG"].map(str::to_owned).into()
+}
+
+fn agent(env: &[(&str, Option<&str>)], of_project: bool) -> OfAgent {
+    let env = env.iter();
+    OfAgent {
+        env: env
+            .map(|(name, value)| ((*name).to_owned(), value.map(Given::text)))
+            .collect(),
+        of_project,
+    }
+}
+
+fn skill(name: &str, rank: usize, env: &[(&str, &str)], declared: &[&str]) -> OfSkill {
+    OfSkill {
+        name: name.to_owned(),
+        rank,
+        of_project: rank >= 4,
+        declared: declared.iter().map(|name| (*name).to_owned()).collect(),
+        key: None,
+        env: env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Given::text(*value)))
+            .collect(),
+    }
+}
+
+fn request(env: &[(&str, &str)]) -> BTreeMap<String, Given> {
+    let env = env.iter();
+    env.map(|(name, value)| ((*name).to_owned(), Given::text(*value)))
+        .collect()
+}
+
+/// Name, value and origin of everything.
+fn shown(overlay: &Overlay) -> Vec<(&str, &str, &str)> {
+    let values = overlay.values.iter();
+    values
+        .map(|(name, laid)| {
+            let value = match &laid.given {
+                Given::Text(text) => text.expose(),
+                Given::From(_) => "reference",
+            };
+            (name.as_str(), value, laid.from.as_str())
+        })
+        .collect()
+}
+
+#[test]
+fn g7_6_each_layer_wins_over_the_one_below_and_says_who_has_set_what() {
+    let agent = agent(
+        &[
+            ("A", Some("agent")),
+            ("B", Some("agent")),
+            ("C", Some("agent")),
+        ],
+        false,
+    );
+    let skills = [skill("s", 3, &[("B", "skill"), ("C", "skill")], &[])];
+    let overlay = lay(&base(), &agent, &skills);
+    let overlay = overlay.with_request(request(&[("C", "request")])).unwrap();
+    assert_eq!(
+        shown(&overlay),
+        [
+            ("A", "agent", "agent"),
+            ("B", "skill", "skill:s"),
+            ("C", "request", "request"),
+        ]
+    );
+    assert_eq!(overlay.warnings, [""; 0]);
+}
+
+#[test]
+fn of_two_skills_the_higher_source_wins_and_a_warning_names_both() {
+    let low = skill("low", 1, &[("UNITS", "one"), ("SAME", "x")], &[]);
+    let high = skill("high", 3, &[("UNITS", "two"), ("SAME", "x")], &[]);
+    for skills in [[low.clone(), high.clone()], [high, low]] {
+        let overlay = lay(&base(), &OfAgent::default(), &skills);
+        assert_eq!(overlay.values["UNITS"].from, "skill:high");
+        assert_eq!(overlay.warnings.len(), 1, "{:?}", overlay.warnings);
+        let told = &overlay.warnings[0];
+        assert!(
+            told.contains("low and high") && told.contains("UNITS"),
+            "{told}"
+        );
+        assert!(!told.contains("two"), "{told}");
+    }
+}
+
+#[test]
+fn g7_6_a_project_adds_and_never_replaces() {
+    let project = agent(&[("LANG", Some("x")), ("NEW", Some("x"))], true);
+    let skills = [skill("s", 4, &[("NEW", "y"), ("OTHER", "y")], &[])];
+    let overlay = lay(&base(), &project, &skills);
+    assert_eq!(
+        shown(&overlay),
+        [("NEW", "x", "agent"), ("OTHER", "y", "skill:s")]
+    );
+    assert_eq!(overlay.warnings.len(), 2, "{:?}", overlay.warnings);
+    // A person's own file may.
+    let own = agent(&[("LANG", Some("x")), ("PATH", Some("/opt"))], false);
+    assert_eq!(lay(&base(), &own, &[]).values.len(), 2);
+}
+
+#[test]
+fn g7_4_what_changes_how_programs_start_comes_from_no_skill_project_or_request() {
+    let names = [
+        "PATH",
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "NODE_OPTIONS",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "BASH_ENV",
+        "ENV",
+        "GIT_SSH_COMMAND",
+        "PERL5LIB",
+        "RUBYOPT",
+        "JAVA_TOOL_OPTIONS",
+        "GCONV_PATH",
+        "SSLKEYLOGFILE",
+        "IFS",
+        "PS4",
+        "SHELLOPTS",
+        "ABIDE_RUN_ID",
+        "ld_preload",
+    ];
+    for name in names {
+        assert!(is_blocked(name), "{name}");
+        let refused = Overlay::default().with_request(request(&[(name, "canary")]));
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.kind, Kind::Forbidden, "{name}");
+        assert_eq!(fault.data["name"], name);
+        assert!(!fault.to_string().contains("canary"), "{fault}");
+        let skills = [skill("s", 3, &[(name, "x")], &[name])];
+        let overlay = lay(&base(), &agent(&[(name, Some("x"))], true), &skills);
+        assert!(overlay.values.is_empty(), "{name}");
+        assert_eq!(overlay.warnings.len(), 2, "{name}");
+    }
+    for name in ["LDAP_HOST", "WEATHER_UNITS", "GITHUB_REPOSITORY", "MY_PATH"] {
+        assert!(!is_blocked(name), "{name}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_secret_must_have_been_declared() {
+    for name in [
+        "GH_TOKEN",
+        "A_SECRET",
+        "DB_PASSWORD",
+        "OPENAI_API_KEY",
+        "APIKEY",
+        "TOKEN",
+    ] {
+        assert!(looks_secret(name), "{name}");
+        let given = || request(&[(name, "value-1")]);
+        let fault = Overlay::default().with_request(given()).unwrap_err();
+        assert_eq!(
+            (fault.kind, &fault.data["name"]),
+            (Kind::Forbidden, &name.into())
+        );
+        let declared = lay(&base(), &agent(&[(name, None)], false), &[]);
+        assert!(declared.values.is_empty());
+        assert!(declared.with_request(given()).is_ok());
+        let declared = lay(&base(), &OfAgent::default(), &[skill("s", 3, &[], &[name])]);
+        assert!(declared.with_request(given()).is_ok());
+        let skills = [skill("s", 3, &[(name, "x")], &[])];
+        let overlay = lay(&base(), &OfAgent::default(), &skills);
+        assert!(overlay.values.is_empty() && overlay.warnings.len() == 1);
+    }
+    for name in ["MONKEY", "TOKENIZER", "KEYBOARD", "WEATHER_UNITS"] {
+        assert!(!looks_secret(name), "{name}");
+    }
+}
+
+#[test]
+fn what_no_environment_can_hold_is_refused_without_its_value() {
+    let long = "x".repeat(MOST_BYTES + 1);
+    for (name, value) in [
+        ("A=B", "canary"),
+        ("", "canary"),
+        ("1A", "canary"),
+        ("A", "can\0ary"),
+        ("A", &long),
+    ] {
+        let fault = Overlay::default()
+            .with_request(request(&[(name, value)]))
+            .unwrap_err();
+        assert_eq!(fault.kind, Kind::InvalidParams, "{name}");
+        assert!(!fault.to_string().contains("canary"), "{fault}");
+    }
+    let many: BTreeMap<String, Given> = (0..=MOST_NAMES)
+        .map(|n| {
+            (
+                format!("N{n}"),
+                Given::From(Reference::Variable("A".to_owned())),
+            )
+        })
+        .collect();
+    assert!(Overlay::default().with_request(many).is_err());
+}

@@ -1,0 +1,114 @@
+//! Texts that nobody is shown, and the places from which they are read. Settings, agents and
+//! requests hold them so; only what starts a program or speaks with a provider exposes one.
+
+use std::fmt;
+
+/// A text that no debug output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// The text, for the one place that it is meant for.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Where a value is read from, each time that it is needed. It is no secret itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reference {
+    /// This variable of the daemon's environment.
+    Variable(String),
+    /// This file, an absolute path.
+    File(String),
+    /// This credential of the supervisor's.
+    Credential(String),
+}
+
+impl Reference {
+    /// Reads `env:NAME`, `file:/…` or `cred:NAME`. The refusal does not repeat the text, which
+    /// may be a value that somebody has put into the wrong place.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = "env:NAME, file:/PATH or cred:NAME is expected";
+        let (kind, place) = text.split_once(':').ok_or(expected)?;
+        let is_plain = !place.is_empty() && !place.contains(char::is_control);
+        match kind {
+            "env" if is_plain && !place.contains('=') => Ok(Reference::Variable(place.to_owned())),
+            "file" if is_plain && place.starts_with('/') => Ok(Reference::File(place.to_owned())),
+            // A file of the supervisor's folder, and no other.
+            "cred" if is_plain && !place.contains('/') && !place.starts_with('.') => {
+                Ok(Reference::Credential(place.to_owned()))
+            }
+            _ => Err(expected.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reference::Variable(name) => write!(f, "env:{name}"),
+            Reference::File(path) => write!(f, "file:{path}"),
+            Reference::Credential(name) => write!(f, "cred:{name}"),
+        }
+    }
+}
+
+/// What somebody gives for a name: the value, or where it is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// The value.
+    Text(Secret),
+    /// Where it is.
+    From(Reference),
+}
+
+impl Given {
+    /// A value as it is written.
+    pub fn text(value: impl Into<String>) -> Self {
+        Given::Text(Secret::new(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_shown_as_it_is_written_and_a_value_in_its_place_is_not_repeated() {
+        for text in ["env:A_KEY", "file:/run/key", "cred:weather"] {
+            assert_eq!(Reference::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "canary-value",
+            "env:",
+            "env:A=b",
+            "file:relative",
+            "cred:../token",
+            "cred:.hidden",
+            "cred:a/b",
+            "vault:a",
+            "env:A\nB",
+        ] {
+            let refused = Reference::parse(text).unwrap_err();
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn g7_9_nothing_that_holds_a_value_prints_it() {
+        let given = Given::text("canary");
+        assert!(!format!("{given:?}").contains("canary"));
+    }
+}

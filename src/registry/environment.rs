@@ -1,0 +1,367 @@
+//! What runs have in their environment: laid out when a run is made, sealed into its rows, made
+//! anew from them whenever it takes a slot, and looked after until nothing carries it any more.
+//! The rules are in [`crate::kernel::overlay`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::agents::off_thread;
+use super::answer::RunDetail;
+use super::options::SkillEnvironment;
+use super::spawn::unexpected;
+use super::{Inner, Principal, Registry};
+use crate::config;
+use crate::contract::catalog::Resolved;
+use crate::contract::journal::{RunEnvironment, RunView};
+use crate::contract::skills::{PinnedSkill, SOURCES, SkillPin};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::overlay::{self, EnvName, OfSkill, Overlay, REQUEST};
+use crate::kernel::redact::Redactor;
+use crate::kernel::run::Run;
+use crate::kernel::secret::{Given, Secret};
+use crate::kernel::step::Step;
+use crate::store::command::{LackEnvironment, ProvideEnvironment, StepRef};
+use crate::store::environment::{self, NewEnvironment, StoredValue};
+use crate::store::{Command, Reply};
+
+/// The sources of skills that lie with the work, which anybody may have written.
+const OF_PROJECT: [&str; 2] = ["project", "workspace"];
+/// So often it is looked whether what an ended run has left is gone, before the comparison of
+/// rows and tasks takes that over.
+const LOOKS: u32 = 40;
+/// The pause between two of these looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Inner {
+    /// The agent as a run pins it, with the environment that it and its skills bring.
+    pub(super) fn with_environment(&self, mut resolved: Resolved) -> Resolved {
+        let options = self.options();
+        let pinned = match &resolved.skills {
+            Some(SkillPin::Now(now)) if !options.skills.is_empty() => {
+                now.picked.set.skills.as_slice()
+            }
+            _ => &[],
+        };
+        let skills: Vec<OfSkill> = pinned
+            .iter()
+            .map(|skill| of_skill(skill, &options.skills, &mut resolved.warnings))
+            .collect();
+        if resolved.env.env.is_empty() && skills.is_empty() {
+            return resolved;
+        }
+        let mut overlay = overlay::lay(&self.environment.names(), &resolved.env, &skills);
+        for (name, laid) in &overlay.values {
+            if let Given::From(place) = &laid.given
+                && let Err(why) = config::read(place)
+            {
+                resolved.warnings.push(format!(
+                    "environment: {name}: {why}; the run holds still when it starts a program"
+                ));
+            }
+        }
+        resolved.warnings.append(&mut overlay.warnings);
+        resolved.overlay = overlay;
+        resolved
+    }
+
+    /// The environment of a new run, as it is stored.
+    pub(super) fn sealed(&self, run: RunId, overlay: &Overlay) -> Result<NewEnvironment, Fault> {
+        let values = overlay.values.iter();
+        let values = values.map(|(name, laid)| self.stored(run, name, &laid.given, laid.secret));
+        Ok(NewEnvironment {
+            names: overlay.names(),
+            values: values.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn stored(
+        &self,
+        run: RunId,
+        name: &str,
+        given: &Given,
+        secret: bool,
+    ) -> Result<StoredValue, Fault> {
+        let (reference, sealed) = match given {
+            Given::From(place) => (Some(place.clone()), None),
+            Given::Text(text) => (None, Some(self.seal.close(run, name, text)?)),
+        };
+        Ok(StoredValue {
+            name: name.to_owned(),
+            secret,
+            reference,
+            sealed,
+            lacking: None,
+        })
+    }
+
+    /// The environment of the run's programs, made from its rows.
+    pub(super) async fn environment_of(
+        self: &Arc<Self>,
+        run: &Run,
+    ) -> Result<Arc<RunEnvironment>, Fault> {
+        if run.env.is_empty() {
+            return Ok(Arc::clone(&self.plain));
+        }
+        let (inner, run) = (Arc::clone(self), run.clone());
+        // Files are read.
+        off_thread(move || {
+            let stored = inner.store.read_now(|tx| environment::of(tx, run.id))?;
+            let mut made = RunEnvironment {
+                variables: inner.environment.clone(),
+                ..RunEnvironment::default()
+            };
+            let mut secrets: Vec<(&str, Secret)> = Vec::new();
+            for EnvName { name, .. } in &run.env {
+                let stored = stored.iter().find(|value| value.name == *name);
+                match inner.value(run.id, name, stored) {
+                    Ok(value) => {
+                        made.variables = made.variables.with(name, value.expose());
+                        if stored.is_none_or(|stored| stored.secret) {
+                            secrets.push((name, value));
+                        }
+                    }
+                    Err(why) => made.lacks.push((name.clone(), why)),
+                }
+            }
+            made.redactor = Redactor::new(secrets.iter().map(|(name, value)| (*name, value)));
+            Ok(Arc::new(made))
+        })
+        .await
+    }
+
+    /// What a name of the run stands for, or why that cannot be told.
+    fn value(
+        &self,
+        run: RunId,
+        name: &str,
+        stored: Option<&StoredValue>,
+    ) -> Result<Secret, String> {
+        let stored = stored.ok_or("what the store knew of it was lost")?;
+        if let Some(place) = &stored.reference {
+            return config::read(place);
+        }
+        let Some(sealed) = &stored.sealed else {
+            return Err("it was given to the run that this one does again, and is not kept".into());
+        };
+        self.seal.open(run, name, sealed).ok_or_else(|| {
+            "it was sealed with another key than this daemon has (env.key in the state folder, or \
+             the credential abide-env-key)"
+                .to_owned()
+        })
+    }
+
+    /// The environment of a run that does `old` again: what was given to that one is not kept,
+    /// and must be given anew, but for where a value is read from.
+    pub(super) fn given_before(
+        &self,
+        old: &Run,
+        environment: &mut NewEnvironment,
+    ) -> Result<(), Fault> {
+        if old.env.iter().all(|one| one.from != REQUEST) {
+            return Ok(());
+        }
+        let stored = self.store.read_now(|tx| environment::of(tx, old.id))?;
+        for one in old.env.iter().filter(|one| one.from == REQUEST) {
+            environment.names.retain(|known| known.name != one.name);
+            environment.values.retain(|known| known.name != one.name);
+            environment.names.push(one.clone());
+            let before = stored.iter().find(|known| known.name == one.name);
+            environment.values.push(StoredValue {
+                name: one.name.clone(),
+                secret: before.is_none_or(|before| before.secret),
+                reference: before.and_then(|before| before.reference.clone()),
+                sealed: None,
+                lacking: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// The step waits for the values that its run's environment lacks.
+    pub(super) async fn lack(self: &Arc<Self>, view: &RunView, step: &Step) -> Result<(), Fault> {
+        let command = Command::LackEnvironment(Box::new(LackEnvironment {
+            by: StepRef {
+                run: step.run,
+                step: step.seq,
+                attempt: step.attempts,
+            },
+            lacks: view.environment.lacks.clone(),
+        }));
+        match super::drive::submit_any(self, command).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// What the settings give a skill. What cannot be read is left aside: the skill does without.
+fn of_skill(
+    skill: &PinnedSkill,
+    entries: &BTreeMap<String, SkillEnvironment>,
+    warnings: &mut Vec<String>,
+) -> OfSkill {
+    let name = &skill.name;
+    let entry = skill.key.as_ref().and_then(|key| entries.get(key));
+    let entry = entry.or_else(|| entries.get(name));
+    let mut env: BTreeMap<String, Given> = BTreeMap::new();
+    let mut key = None;
+    if let Some(entry) = entry {
+        env.extend(entry.env.clone());
+        match (&entry.api_key, &skill.primary_env) {
+            (Some(value), Some(primary)) if overlay::is_name(primary) => {
+                env.insert(primary.clone(), value.clone());
+                key = Some(primary.clone());
+            }
+            (Some(_), _) => warnings.push(format!(
+                "environment: skill {name} has a key in the settings and names no variable for it"
+            )),
+            (None, _) => {}
+        }
+    }
+    env.retain(|variable, given| {
+        let Given::From(place) = given else {
+            return true;
+        };
+        let read = config::read(place);
+        if let Err(why) = &read {
+            let told = format!("environment: {variable} of skill {name} is left aside: {why}");
+            warnings.push(told);
+        }
+        read.is_ok()
+    });
+    let declared = skill.required_env.iter().chain(&skill.primary_env);
+    OfSkill {
+        name: name.clone(),
+        rank: SOURCES
+            .iter()
+            .position(|source| *source == skill.source)
+            .unwrap_or_default(),
+        of_project: OF_PROJECT.contains(&skill.source.as_str()),
+        declared: declared.cloned().collect(),
+        key,
+        env: env.into_iter().collect(),
+    }
+}
+
+/// Refuses references that cannot be read, naming the name.
+fn check_readable(env: &BTreeMap<String, Given>) -> Result<(), Fault> {
+    for (name, given) in env {
+        if let Given::From(place) = given
+            && let Err(why) = config::read(place)
+        {
+            let message = format!("{name}: {why}. Nothing was created");
+            return Err(Fault::params("env", message).with("name", name.as_str()));
+        }
+    }
+    Ok(())
+}
+
+impl Registry {
+    /// The agent as a run pins it, with what a request gives to the run's environment on top.
+    pub(super) async fn with_request(
+        &self,
+        mut resolved: Resolved,
+        env: BTreeMap<String, Given>,
+    ) -> Result<Resolved, Fault> {
+        if env.is_empty() {
+            return Ok(resolved);
+        }
+        let overlay = std::mem::take(&mut resolved.overlay);
+        resolved.overlay = overlay.with_request(env.clone())?;
+        off_thread(move || check_readable(&env)).await?;
+        Ok(resolved)
+    }
+
+    /// Gives values to a run that goes on. It continues if it lacks nothing any more; they
+    /// count from the next time that it takes a slot or waits for a value.
+    pub async fn provide_env(
+        &self,
+        who: &Principal,
+        id: RunId,
+        env: BTreeMap<String, Given>,
+    ) -> Result<RunDetail, Fault> {
+        let run = self.run(who, id).await?.run;
+        for (name, given) in &env {
+            overlay::check(name, given)?;
+            if run.env.iter().all(|known| known.name != *name) {
+                let names: Vec<&str> = run.env.iter().map(|known| known.name.as_str()).collect();
+                let message = format!("run {id} has no {name} in its environment");
+                return Err(Fault::params("env", message)
+                    .with("name", name.as_str())
+                    .hint(match names.is_empty() {
+                        true => "it has nothing but what every program gets".to_owned(),
+                        false => format!("it has {}", names.join(", ")),
+                    }));
+            }
+        }
+        let inner = Arc::clone(&self.inner);
+        let org = who.org.clone();
+        let command = off_thread(move || {
+            check_readable(&env)?;
+            let stored = inner.store.read_now(|tx| environment::of(tx, id))?;
+            let values = env.iter().map(|(name, given)| {
+                let before = stored.iter().find(|known| known.name == *name);
+                let secret = before.is_none_or(|before| before.secret)
+                    || overlay::looks_secret(name)
+                    || matches!(given, Given::From(_));
+                inner.stored(id, name, given, secret)
+            });
+            let values = values.collect::<Result<Vec<_>, _>>()?;
+            let lacks = run.env.iter().any(|known| {
+                let kept = stored.iter().find(|one| one.name == known.name);
+                !env.contains_key(&known.name) && inner.value(id, &known.name, kept).is_err()
+            });
+            Ok(Command::ProvideEnvironment(Box::new(ProvideEnvironment {
+                org,
+                run: id,
+                values,
+                complete: !lacks,
+            })))
+        })
+        .await?;
+        match self.inner.store.submit(command).await? {
+            Reply::Run(after) => self.run(who, after.run.id).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Looks until nothing carries the environment of the ended run any more, and has that noted.
+/// What goes on for longer is looked at again with the comparison of rows and tasks.
+pub(super) fn until_restored(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        let mut looks = LOOKS;
+        while !inner.processes.of_run(run).await.is_empty() {
+            looks -= 1;
+            if looks == 0 || inner.drains.is_ending() {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        let command = Command::RestoreEnvironment { run };
+        if let Err(fault) = inner.store.submit_patiently(command).await {
+            tracing::warn!(%run, %fault, "that the environment is restored was not noted yet");
+        }
+    });
+}
+
+/// The same for every ended run whose environment something may still carry: those of an earlier
+/// life of the daemon, and those whose programs could not be ended.
+pub(super) fn look_at_all(inner: &Arc<Inner>, tasks: &TaskTracker) {
+    let (inner, all) = (Arc::clone(inner), tasks.clone());
+    tasks.spawn(async move {
+        match inner.store.read_first(environment::left_applied).await {
+            Ok(runs) => {
+                for run in runs {
+                    until_restored(&inner, &all, run);
+                }
+            }
+            Err(fault) => tracing::warn!(%fault, "ended environments were not looked at"),
+        }
+    });
+}

@@ -1,0 +1,199 @@
+//! Takes a run's secrets out of what comes out of its steps, before it is stored, told or shown.
+//! Called by `drive`, through which every outcome goes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::contract::runner::{StepOutcome, TextSink};
+use crate::kernel::message::Block;
+use crate::kernel::redact::{Pieces, Redactor};
+use crate::kernel::run::RunError;
+
+/// Takes the secrets out of an outcome.
+pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
+    if redactor.is_empty() {
+        return;
+    }
+    let error = |error: &mut RunError| redactor.in_place(&mut error.message);
+    match outcome {
+        StepOutcome::Answer {
+            blocks, warnings, ..
+        } => {
+            blocks
+                .iter_mut()
+                .for_each(|block| in_block(block, redactor));
+            warnings.iter_mut().for_each(|one| redactor.in_place(one));
+        }
+        StepOutcome::ToolResult { text, .. } => redactor.in_place(text),
+        StepOutcome::Shortened { summary, told, .. } => {
+            if let Some((text, _)) = summary {
+                redactor.in_place(text);
+            }
+            redactor.in_place(told);
+        }
+        StepOutcome::TooLong(failed) | StepOutcome::Failed(failed) => error(failed),
+        StepOutcome::Waits => {}
+    }
+}
+
+fn in_block(block: &mut Block, redactor: &Redactor) {
+    match block {
+        Block::Text { text } | Block::ToolResult { text, .. } => redactor.in_place(text),
+        Block::ToolCall { arguments, .. } => redactor.in_value(arguments),
+        Block::Native { json, .. } => redactor.in_place(json),
+    }
+}
+
+/// Passes text on without the secrets, also where one comes in two pieces.
+pub(super) struct Redacted {
+    to: Arc<dyn TextSink>,
+    redactor: Redactor,
+    said: Mutex<Channels>,
+}
+
+/// What is held back of each.
+#[derive(Default)]
+struct Channels {
+    text: Pieces,
+    thinking: Pieces,
+}
+
+impl Channels {
+    fn new(redactor: &Redactor) -> Self {
+        Channels {
+            text: Pieces::new(redactor.clone()),
+            thinking: Pieces::new(redactor.clone()),
+        }
+    }
+}
+
+impl Redacted {
+    /// Before `to`.
+    pub(super) fn over(to: Arc<dyn TextSink>, redactor: &Redactor) -> Arc<Self> {
+        Arc::new(Redacted {
+            to,
+            said: Mutex::new(Channels::new(redactor)),
+            redactor: redactor.clone(),
+        })
+    }
+
+    /// No more will come: what was held back is passed on.
+    pub(super) fn end(&self) {
+        let (text, thinking) = {
+            let mut said = self.lock();
+            (said.text.rest(), said.thinking.rest())
+        };
+        if !thinking.is_empty() {
+            self.to.thinking(&thinking);
+        }
+        if !text.is_empty() {
+            self.to.text(&text);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Channels> {
+        // A panic leaves what was held back, which is still to be passed on.
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TextSink for Redacted {
+    fn text(&self, piece: &str) {
+        if self.redactor.is_empty() {
+            return self.to.text(piece);
+        }
+        let piece = self.lock().text.more(piece);
+        if !piece.is_empty() {
+            self.to.text(&piece);
+        }
+    }
+
+    fn thinking(&self, piece: &str) {
+        if self.redactor.is_empty() {
+            return self.to.thinking(piece);
+        }
+        let piece = self.lock().thinking.more(piece);
+        if !piece.is_empty() {
+            self.to.thinking(&piece);
+        }
+    }
+
+    fn reset(&self) {
+        *self.lock() = Channels::new(&self.redactor);
+        self.to.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::run::Usage;
+    use crate::kernel::secret::Secret;
+    use serde_json::json;
+
+    fn redactor() -> Redactor {
+        let secret = Secret::new("canary-1");
+        Redactor::new([("A_KEY", &secret)])
+    }
+
+    #[test]
+    fn no_outcome_keeps_a_secret() {
+        let call = |text: &str| Block::ToolCall {
+            id: "c".to_owned(),
+            name: "shell".to_owned(),
+            arguments: json!({ "command": text }),
+        };
+        let text = "says canary-1".to_owned();
+        let failed = RunError::new("provider", "401 canary-1");
+        let outcomes = [
+            StepOutcome::Answer {
+                blocks: vec![Block::Text { text: text.clone() }, call("x canary-1")],
+                usage: Usage::default(),
+                warnings: vec![text.clone()],
+            },
+            StepOutcome::ToolResult {
+                text: text.clone(),
+                is_error: true,
+            },
+            StepOutcome::Shortened {
+                summary: None,
+                told: text,
+                usage: Usage::default(),
+            },
+            StepOutcome::TooLong(failed.clone()),
+            StepOutcome::Failed(failed),
+        ];
+        for mut outcome in outcomes {
+            assert!(format!("{outcome:?}").contains("canary-1"));
+            redact(&mut outcome, &redactor());
+            let shown = format!("{outcome:?}");
+            assert!(!shown.contains("canary-1"), "{shown}");
+            assert!(shown.contains("[secret:A_KEY]"), "{shown}");
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<String>);
+
+    impl TextSink for Heard {
+        fn text(&self, piece: &str) {
+            self.0.lock().unwrap().push_str(piece);
+        }
+
+        fn reset(&self) {
+            self.0.lock().unwrap().clear();
+        }
+    }
+
+    #[test]
+    fn a_secret_in_two_pieces_is_not_passed_on_and_nothing_else_is_lost() {
+        let heard = Arc::new(Heard::default());
+        let sink = Redacted::over(Arc::clone(&heard) as Arc<dyn TextSink>, &redactor());
+        sink.text("x can");
+        sink.reset();
+        for piece in ["a can", "ary", "-1 b c", "an"] {
+            sink.text(piece);
+        }
+        sink.end();
+        assert_eq!(*heard.0.lock().unwrap(), "a [secret:A_KEY] b can");
+    }
+}

@@ -1,0 +1,134 @@
+//! What a run has in its environment: kept when it is accepted, applied when it starts, missed,
+//! provided, and restored once nothing carries it any more.
+
+use serde_json::json;
+
+use super::context::{Context, Effect};
+use super::moves::load;
+use super::waiting::{acting, begin, release};
+use super::{Reply, RunAfter, StepRef};
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::RunId;
+use crate::kernel::overlay::REQUEST;
+use crate::kernel::run::Run;
+use crate::kernel::step::{Wait, WaitKind};
+use crate::store::environment::{self, StoredValue};
+use crate::store::{db_fault, steps};
+
+/// A step that needs values which are not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LackEnvironment {
+    /// The step.
+    pub by: StepRef,
+    /// Each name with the reason.
+    pub lacks: Vec<(String, String)>,
+}
+
+/// Values that somebody gives to a run that goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProvideEnvironment {
+    /// The tenant.
+    pub org: String,
+    /// The run.
+    pub run: RunId,
+    /// The values.
+    pub values: Vec<StoredValue>,
+    /// With them it lacks nothing.
+    pub complete: bool,
+}
+
+/// The run's programs may carry its environment from now on.
+pub fn applied(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    if !run.env.is_empty() && environment::mark_applied(context.tx, run.id).map_err(db_fault)? {
+        context.emit(EventKind::EnvApplied, run, json!({ "env": run.env }));
+    }
+    Ok(())
+}
+
+/// The run has ended: what was given to it is gone, and whether something still carries it is to
+/// be looked at.
+pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    if run.env.is_empty() {
+        return Ok(());
+    }
+    environment::forget_given(context.tx, run.id).map_err(db_fault)?;
+    if environment::is_applied(context.tx, run.id).map_err(db_fault)? {
+        context.effect(Effect::Carried(run.id));
+    }
+    Ok(())
+}
+
+/// The step waits for the values, and its run holds still if it has nothing else to do.
+pub fn lack(context: &mut Context<'_>, lack: LackEnvironment) -> Result<Reply, Fault> {
+    let (run, step) = acting(context, lack.by)?;
+    if step.waits.is_some() {
+        return Ok(Reply::Done);
+    }
+    for (name, why) in &lack.lacks {
+        environment::lacks(context.tx, run.id, name, why).map_err(db_fault)?;
+    }
+    let names: Vec<&str> = lack.lacks.iter().map(|(name, _)| name.as_str()).collect();
+    context.emit(EventKind::EnvMissing, &run, json!({ "names": names }));
+    let wait = Wait {
+        kind: WaitKind::Value,
+        until: None,
+    };
+    begin(context, &run, &step, wait, &[])?;
+    Ok(Reply::Done)
+}
+
+/// The run has these values, and goes on if it lacks nothing any more. The same again changes
+/// nothing.
+pub fn provide(context: &mut Context<'_>, given: ProvideEnvironment) -> Result<Reply, Fault> {
+    let run = load(context, given.run)?;
+    if run.org != given.org {
+        return Err(Fault::not_found("run", given.run));
+    }
+    if run.state.is_terminal() {
+        return Err(Fault::new(
+            Kind::Conflict,
+            format!(
+                "run {} has ended ({}): it needs nothing any more",
+                run.id,
+                run.state.as_str()
+            ),
+        )
+        .hint("do it again with runs.retry, and give the values to that run"));
+    }
+    let mut names = run.env.clone();
+    let told: Vec<&str> = given.values.iter().map(|one| one.name.as_str()).collect();
+    for value in &given.values {
+        environment::put(context.tx, run.id, value).map_err(db_fault)?;
+        for known in names.iter_mut().filter(|known| known.name == value.name) {
+            REQUEST.clone_into(&mut known.from);
+        }
+    }
+    if !told.is_empty() {
+        environment::set_names(context.tx, run.id, &names).map_err(db_fault)?;
+        context.emit(EventKind::EnvProvided, &run, json!({ "names": told }));
+    }
+    if given.complete {
+        for step in steps::open(context.tx, run.id).map_err(db_fault)? {
+            if step.waits.is_some_and(|wait| wait.kind == WaitKind::Value) {
+                release(context, run.id, step.seq)?;
+            }
+        }
+    }
+    let run = load(context, given.run)?;
+    Ok(Reply::Run(Box::new(RunAfter {
+        run,
+        messages: Vec::new(),
+        steps: Vec::new(),
+    })))
+}
+
+/// Nothing carries the ended run's environment any more, and the event log says so, once.
+pub fn restore(context: &mut Context<'_>, id: RunId) -> Result<Reply, Fault> {
+    if environment::unmark_applied(context.tx, id).map_err(db_fault)? {
+        let run = load(context, id)?;
+        let names: Vec<&str> = run.env.iter().map(|one| one.name.as_str()).collect();
+        context.emit(EventKind::EnvRestored, &run, json!({ "names": names }));
+    }
+    Ok(Reply::Done)
+}

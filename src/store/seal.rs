@@ -1,0 +1,87 @@
+//! Seals the values that callers give to runs: who reads the store or a copy of it without the
+//! key, reads none of them. The registry seals before it submits and opens before a program is
+//! started; the key lies beside the store, not in it.
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::secret::Secret;
+
+/// What a key is for; another purpose gives another key.
+const PURPOSE: &str = "abide 2026 environment of a run: one value";
+
+/// Seals and opens values.
+#[derive(Clone)]
+pub struct Seal([u8; 32]);
+
+impl Seal {
+    /// With this key.
+    pub fn new(key: [u8; 32]) -> Self {
+        Seal(key)
+    }
+
+    /// The value of `name` of a run, sealed: a fresh nonce, then what only the key opens, and
+    /// only as the value of that name of that run.
+    pub fn close(&self, run: RunId, name: &str, value: &Secret) -> Result<Vec<u8>, Fault> {
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce).map_err(Fault::internal)?;
+        let mut sealed = value.expose().as_bytes().to_vec();
+        self.key(run, name)?
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::empty(),
+                &mut sealed,
+            )
+            .map_err(|_| Fault::internal("a value could not be sealed"))?;
+        Ok([nonce.as_slice(), &sealed].concat())
+    }
+
+    /// The value; `None` where this key, run or name is not the one that it was sealed for.
+    pub fn open(&self, run: RunId, name: &str, sealed: &[u8]) -> Option<Secret> {
+        let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut opened = sealed.to_vec();
+        let key = self.key(run, name).ok()?;
+        let text = key.open_in_place(nonce, Aad::empty(), &mut opened).ok()?;
+        String::from_utf8(text.to_vec()).ok().map(Secret::new)
+    }
+
+    /// A key for this one value. No two values share one, so that chance nonces are enough.
+    fn key(&self, run: RunId, name: &str) -> Result<LessSafeKey, Fault> {
+        let mut hasher = blake3::Hasher::new_derive_key(PURPOSE);
+        hasher.update(&self.0);
+        hasher.update(run.0.as_bytes());
+        hasher.update(name.as_bytes());
+        let key = UnboundKey::new(&CHACHA20_POLY1305, hasher.finalize().as_bytes());
+        let key = key.map_err(|_| Fault::internal("a key could not be made"))?;
+        Ok(LessSafeKey::new(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_value_opens_for_its_run_its_name_and_its_key_and_for_nothing_else() {
+        let (run, other) = (RunId(Uuid::from_u128(1)), RunId(Uuid::from_u128(2)));
+        let seal = Seal::new([7; 32]);
+        let value = Secret::new("canary ä");
+        let sealed = seal.close(run, "A", &value).unwrap();
+        let readable = String::from_utf8_lossy(&sealed).contains("canary");
+        assert!(!readable);
+        assert_ne!(sealed, seal.close(run, "A", &value).unwrap());
+        assert_eq!(seal.open(run, "A", &sealed), Some(value));
+        assert_eq!(seal.open(other, "A", &sealed), None);
+        assert_eq!(seal.open(run, "B", &sealed), None);
+        assert_eq!(Seal::new([8; 32]).open(run, "A", &sealed), None);
+        for cut in [0, NONCE_LEN, sealed.len() - 1] {
+            assert_eq!(seal.open(run, "A", &sealed[..cut]), None);
+        }
+        let mut bent = sealed.clone();
+        bent[NONCE_LEN] ^= 1;
+        assert_eq!(seal.open(run, "A", &bent), None);
+    }
+}

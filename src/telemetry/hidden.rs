@@ -1,0 +1,99 @@
+//! The log without the secrets of runs that are at work: whatever part of the program, or of a
+//! library, writes a line. `drive` says what is to be hidden for as long as it holds a run.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::kernel::redact::Redactor;
+
+/// What is hidden now, by the number of who hides it.
+static NOW: RwLock<Vec<(u64, Redactor)>> = RwLock::new(Vec::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Hides secrets from the log until it is dropped.
+pub struct Hidden(Option<u64>);
+
+/// Hides these; where there are none, nothing is done.
+pub fn hide(redactor: &Redactor) -> Hidden {
+    if redactor.is_empty() {
+        return Hidden(None);
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    write().push((number, redactor.clone()));
+    Hidden(Some(number))
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            write().retain(|(other, _)| *other != number);
+        }
+    }
+}
+
+fn read() -> RwLockReadGuard<'static, Vec<(u64, Redactor)>> {
+    // A list of which an entry was put or taken is whole.
+    NOW.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Vec<(u64, Redactor)>> {
+    NOW.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A line without what is hidden.
+fn without(line: &[u8]) -> Cow<'_, [u8]> {
+    let now = read();
+    if now.is_empty() {
+        return Cow::Borrowed(line);
+    }
+    let mut text = String::from_utf8_lossy(line).into_owned();
+    for (_, redactor) in now.iter() {
+        redactor.in_place(&mut text);
+    }
+    Cow::Owned(text.into_bytes())
+}
+
+/// Standard error, line by line, without what is hidden.
+pub struct Lines;
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&self) -> Lines {
+        Lines
+    }
+}
+
+impl Write for Lines {
+    /// A line comes whole: it is put together before it is written.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        io::stderr().lock().write_all(&without(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::secret::Secret;
+
+    #[test]
+    fn g7_9_a_secret_is_hidden_while_its_run_is_at_work() {
+        let secret = Secret::new("canary-of-the-log");
+        let redactor = Redactor::new([("A_KEY", &secret)]);
+        let line = b"a program said canary-of-the-log\n";
+        let hidden = [hide(&redactor), hide(&redactor), hide(&Redactor::default())];
+        let shown = String::from_utf8(without(line).into_owned()).unwrap();
+        assert_eq!(shown, "a program said [secret:A_KEY]\n");
+        drop(hidden);
+        assert_eq!(without(line), Cow::Borrowed(line));
+    }
+}

@@ -1,0 +1,134 @@
+//! What a request gives to a run's environment, as clients write it: texts, or where a value is
+//! read from. No refusal and no debug output repeats a value.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+use super::decode::Params;
+use super::input;
+use crate::kernel::ids::RunId;
+use crate::kernel::overlay::MOST_NAMES;
+use crate::kernel::secret::{Given, Reference};
+
+/// What `NAME` in an environment can be.
+const EXPECTED: &str = "names are expected, each with a text or {\"from\": \"env:NAME\"}, \
+                        {\"from\": \"file:/PATH\"}, {\"from\": \"cred:NAME\"}";
+
+/// Names with their values, or where these are read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Env(pub BTreeMap<String, Given>);
+
+impl Serialize for Env {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, given) in &self.0 {
+            match given {
+                Given::Text(text) => map.serialize_entry(name, text.expose())?,
+                Given::From(place) => {
+                    let from = BTreeMap::from([("from", place.to_string())]);
+                    map.serialize_entry(name, &from)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Env {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not by the shape at once: what does not fit would be repeated in the refusal.
+        let Value::Object(fields) = Value::deserialize(deserializer)? else {
+            return Err(D::Error::custom(EXPECTED));
+        };
+        let given = fields.into_iter().map(|(name, value)| {
+            let given = match value {
+                Value::String(text) => Given::text(text),
+                Value::Object(fields) if fields.len() == 1 => {
+                    let from = fields.get("from").and_then(Value::as_str);
+                    let from = from.ok_or_else(|| D::Error::custom(EXPECTED))?;
+                    Given::From(Reference::parse(from).map_err(D::Error::custom)?)
+                }
+                _ => return Err(D::Error::custom(EXPECTED)),
+            };
+            Ok((name, given))
+        });
+        given.collect::<Result<_, _>>().map(Env)
+    }
+}
+
+impl JsonSchema for Env {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Env".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Names of variables with their values, or where these are read from.",
+            "type": "object",
+            "maxProperties": MOST_NAMES,
+            "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$" },
+            "additionalProperties": {
+                "anyOf": [
+                    { "type": "string" },
+                    {
+                        "type": "object",
+                        "required": ["from"],
+                        "properties": {
+                            "from": { "type": "string", "pattern": "^(env:.+|file:/.*|cred:.+)$" }
+                        },
+                        "additionalProperties": false
+                    }
+                ]
+            }
+        })
+    }
+}
+
+/// `runs.provide_env`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProvideEnv {
+    /// A run that has not ended.
+    #[serde(deserialize_with = "input::id")]
+    pub run_id: RunId,
+    /// Values for names that it has in its environment.
+    pub env: Env,
+}
+impl Params for ProvideEnv {
+    fn object(&self) -> Option<String> {
+        Some(self.run_id.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::decode::decode;
+    use crate::wire::sessions::Spawn;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_written_is_read_and_what_does_not_fit_is_not_repeated() {
+        let written = json!({ "A": "text", "B": { "from": "file:/a" } });
+        let env: Env = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&env).unwrap(), written);
+        assert!(!format!("{env:?}").contains("text"));
+        for broken in [
+            json!("canary"),
+            json!(["canary"]),
+            json!({ "A": ["canary"] }),
+            json!({ "A": { "from": "canary" } }),
+            json!({ "A": { "from": "env:B", "canary": 1 } }),
+            json!({ "A": { "value": "canary" } }),
+        ] {
+            let spawn = json!({ "task": "t", "env": broken }).to_string();
+            let fault = decode::<Spawn>(Some(&spawn)).unwrap_err();
+            assert_eq!(fault.data["path"], "env", "{fault}");
+            assert!(!fault.to_string().contains("canary"), "{fault}");
+        }
+    }
+}

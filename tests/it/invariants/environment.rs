@@ -1,0 +1,38 @@
+//! What is given to runs is kept exactly as long as they are open, and what programs may carry is
+//! told once, and once more when nothing carries it.
+
+use crate::harness::Book;
+
+/// Sealed values belong to open runs; each environment is applied once, and restored once after the
+/// end of its run. With `finished` none is carried any more.
+pub(super) fn environments_are_whole(book: &Book, finished: bool) {
+    for run in &book.sealed {
+        assert!(!book.runs[run].ended, "kept beyond the end of {run}");
+    }
+    if finished {
+        assert!(book.applied.is_empty(), "carried: {:?}", book.applied);
+    }
+    if book.is_trimmed() {
+        return;
+    }
+    let by_run = book.events_by_run();
+    for run in book.runs.values() {
+        let events = by_run.get(run.id.as_str()).map_or(&[][..], Vec::as_slice);
+        let at = |kind: &str| {
+            let told = events.iter().filter(|event| event.kind == kind);
+            let told: Vec<i64> = told.map(|event| event.cursor).collect();
+            assert!(told.len() <= 1, "{kind} twice: {run:?}");
+            told.first().copied()
+        };
+        let (applied, restored) = (at("env.applied"), at("env.restored"));
+        let is_carried = book.applied.contains(&run.id);
+        assert_eq!(
+            is_carried,
+            applied.is_some() && restored.is_none(),
+            "{run:?}"
+        );
+        if let Some(restored) = restored {
+            assert!(applied < Some(restored) && at("run.ended") < Some(restored));
+        }
+    }
+}
