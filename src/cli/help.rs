@@ -46,6 +46,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "agents",
             "skills",
             "mcp",
+            "memory",
             "trust",
             "rpc",
             "completions",

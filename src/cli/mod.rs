@@ -27,6 +27,7 @@ mod inbox;
 mod link;
 mod logs;
 mod mcp;
+mod memory;
 mod print;
 mod ps;
 mod reload;

@@ -166,6 +166,11 @@ settings! {
     /// What becomes of a transcript that has outgrown `sessions.window`: its model sees a summary
     /// of the older part (`summarize`), no more of it (`slide`), or all of it (`none`).
     Reload "sessions.overflow" => overflow: Overflow = Overflow::Summarize, OVERFLOW;
+    /// The most tokens of its long-term memory that a model is given with what it is asked; 0 =
+    /// none.
+    Reload "memory.budget" => memory_budget: u32 = 1000, Count(0, 100_000);
+    /// So many memories one name space may have.
+    Reload "memory.max_entries" => max_memories: u32 = 1000, Count(1, 100_000);
     /// How long a person's leave for a call of a tool is waited for; then it is a no.
     Reload "approvals.timeout" =>
         approval_timeout: Duration = Duration::from_mins(10), Period;

@@ -149,16 +149,13 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         threads.check_after(&opened.store, after)?;
     }
     let mut writer_ended = opened.writer_ended;
-    let rows = Arc::new(opened.store.clone());
-    let known = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(
         &folder,
         socket_path.as_deref(),
         &clock,
         &config,
-        rows,
-        known,
+        &opened.store,
         Arc::clone(&delegate),
     )?;
     let skills = workers.skills;

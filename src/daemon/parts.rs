@@ -16,7 +16,6 @@ use crate::config::{Config, FileWatch, MOST_GRACE};
 use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
-use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
@@ -29,7 +28,7 @@ use crate::process::{self, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
-use crate::store::{self, OpenOptions};
+use crate::store::{self, OpenOptions, Store};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
@@ -94,6 +93,7 @@ pub fn store_settings(config: &Config) -> store::Settings {
         policy: policy(config),
         max_ping_pong: config.max_ping_pong,
         audit_rows: config.audit_rows,
+        max_memories: config.max_memories,
     }
 }
 
@@ -164,6 +164,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
         delegation_timeout_ms: millis(config.delegation_timeout),
+        memory_budget: u64::from(config.memory_budget),
         approval_ms: millis(config.approval_timeout),
         drain_timeout,
         compare_each: config.compare_each,
@@ -189,15 +190,15 @@ fn policy(config: &Config) -> Policy {
     }
 }
 
-/// Agents, providers, tools and what programs are started with; `delegate` is where tools find
+/// Agents, providers, tools and what programs are started with, over the rows of `store`;
+/// `delegate` is where tools find
 /// the registry once it is there, `socket` where programs find the daemon.
 pub fn workers(
     folder: &Path,
     socket: Option<&str>,
     clock: &Clock,
     config: &Config,
-    rows: Arc<dyn AgentRows>,
-    known: Arc<dyn ServerRows>,
+    store: &Store,
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
@@ -212,7 +213,13 @@ pub fn workers(
     let (processes, environment) = (shell.processes.clone(), shell.environment.clone());
     let models = models(config, &providers, programs(&environment));
     let (models, followed_models) = tokio::sync::watch::channel(models);
-    let servers = servers(&shell, clock, config, &workspace, Some(known));
+    let servers = servers(
+        &shell,
+        clock,
+        config,
+        &workspace,
+        Some(Arc::new(store.clone())),
+    );
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
         private: tool::Private::new(&config.fetch_private),
@@ -229,7 +236,7 @@ pub fn workers(
         personal: personal_files(),
         workspace: Some(workspace.clone()),
         orgs: vec![ORG.to_owned()],
-        rows: Some(rows),
+        rows: Some(Arc::new(store.clone())),
         clock: clock.clone(),
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
@@ -255,6 +262,7 @@ pub fn workers(
         workspace,
         Arc::clone(&providers),
         Arc::new(tools),
+        Some(Arc::new(store.clone())),
         clock.clone(),
     );
     Ok(Workers {

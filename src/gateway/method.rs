@@ -10,8 +10,8 @@ use super::discover::{self, Described};
 use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
-    Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    servers, sessions, skills, status, trust, within,
+    Context, Shared, about, agents, approvals, care, events, lifecycle, memory, ops, questions,
+    runs, servers, sessions, skills, status, trust, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -32,6 +32,7 @@ pub(super) fn table(shared: Shared) -> Methods {
     events::register(&mut table);
     questions::register(&mut table);
     lifecycle::register(&mut table);
+    memory::register(&mut table);
     runs::register(&mut table);
     servers::register(&mut table);
     sessions::register(&mut table);

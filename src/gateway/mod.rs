@@ -13,6 +13,7 @@ mod envelope;
 mod events;
 mod http;
 mod lifecycle;
+mod memory;
 mod method;
 mod methods;
 mod metrics;

@@ -12,6 +12,7 @@ pub mod gate;
 pub mod ids;
 pub mod limits;
 pub mod machine;
+pub mod memory;
 pub mod message;
 pub mod options;
 pub mod pack;

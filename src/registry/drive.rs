@@ -115,7 +115,7 @@ impl Drive<'_> {
             return self.start_with(Next::Steps(Vec::new()), &view).await;
         }
         let view = self.with_input(input);
-        let first = self.inner.runner.next(&view);
+        let first = self.inner.next_step(&view, &view);
         self.start_with(first, &view).await
     }
 
@@ -283,10 +283,12 @@ impl Drive<'_> {
             StepOutcome::Shortened {
                 summary,
                 told,
+                remember,
                 usage,
             } => Recorded::Shortened {
                 summary,
                 told,
+                remember,
                 usage,
             },
             StepOutcome::TooLong(error) => Recorded::TooLong(error),
@@ -337,7 +339,7 @@ impl Drive<'_> {
             return Then::Wait;
         }
         let view = self.with_outcome(step, outcome);
-        match self.inner.runner.next(&view) {
+        match self.inner.next_step(&view, &view) {
             Next::Steps(intents) => steps_or_fail(intents),
             Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
@@ -356,7 +358,7 @@ impl Drive<'_> {
             self.inner.clock.now(),
         );
         asked.messages.push(Arc::new(said));
-        let more = match self.inner.runner.next(&asked) {
+        let more = match self.inner.next_step(&asked, view) {
             Next::Steps(intents) => intents,
             // At its limits the turn ends as it is; what was said too late is told as such.
             Next::EndTurn(_) | Next::Fail(_) => Vec::new(),

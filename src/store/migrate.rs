@@ -90,6 +90,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0015_skills.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0018_memory",
+        sql: include_str!("migrations/sqlite/0018_memory.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the
@@ -292,7 +297,9 @@ mod tests {
 
     /// Everything in a database, as statements that make it.
     fn statements(db: &mut Sqlite) -> String {
+        // What a table makes for itself comes with it.
         let schema = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL \
+             AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow') \
              ORDER BY rowid";
         let lines = all(db, schema, &[], |row| {
             let texts = [row.text(0)?, row.text(1)?, row.text(2)?];

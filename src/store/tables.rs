@@ -4,8 +4,8 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, approvals, audit, blobs, bundles, events, idempotency, messages, outbox, outputs,
-    questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, events, idempotency, memories, messages, outbox,
+    outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
 };
 
 /// A table of decoded rows.
@@ -332,6 +332,15 @@ pub const TABLES: &[Table] = &[
         mends: &[("hash", "hash = ''")],
         // A version that is not known any more would go back.
         beyond: Beyond::Kept,
+    },
+    Table {
+        name: "memories",
+        primary: &["seq"],
+        columns: &[memories::COLUMNS],
+        decode: |row| memories::decode(row).map(drop),
+        // A text of which a part is made up is no memory.
+        mends: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
+        beyond: Beyond::Moved,
     },
     Table {
         name: "audit",

@@ -14,6 +14,7 @@ pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;
+pub mod memory;
 pub mod questions;
 pub mod runs;
 mod schema;

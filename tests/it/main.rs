@@ -36,6 +36,7 @@ mod kills;
 mod licences;
 mod limits;
 mod mcp;
+mod memory;
 mod messages;
 mod migrations;
 mod openrpc;

@@ -32,6 +32,8 @@ pub struct Settings {
     pub max_ping_pong: u32,
     /// So many audit rows are kept, the newest.
     pub audit_rows: u32,
+    /// So many memories a name space may have.
+    pub max_memories: u32,
 }
 
 /// A run that wants a slot.

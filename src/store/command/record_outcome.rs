@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, intend, load, move_run};
-use super::{Reply, RunAfter, TurnEnd};
+use super::{Reply, RunAfter, TurnEnd, remember};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
@@ -41,6 +41,8 @@ pub enum Recorded {
         summary: Option<(String, Compacted)>,
         /// What has come of it, on one line.
         told: String,
+        /// What of it goes into the long-term memory.
+        remember: Vec<String>,
         /// What it cost.
         usage: Usage,
     },
@@ -143,8 +145,19 @@ pub fn record(
                 step.error = Some(preview(&text, SUMMARY));
             }
         }
-        Recorded::Shortened { told, usage, .. } => {
+        Recorded::Shortened {
+            told,
+            remember,
+            usage,
+            ..
+        } => {
             used = usage;
+            let (kept, full) = remember::extracted(context, &run, &remember)?;
+            warnings.extend(full);
+            let told = match kept {
+                0 => told,
+                kept => format!("{told}; {kept} kept in memory"),
+            };
             step.result_summary = Some(preview(&told, SUMMARY));
         }
         Recorded::TooLong(_) | Recorded::Failed(_) => {

@@ -6,12 +6,13 @@ use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::Effect as Class;
-use crate::store::command::{Key, PutAgent, Recorded, Then};
+use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
 use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
 use crate::store::{
-    Command, Effect, agents, audit, events, messages, outbox, read, servers, sessions, steps, trust,
+    Command, Effect, agents, audit, events, memories, messages, outbox, read, servers, sessions,
+    steps, trust,
 };
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
@@ -69,6 +70,16 @@ fn store() -> Store {
             },
             then: Then::Steps(vec![tool("call", Class::Read), model()]),
         })
+        .unwrap();
+    bench
+        .run(Command::Remember(Remember {
+            by: StepRef {
+                run: at_work,
+                step: 2,
+                attempt: 1,
+            },
+            text: "worth keeping".to_owned(),
+        }))
         .unwrap();
     // The parent's turn is over; it waits for the run at work.
     bench.ended(parent.run, "waits");
@@ -189,6 +200,7 @@ fn everything_opens(db: &mut dyn Tx) {
     agents::every(db).unwrap();
     trust::every(db).unwrap();
     servers::every(db).unwrap();
+    memories::list(db, "default", None, None, 500).unwrap();
     audit::page(db, "default", None, i64::MAX, 500).unwrap();
     events::after(db, 0, 10_000).unwrap();
 }
@@ -421,6 +433,11 @@ const EXCUSED: &[(&str, &str)] = &[
     ),
     ("events_expired", "one number"),
     ("expired", "an id and a time"),
+    ("memory_words", "made anew from the memories"),
+    ("memory_words_config", "a part of memory_words"),
+    ("memory_words_data", "a part of memory_words"),
+    ("memory_words_docsize", "a part of memory_words"),
+    ("memory_words_idx", "a part of memory_words"),
     ("meta", "two texts; without them the file counts as damaged"),
     ("purges", "an id and a time"),
     ("quarantine", "what lies there was unreadable before"),

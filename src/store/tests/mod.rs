@@ -7,6 +7,7 @@ mod clears;
 mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
+mod memories;
 mod plans;
 mod recovery;
 mod reviews;
@@ -61,6 +62,7 @@ impl Bench {
             clock: Clock::test(Timestamp(1_000_000)),
             settings: Settings {
                 audit_rows: 1000,
+                max_memories: 1000,
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
@@ -404,6 +406,9 @@ contract! { sqlite:
     sweeps::events_go_by_age_and_young_ones_stay,
     sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
     sweeps::lists_and_sweeps_walk_their_indexes,
+    memories::a_repeated_step_keeps_once_in_the_path_of_its_agents,
+    memories::what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn,
+    memories::a_search_reads_its_name_spaces_and_the_index_can_be_made_anew,
     plans::no_list_walks_what_it_does_not_show,
     plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,

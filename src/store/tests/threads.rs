@@ -23,6 +23,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         clock: Clock::system(),
         settings: Settings {
             audit_rows: 1000,
+            max_memories: 1000,
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,

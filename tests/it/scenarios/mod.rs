@@ -12,6 +12,7 @@ mod delegations;
 mod drains;
 mod lifecycle;
 mod mcp;
+mod memory;
 mod processes;
 mod runs;
 mod skills;
@@ -47,6 +48,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         drains::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
+        memory::SCENARIOS,
         skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
