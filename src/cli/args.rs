@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry, review,
-    rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
+    rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, usage, wait,
 };
 use crate::daemon;
 
@@ -98,6 +98,7 @@ enum Command {
     Memory(memory::Memory),
     Skills(skills::Skills),
     Trust(trust::Trust),
+    Usage(usage::Usage),
     Setup(setup::Setup),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
@@ -193,6 +194,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Memory(command) => Box::pin(command.run(common)),
         Command::Skills(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
+        Command::Usage(command) => Box::pin(command.run(common)),
         Command::Setup(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),
         Command::Demo(command) => Box::pin(command.run(common)),

@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "See what became of it",
         &[
-            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events",
+            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events", "usage",
         ],
     ),
     (

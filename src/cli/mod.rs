@@ -51,6 +51,7 @@ mod text;
 mod tree;
 mod trust;
 mod untold;
+mod usage;
 mod view;
 mod wait;
 mod watch;

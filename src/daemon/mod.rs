@@ -122,6 +122,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let pid = std::process::id();
     let config = options.loaded.config.clone();
 
+    if let Some(endpoint) = &config.otlp_endpoint {
+        let refused = |why| Failure::Config(format!("telemetry.otlp_endpoint: {why}"));
+        crate::telemetry::trace_to(endpoint).map_err(refused)?;
+    }
     let mut signals = Signals::catch()?;
     let hangups = signals::hangups()?;
     let supervisor = Supervisor::from_env()?;

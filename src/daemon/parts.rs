@@ -28,6 +28,7 @@ use crate::process::{self, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
+use crate::store::command::Thresholds;
 use crate::store::{self, OpenOptions, Store};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
@@ -94,7 +95,21 @@ pub fn store_settings(config: &Config) -> store::Settings {
         max_ping_pong: config.max_ping_pong,
         audit_rows: config.audit_rows,
         max_memories: config.max_memories,
+        thresholds: Thresholds {
+            cost_micros: micros(config.alert_cost),
+            failed_percent: (config.alert_failures > 0).then_some(config.alert_failures),
+        },
     }
+}
+
+/// An amount of money in millionths; none at all stands for none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the setting takes no negative amount, and a float that is too large saturates"
+)]
+fn micros(amount: f64) -> Option<u64> {
+    (amount > 0.0).then_some((amount * 1e6).ceil() as u64)
 }
 
 /// The names by which callers may know the daemon.

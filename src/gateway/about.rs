@@ -284,6 +284,12 @@ pub(super) const METHODS: &[About] = &[
         r#"{"ids": ["01936f0e-0000-7000-8000-000000000009"]}"#,
     ),
     row(
+        "usage.summary",
+        Reads,
+        "Sums up runs, how they ended, how long they took and what they cost.",
+        r#"{"by": "agent"}"#,
+    ),
+    row(
         "questions.answer",
         Changes,
         "Answers what a run asks; the answer goes back to that run.",

@@ -11,7 +11,7 @@ use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, memory, ops, questions,
-    runs, servers, sessions, skills, status, trust, within,
+    runs, servers, sessions, skills, status, trust, usage, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -39,6 +39,7 @@ pub(super) fn table(shared: Shared) -> Methods {
     skills::register(&mut table);
     status::register(&mut table);
     trust::register(&mut table);
+    usage::register(&mut table);
     ops::register(&mut table);
     discover::register(&mut table);
     shared.described.get_or_init(|| table.described);

@@ -35,6 +35,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod usage;
 mod within;
 
 use std::io;

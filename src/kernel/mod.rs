@@ -29,4 +29,6 @@ pub mod text;
 pub mod text_enum;
 pub mod thinking;
 pub mod time;
+pub mod trace;
+pub mod usage;
 pub mod waiting;

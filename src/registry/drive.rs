@@ -20,10 +20,11 @@ use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, StepId};
 use crate::kernel::message::NewMessage;
-use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::kernel::run::{RunError, RunState, Usage};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read, runs, steps};
+use crate::telemetry::metrics::metrics;
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -269,6 +270,7 @@ impl Drive<'_> {
 
     /// Writes an outcome together with what follows it.
     async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
+        self.count(step, &outcome);
         let recorded = match outcome {
             StepOutcome::Answer {
                 blocks,
@@ -307,6 +309,21 @@ impl Drive<'_> {
             then,
         })
         .await
+    }
+
+    /// Adds an answer of a model to the daemon's numbers.
+    fn count(&self, step: &Step, outcome: &StepOutcome) {
+        let (used, error) = match outcome {
+            _ if step.kind != StepKind::Model => return,
+            StepOutcome::Answer { usage, .. } => (*usage, None),
+            StepOutcome::Failed(error) | StepOutcome::TooLong(error) => {
+                (Usage::default(), Some(error.kind.as_str()))
+            }
+            _ => return,
+        };
+        let took = self.inner.clock.now().since(step.started_at);
+        let took = Duration::from_millis(took);
+        metrics().model_asked(&self.view.run.model, used, error, took);
     }
 
     /// A step has begun to wait, and its run may hold still for that: what the rows say now.

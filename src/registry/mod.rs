@@ -35,6 +35,8 @@ mod skills;
 mod spawn;
 mod sweeps;
 mod timers;
+mod trace;
+mod usage;
 mod view;
 mod wait;
 mod within;
@@ -57,6 +59,7 @@ pub use restore::Restored;
 pub use service::Service;
 pub use skills::{SkillsReason, SkillsRefreshed, SkillsView};
 pub use sweeps::Retention;
+pub use usage::{UsageQuery, UsageView};
 pub use within::Object;
 
 use crate::clock::Clock;

@@ -233,9 +233,11 @@ impl Service {
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
             }
-            Effect::Outcome(_, outcome, lived_ms) => {
+            Effect::Outcome(run, outcome, lived_ms) => {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
+                super::trace::export(&self.inner, &self.tasks, run);
             }
+            Effect::DelegationOver(told) => super::trace::is_over(&told),
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }

@@ -54,6 +54,7 @@ mod subtree;
 mod sweep;
 mod telling;
 mod turn;
+mod usage;
 mod waiting;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
@@ -62,7 +63,7 @@ pub use ask::Ask;
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Context, Effect, Settings, Ticket, Window};
+pub use context::{Context, Delegation, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
 pub use gateway::GatewayNote;
 pub use keep_output::KeepOutput;
@@ -79,6 +80,7 @@ pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
 pub use turn::{Asks, RunTurn};
+pub use usage::Thresholds;
 pub use waiting::{StepRef, WaitFor};
 
 macro_rules! commands {

@@ -95,6 +95,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0018_memory.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0019_usage",
+        sql: include_str!("migrations/sqlite/0019_usage.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the
@@ -399,6 +404,11 @@ mod tests {
                 .join("abide.before-0002_whole_registry.db")
                 .exists()
         );
+        // What ended before it was counted is counted.
+        let ended = "SELECT count(*) FROM runs WHERE ended_at IS NOT NULL";
+        let ended = number(&mut db, ended, &[]).unwrap();
+        let counted = number(&mut db, "SELECT sum(runs) FROM usage_runs", &[]).unwrap();
+        assert!(ended > 0 && counted == ended, "{counted} of {ended}");
         // What the schema promises is promised again.
         let changed = db.execute("UPDATE runs SET state = 'error' WHERE state = 'ok'", &[]);
         assert_eq!(changed.unwrap_err().kind, DbErrorKind::Constraint);

@@ -36,6 +36,7 @@ pub mod steers;
 pub mod steps;
 pub mod trust;
 pub mod tx;
+pub mod usage;
 pub mod waits;
 
 mod backup;

@@ -6,6 +6,7 @@ use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
     agents, approvals, audit, blobs, bundles, events, idempotency, memories, messages, outbox,
     outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
+    usage,
 };
 
 /// A table of decoded rows.
@@ -340,6 +341,28 @@ pub const TABLES: &[Table] = &[
         decode: |row| memories::decode(row).map(drop),
         // A text of which a part is made up is no memory.
         mends: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "usage_runs",
+        primary: &["org", "hour", "user", "agent", "model", "outcome", "bucket"],
+        columns: &[usage::RUN_COLUMNS],
+        decode: |row| usage::decode_runs(row).map(drop),
+        // A count that is not known adds nothing.
+        mends: &[("runs", "runs = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "usage_models",
+        primary: &["org", "hour", "user", "agent", "model"],
+        columns: &[usage::USE_COLUMNS],
+        decode: |row| usage::decode_use(row).map(drop),
+        mends: &[
+            ("calls", "calls = 0"),
+            ("input_tokens", "input_tokens = 0"),
+            ("output_tokens", "output_tokens = 0"),
+            ("cost_micros", "cost_micros = 0"),
+        ],
         beyond: Beyond::Moved,
     },
     Table {

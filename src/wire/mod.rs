@@ -23,6 +23,7 @@ pub mod sessions;
 pub mod shapes;
 pub mod skills;
 pub mod trust;
+pub mod usage;
 
 /// The protocol that this version speaks.
 pub const PROTOCOL: u32 = 1;

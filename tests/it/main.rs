@@ -67,4 +67,6 @@ mod steers;
 mod storage;
 mod sweeps;
 mod terminal;
+mod traces;
+mod usage;
 mod waits;

@@ -6,13 +6,15 @@ use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::Effect as Class;
+use crate::kernel::time::Timestamp;
+use crate::kernel::usage::UsageBy;
 use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
 use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
 use crate::store::{
     Command, Effect, agents, audit, events, memories, messages, outbox, read, servers, sessions,
-    steps, trust,
+    steps, trust, usage,
 };
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
@@ -200,6 +202,15 @@ fn everything_opens(db: &mut dyn Tx) {
     agents::every(db).unwrap();
     trust::every(db).unwrap();
     servers::every(db).unwrap();
+    let always = (Timestamp(0), Timestamp(i64::MAX / 2));
+    usage::summary(
+        db,
+        "default",
+        UsageBy::Agent,
+        always,
+        &usage::Only::default(),
+    )
+    .unwrap();
     memories::list(db, "default", None, None, 500).unwrap();
     audit::page(db, "default", None, i64::MAX, 500).unwrap();
     events::after(db, 0, 10_000).unwrap();
@@ -446,6 +457,7 @@ const EXCUSED: &[(&str, &str)] = &[
         "every column is part of its key; what it says stands in the runs",
     ),
     ("skill_bodies", "every column is part of its key"),
+    ("usage_alerts", "every column is part of its key"),
     ("waits", "every column is part of its key"),
 ];
 

@@ -24,6 +24,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         settings: Settings {
             audit_rows: 1000,
             max_memories: 1000,
+            thresholds: Default::default(),
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,

@@ -601,3 +601,41 @@ CREATE INDEX memories_by_org ON memories (org, seq);
 CREATE VIRTUAL TABLE memory_words USING fts5
     (words, content='', contentless_delete=1, tokenize='porter unicode61');
 
+CREATE TABLE usage_runs (
+    org     TEXT    NOT NULL,
+    -- Hours since 1970.
+    hour    INTEGER NOT NULL,
+    user    TEXT    NOT NULL,
+    agent   TEXT    NOT NULL,
+    model   TEXT    NOT NULL,
+    outcome TEXT    NOT NULL CHECK (outcome = 'ok' OR outcome = 'failed' OR outcome = 'cancelled'),
+    -- Which lengths of time, from accepted to ended, are counted here: eight parts of each power
+    -- of two, milliseconds.
+    bucket  INTEGER NOT NULL,
+    runs    INTEGER NOT NULL,
+    PRIMARY KEY (org, hour, user, agent, model, outcome, bucket)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_models (
+    org           TEXT    NOT NULL,
+    hour          INTEGER NOT NULL,
+    user          TEXT    NOT NULL,
+    agent         TEXT    NOT NULL,
+    -- The one that has answered.
+    model         TEXT    NOT NULL,
+    calls         INTEGER NOT NULL,
+    input_tokens  INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost_micros   INTEGER NOT NULL,
+    PRIMARY KEY (org, hour, user, agent, model)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_alerts (
+    org  TEXT    NOT NULL,
+    what TEXT    NOT NULL,
+    hour INTEGER NOT NULL,
+    PRIMARY KEY (org, what, hour)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX runs_by_end ON runs (org, ended_at) WHERE ended_at IS NOT NULL;
+
