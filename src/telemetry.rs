@@ -1,8 +1,11 @@
 //! The daemon's log: lines for people on a terminal, JSON lines otherwise, always on stderr.
-//! Its numbers are in [`metrics`], what it does not say is in [`hidden`].
+//! Its numbers are in [`metrics`], its traces in [`spans`], what it does not say is in [`hidden`].
 
 pub mod hidden;
 pub mod metrics;
+#[cfg(feature = "otlp")]
+mod otlp;
+pub mod spans;
 
 use std::io::IsTerminal;
 
@@ -26,4 +29,20 @@ pub fn start() -> Result<(), String> {
         builder.json().flatten_event(true).try_init()
     };
     started.map_err(|fault| format!("the log cannot be started: {fault}"))
+}
+
+/// Once this returns, spans go to the collector at `endpoint`. Called in a runtime.
+#[cfg(feature = "otlp")]
+pub fn trace_to(endpoint: &str) -> Result<(), String> {
+    otlp::start(endpoint)
+}
+
+/// This build has nothing that could send spans, and says so.
+#[cfg(not(feature = "otlp"))]
+pub fn trace_to(_endpoint: &str) -> Result<(), String> {
+    Err(
+        "this build sends no spans: build it with the feature otlp (cargo build --features otlp), \
+         or leave the setting out"
+            .to_owned(),
+    )
 }

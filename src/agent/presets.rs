@@ -41,6 +41,8 @@ pub(super) fn presets() -> Vec<AgentDefinition> {
         "sessions_yield",
         "runs_cancel",
         "ask",
+        "memory_save",
+        "memory_search",
     ];
     let build = "The main agent: answers questions and does work in a workspace.";
     let explore = "Searches a source tree without changing it and reports places as file:line.";

@@ -12,8 +12,8 @@ use super::discover::Where;
 use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, env, events, help, history, inbox, logs, mcp, print, ps, restore, retry, review, rpc,
-    run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, wait,
+    doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry, review,
+    rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, usage, wait,
 };
 use crate::daemon;
 
@@ -96,8 +96,10 @@ enum Command {
     Events(events::Events),
     Agents(agents::Agents),
     Mcp(mcp::Mcp),
+    Memory(memory::Memory),
     Skills(skills::Skills),
     Trust(trust::Trust),
+    Usage(usage::Usage),
     Setup(setup::Setup),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
@@ -191,8 +193,10 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Events(command) => Box::pin(command.run(common)),
         Command::Agents(command) => Box::pin(command.run(common)),
         Command::Mcp(command) => Box::pin(command.run(common)),
+        Command::Memory(command) => Box::pin(command.run(common)),
         Command::Skills(command) => Box::pin(command.run(common)),
         Command::Trust(command) => Box::pin(command.run(common)),
+        Command::Usage(command) => Box::pin(command.run(common)),
         Command::Setup(command) => Box::pin(command.run(common)),
         Command::Rpc(command) => Box::pin(command.run(common)),
         Command::Demo(command) => Box::pin(command.run(common)),

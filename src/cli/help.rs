@@ -31,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "See what became of it",
         &[
-            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events",
+            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events", "usage",
         ],
     ),
     (
@@ -47,6 +47,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "agents",
             "skills",
             "mcp",
+            "memory",
             "trust",
             "rpc",
             "completions",

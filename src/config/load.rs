@@ -292,6 +292,7 @@ mod tests {
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("poll".to_owned()),
                 Value::String("tree".to_owned()),
+                Value::String("http://127.0.0.1:1/a".to_owned()),
                 Value::Integer(1000),
                 Value::Boolean(false),
             ]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, OVERFLOW,
-    Optional, OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, HttpUrl,
+    OVERFLOW, Optional, OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
@@ -172,6 +172,17 @@ settings! {
     /// What becomes of a transcript that has outgrown `sessions.window`: its model sees a summary
     /// of the older part (`summarize`), no more of it (`slide`), or all of it (`none`).
     Reload "sessions.overflow" => overflow: Overflow = Overflow::Summarize, OVERFLOW;
+    /// The most tokens of its long-term memory that a model is given with what it is asked; 0 =
+    /// none.
+    Reload "memory.budget" => memory_budget: u32 = 1000, Count(0, 100_000);
+    /// So many memories one name space may have.
+    Reload "memory.max_entries" => max_memories: u32 = 1000, Count(1, 100_000);
+    /// Once more than this was spent in an hour (in the currency of the prices), `usage.alert`
+    /// says so; 0 = never.
+    Reload "alerts.cost_per_hour" => alert_cost: f64 = 0.0, Amount;
+    /// Once so many percent of the runs of an hour have failed (of ten at least), `usage.alert`
+    /// says so; 0 = never.
+    Reload "alerts.failure_rate" => alert_failures: u32 = 0, Count(0, 100);
     /// How long a person's leave for a call of a tool is waited for; then it is a no.
     Reload "approvals.timeout" =>
         approval_timeout: Duration = Duration::from_mins(10), Period;
@@ -259,6 +270,9 @@ settings! {
     Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
     /// How long a command of tool `shell` may take where the model does not say.
     Start "shell.timeout" => shell_timeout: Duration = Duration::from_mins(2), Period;
+    /// Where spans are sent over OTLP/HTTP, such as `http://127.0.0.1:4318/v1/traces`; nowhere if
+    /// unset. Needs a build with the feature `otlp`.
+    Start "telemetry.otlp_endpoint" => otlp_endpoint: Option<String> = None, Optional(HttpUrl);
     /// Answers for the provider `script`, which exists for tests.
     Start "providers.script.file" => script: Option<PathBuf> = None, Optional(Folder);
 

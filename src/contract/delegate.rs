@@ -127,6 +127,17 @@ pub struct QuestionAsk {
     pub window_ms: u64,
 }
 
+/// What a run looks for in its long-term memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecallAsk {
+    /// Words; may be empty.
+    pub query: String,
+    /// Memories by their ids.
+    pub ids: Vec<String>,
+    /// How many at most.
+    pub limit: u32,
+}
+
 /// A skill as the caller's run has pinned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedText {
@@ -193,6 +204,12 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// One of them.
     fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>>;
+
+    /// Keeps a text in the caller's long-term memory; it is in the store once this returns.
+    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<Told, Fault>>;
+
+    /// Looks into the memory that the caller may read.
+    fn recall(&self, site: Site, ask: RecallAsk) -> BoxFuture<'static, Result<Told, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>>;

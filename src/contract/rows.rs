@@ -2,6 +2,8 @@
 //! it in.
 
 use crate::kernel::fault::Fault;
+use crate::kernel::ids::MemoryId;
+use crate::kernel::memory::Memory;
 use crate::kernel::time::Timestamp;
 
 /// An agent that a client has defined.
@@ -41,4 +43,10 @@ pub trait AgentRows: Send + Sync + 'static {
 
     /// Every trusted project, by tenant and folder.
     fn trusted_projects(&self) -> Result<Vec<TrustedProject>, Fault>;
+}
+
+/// What runners read of the long-term memory.
+pub trait MemoryRows: Send + Sync + 'static {
+    /// These memories of a tenant, in this order, without those that are gone.
+    fn memories(&self, org: &str, ids: &[MemoryId]) -> Result<Vec<Memory>, Fault>;
 }

@@ -46,6 +46,8 @@ pub enum StepOutcome {
         summary: Option<(String, Compacted)>,
         /// What has come of it, on one line, for people.
         told: String,
+        /// What of it is worth keeping in the long-term memory.
+        remember: Vec<String>,
         /// What it cost.
         usage: Usage,
     },

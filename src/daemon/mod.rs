@@ -131,6 +131,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let pid = std::process::id();
     let config = options.loaded.config.clone();
 
+    if let Some(endpoint) = &config.otlp_endpoint {
+        let refused = |why| Failure::Config(format!("telemetry.otlp_endpoint: {why}"));
+        crate::telemetry::trace_to(endpoint).map_err(refused)?;
+    }
     let mut signals = Signals::catch()?;
     let hangups = signals::hangups()?;
     let supervisor = Supervisor::from_env()?;
@@ -159,16 +163,13 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         threads.check_after(&opened.store, after)?;
     }
     let mut writer_ended = opened.writer_ended;
-    let rows = Arc::new(opened.store.clone());
-    let known = Arc::new(opened.store.clone());
     let delegate = DelegateSlot::default();
     let workers = parts::workers(
         &folder,
         socket_path.as_deref(),
         &clock,
         &config,
-        rows,
-        known,
+        &opened.store,
         Arc::clone(&delegate),
     )?;
     let skills = workers.skills;

@@ -17,7 +17,6 @@ use crate::config::{Config, FileWatch, MOST_GRACE};
 use crate::contract;
 use crate::contract::catalog::{Catalog, Place};
 use crate::contract::delegate::DelegateSlot;
-use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
@@ -32,7 +31,8 @@ use crate::process::{self, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason, SkillEnvironment};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
-use crate::store::{self, OpenOptions};
+use crate::store::command::Thresholds;
+use crate::store::{self, OpenOptions, Store};
 use crate::tool::{self, Catalogue, ServerOptions, Servers, Shell};
 use crate::watch::{self, Watcher};
 
@@ -101,7 +101,22 @@ pub fn store_settings(config: &Config) -> store::Settings {
             cost_micros: config.budget_tree_cost.map(budget::micros),
         },
         audit_rows: config.audit_rows,
+        max_memories: config.max_memories,
+        thresholds: Thresholds {
+            cost_micros: micros(config.alert_cost),
+            failed_percent: (config.alert_failures > 0).then_some(config.alert_failures),
+        },
     }
+}
+
+/// An amount of money in millionths; none at all stands for none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the setting takes no negative amount, and a float that is too large saturates"
+)]
+fn micros(amount: f64) -> Option<u64> {
+    (amount > 0.0).then_some((amount * 1e6).ceil() as u64)
 }
 
 /// The names by which callers may know the daemon.
@@ -171,6 +186,7 @@ pub fn registry_options(config: &Config, drain_timeout: Duration) -> registry::O
         policy: policy(config),
         run_timeout_ms: config.run_timeout.map(millis),
         delegation_timeout_ms: millis(config.delegation_timeout),
+        memory_budget: u64::from(config.memory_budget),
         approval_ms: millis(config.approval_timeout),
         drain_timeout,
         compare_each: config.compare_each,
@@ -213,15 +229,15 @@ fn policy(config: &Config) -> Policy {
     }
 }
 
-/// Agents, providers, tools and what programs are started with; `delegate` is where tools find
+/// Agents, providers, tools and what programs are started with, over the rows of `store`;
+/// `delegate` is where tools find
 /// the registry once it is there, `socket` where programs find the daemon.
 pub fn workers(
     folder: &Path,
     socket: Option<&str>,
     clock: &Clock,
     config: &Config,
-    rows: Arc<dyn AgentRows>,
-    known: Arc<dyn ServerRows>,
+    store: &Store,
     delegate: DelegateSlot,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
@@ -242,7 +258,7 @@ pub fn workers(
         clock,
         config,
         &workspace,
-        Some(known),
+        Some(Arc::new(store.clone())),
     );
     let tools = Catalogue::new(tool::Options {
         denied: denied(folder),
@@ -260,7 +276,7 @@ pub fn workers(
         personal: personal_files(),
         workspace: Some(workspace.clone()),
         orgs: vec![ORG.to_owned()],
-        rows: Some(rows),
+        rows: Some(Arc::new(store.clone())),
         clock: clock.clone(),
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
@@ -285,6 +301,7 @@ pub fn workers(
         workspace,
         Arc::clone(&providers),
         Arc::new(tools),
+        Some(Arc::new(store.clone())),
         clock.clone(),
     );
     Ok(Workers {

@@ -266,6 +266,30 @@ pub(super) const METHODS: &[About] = &[
         "{}",
     ),
     row(
+        "memory.list",
+        Reads,
+        "Lists what agents keep in their long-term memory, newest first.",
+        r#"{"namespace": "build"}"#,
+    ),
+    row(
+        "memory.search",
+        Reads,
+        "Finds memories by their words, the best match first.",
+        r#"{"query": "deploy day"}"#,
+    ),
+    row(
+        "memory.delete",
+        Changes,
+        "Takes memories out for good.",
+        r#"{"ids": ["01936f0e-0000-7000-8000-000000000009"]}"#,
+    ),
+    row(
+        "usage.summary",
+        Reads,
+        "Sums up runs, how they ended, how long they took and what they cost.",
+        r#"{"by": "agent"}"#,
+    ),
+    row(
         "questions.answer",
         Changes,
         "Answers what a run asks; the answer goes back to that run.",

@@ -10,8 +10,8 @@ use super::discover::{self, Described};
 use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
-    Context, Shared, about, agents, approvals, care, events, lifecycle, ops, questions, runs,
-    servers, sessions, skills, status, trust, within,
+    Context, Shared, about, agents, approvals, care, events, lifecycle, memory, ops, questions,
+    runs, servers, sessions, skills, status, trust, usage, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -32,12 +32,14 @@ pub(super) fn table(shared: Shared) -> Methods {
     events::register(&mut table);
     questions::register(&mut table);
     lifecycle::register(&mut table);
+    memory::register(&mut table);
     runs::register(&mut table);
     servers::register(&mut table);
     sessions::register(&mut table);
     skills::register(&mut table);
     status::register(&mut table);
     trust::register(&mut table);
+    usage::register(&mut table);
     ops::register(&mut table);
     discover::register(&mut table);
     shared.described.get_or_init(|| table.described);

@@ -13,6 +13,7 @@ mod envelope;
 mod events;
 mod http;
 mod lifecycle;
+mod memory;
 mod method;
 mod methods;
 mod metrics;
@@ -34,6 +35,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod usage;
 mod within;
 
 use std::io;

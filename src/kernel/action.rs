@@ -84,6 +84,8 @@ super::text_enum::text_enum! {
         EnvProvided = "env.provided",
         /// Other agents count than before.
         AgentsChanged = "agents.changed",
+        /// More was spent, or more has failed, in an hour than somebody wants to be told of.
+        UsageAlert = "usage.alert",
         /// Something that a person should look at.
         AlertRaised = "alert.raised",
         /// The daemon is up.

@@ -99,6 +99,11 @@ uuid_id!(
     /// so that a repeated step asks once.
     ApprovalId, "approval id"
 );
+uuid_id!(
+    /// One thing in the long-term memory. The step that has kept it by a tool has the same
+    /// digits, so that a repeated step keeps it once.
+    MemoryId, "memory id"
+);
 
 impl AnnounceId {
     /// The announce of `run`. A run has at most one, so the two share their digits.

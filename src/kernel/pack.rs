@@ -114,7 +114,10 @@ impl Pack {
             &self.recent_events,
         );
         list("Places in the workspace", &self.workspace_pointers);
-        list("In the long-term memory", &self.long_term_refs);
+        list(
+            "In the long-term memory (memory_search gives them by their ids)",
+            &self.long_term_refs,
+        );
         let flags = self.safety_flags;
         let careful = [
             (flags.read_only, "you may write nowhere"),

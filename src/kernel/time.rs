@@ -39,10 +39,15 @@ pub struct Moment {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", humantime::format_rfc3339_millis((*self).into()))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(at: Timestamp) -> SystemTime {
         // Years before 1970 or after 9999 do not occur; they are clamped rather than panicking.
-        let ms = self.0.clamp(0, 253_402_300_799_999) as u64;
-        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
-        write!(f, "{}", humantime::format_rfc3339_millis(at))
+        let ms = at.0.clamp(0, 253_402_300_799_999) as u64;
+        SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
     }
 }
 

@@ -92,6 +92,10 @@ impl Registry {
         awaits: Option<Awaits>,
     ) -> Result<Accepted, Fault> {
         let caller = self.caller(site)?;
+        let face = awaits
+            .as_ref()
+            .map_or("spawn", |awaits| awaits.face.as_str());
+        let about = ask.task.clone();
         let own = caller.run.agent.as_str();
         let key = step_key(site.id);
         if let Some(accepted) = self.known(Some(&key))? {
@@ -129,7 +133,7 @@ impl Registry {
             run.title = preview(&title, TITLE);
         }
         let clock = &self.inner.clock;
-        self.accepted(Command::Spawn(Box::new(Spawn {
+        let accepted = self.accepted(Command::Spawn(Box::new(Spawn {
             org: caller.who.org,
             run,
             session: SessionId(clock.new_id()),
@@ -137,7 +141,7 @@ impl Registry {
             task: ask.task,
             parent: None,
             announce: None,
-            cwd: caller.run.cwd,
+            cwd: caller.run.cwd.clone(),
             by: Some(SpawnedBy {
                 step: step_ref(site),
                 allowed: bounds.allowed,
@@ -152,8 +156,10 @@ impl Registry {
                 false => Begins::Isolated,
             },
             bundle: bound(&ask.bundle)?,
-        })))
-        .await
+        })));
+        let accepted = accepted.await?;
+        super::trace::begins(&caller.run, &accepted, face, &about);
+        Ok(accepted)
     }
 
     /// Whom the caller's agent may spawn, and how deep: one value for refusals and listings.

@@ -9,7 +9,8 @@ use super::send::{Outgoing, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
-    Delegate, DelegateAsk, Named, PinnedText, QuestionAsk, SendAsk, Site, SpawnAsk, Told, WaitAsk,
+    Delegate, DelegateAsk, Named, PinnedText, QuestionAsk, RecallAsk, SendAsk, Site, SpawnAsk,
+    Told, WaitAsk,
 };
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
@@ -473,6 +474,16 @@ impl Delegate for Registry {
     fn skill(&self, site: Site, name: String) -> BoxFuture<'static, Result<PinnedText, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.pinned_skill(site, &name) })
+    }
+
+    fn remember(&self, site: Site, text: String) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.remember_by(site, text).await })
+    }
+
+    fn recall(&self, site: Site, ask: RecallAsk) -> BoxFuture<'static, Result<Told, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.recall_by(site, &ask) })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<Told, Fault>> {

@@ -21,11 +21,12 @@ use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, StepId};
 use crate::kernel::message::NewMessage;
-use crate::kernel::run::{RunError, RunState};
-use crate::kernel::step::{Effect, Intent, Step, StepState};
+use crate::kernel::run::{RunError, RunState, Usage};
+use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
 use crate::store::{Command, Reply, read, runs, steps};
 use crate::telemetry::hidden::{Hidden, hide};
+use crate::telemetry::metrics::metrics;
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Drive<'_> {
             return self.start_with(Next::Steps(Vec::new()), &view).await;
         }
         let view = self.with_input(input);
-        let first = self.inner.runner.next(&view);
+        let first = self.inner.next_step(&view, &view);
         self.start_with(first, &view).await
     }
 
@@ -292,6 +293,7 @@ impl Drive<'_> {
 
     /// Writes an outcome together with what follows it.
     async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
+        self.count(step, &outcome);
         let recorded = match outcome {
             StepOutcome::Answer {
                 blocks,
@@ -306,10 +308,12 @@ impl Drive<'_> {
             StepOutcome::Shortened {
                 summary,
                 told,
+                remember,
                 usage,
             } => Recorded::Shortened {
                 summary,
                 told,
+                remember,
                 usage,
             },
             StepOutcome::TooLong(error) => Recorded::TooLong(error),
@@ -328,6 +332,21 @@ impl Drive<'_> {
             then,
         })
         .await
+    }
+
+    /// Adds an answer of a model to the daemon's numbers.
+    fn count(&self, step: &Step, outcome: &StepOutcome) {
+        let (used, error) = match outcome {
+            _ if step.kind != StepKind::Model => return,
+            StepOutcome::Answer { usage, .. } => (*usage, None),
+            StepOutcome::Failed(error) | StepOutcome::TooLong(error) => {
+                (Usage::default(), Some(error.kind.as_str()))
+            }
+            _ => return,
+        };
+        let took = self.inner.clock.now().since(step.started_at);
+        let took = Duration::from_millis(took);
+        metrics().model_asked(&self.view.run.model, used, error, took);
     }
 
     /// A step has begun to wait, and its run may hold still for that: what the rows say now.
@@ -360,7 +379,7 @@ impl Drive<'_> {
             return Then::Wait;
         }
         let view = self.with_outcome(step, outcome);
-        match self.inner.runner.next(&view) {
+        match self.inner.next_step(&view, &view) {
             Next::Steps(intents) => steps_or_fail(intents),
             Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
@@ -379,7 +398,7 @@ impl Drive<'_> {
             self.inner.clock.now(),
         );
         asked.messages.push(Arc::new(said));
-        let more = match self.inner.runner.next(&asked) {
+        let more = match self.inner.next_step(&asked, view) {
             Next::Steps(intents) => intents,
             // At its limits the turn ends as it is; what was said too late is told as such.
             Next::EndTurn(_) | Next::Fail(_) => Vec::new(),

@@ -54,6 +54,8 @@ pub struct Options {
     /// How long a call may take that another agent carries out, where neither its link nor the
     /// agent says otherwise, milliseconds.
     pub delegation_timeout_ms: u64,
+    /// So many tokens of its long-term memory a model is given by itself; 0 = none.
+    pub memory_budget: u64,
     /// How long a person's leave for a call is waited for, milliseconds.
     pub approval_ms: u64,
     /// How long steps in flight may go on while the daemon drains.

@@ -237,9 +237,11 @@ impl Service {
                 self.inner.waiters.ended(run);
             }
             Effect::Carried(run) => environment::until_restored(&self.inner, &self.tasks, run),
-            Effect::Outcome(_, outcome, lived_ms) => {
+            Effect::Outcome(run, outcome, lived_ms) => {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
+                super::trace::export(&self.inner, &self.tasks, run);
             }
+            Effect::DelegationOver(told) => super::trace::is_over(&told),
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }

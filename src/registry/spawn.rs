@@ -9,6 +9,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::session::Owner;
 use crate::kernel::text::{preview, storable};
+use crate::kernel::trace;
 use crate::store::command::{Accepted, Asks, Begins, Key, NewRun, NewSession, RunTurn, Spawn};
 use crate::store::tx::Tx;
 use crate::store::{Command, Reply, read};
@@ -271,9 +272,12 @@ impl Registry {
                 .or(agent.run_timeout_ms)
                 .or(inner.options().run_timeout_ms),
             budget: None,
+            trace_id: match trace::Caller::of(meta.as_ref()) {
+                Some(caller) => caller.trace,
+                None => inner.clock.new_id().simple().to_string(),
+            },
             meta,
             agent,
-            trace_id: inner.clock.new_id().simple().to_string(),
             key,
             retry_of: None,
         })

@@ -85,6 +85,7 @@ impl Driver {
             PathBuf::from("."),
             Arc::new(providers),
             Arc::new(tools),
+            None,
             Clock::system(),
         );
         let view = RunView {

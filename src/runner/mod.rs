@@ -6,6 +6,7 @@ mod compact;
 mod dispatch;
 #[cfg(test)]
 mod driver;
+mod memory;
 mod models;
 mod perform;
 mod prompt;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::compact::too_long;
+use super::memory;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
@@ -55,7 +56,12 @@ impl TurnRunner {
                 self.workspace(view),
                 self.levels_left(definition, view),
             )?,
-            messages: conversation(view, step.seen_up_to),
+            messages: memory::recalled(
+                conversation(view, step.seen_up_to),
+                view,
+                step,
+                self.memory.as_deref(),
+            )?,
             tools: self.offered_tools(definition, view)?,
             empty_answers: u32::try_from(empty_answers(view)).unwrap_or(u32::MAX),
             thinking: view.run.thinking,

@@ -17,6 +17,7 @@ use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
+use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::StepId;
@@ -85,17 +86,20 @@ pub struct TurnRunner {
     pub(super) workspace: Arc<Path>,
     pub(super) providers: Arc<Providers>,
     pub(super) tools: Arc<Catalogue>,
+    pub(super) memory: Option<Arc<dyn MemoryRows>>,
     pub(super) clock: Clock,
 }
 
 impl TurnRunner {
     /// A runner that obeys the `options` of the moment, asks `providers` and calls `tools`;
-    /// `workspace` is the folder of runs that name none, `clock` mints step ids.
+    /// `workspace` is the folder of runs that name none, `memory` gives what steps name of the
+    /// long-term memory, `clock` mints step ids.
     pub fn new(
         options: watch::Receiver<Options>,
         workspace: PathBuf,
         providers: Arc<Providers>,
         tools: Arc<Catalogue>,
+        memory: Option<Arc<dyn MemoryRows>>,
         clock: Clock,
     ) -> Self {
         TurnRunner {
@@ -103,6 +107,7 @@ impl TurnRunner {
             workspace: workspace.into(),
             providers,
             tools,
+            memory,
             clock,
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, number};
-use super::{boots, check, db_fault, files, migrate};
+use super::{boots, check, db_fault, files, memory_words, migrate};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
@@ -150,6 +150,9 @@ fn verify(half: &Path, path: &Path) -> Result<Result<Backup, Fault>, DbError> {
 pub fn rows(db: &mut Sqlite) -> Result<BTreeMap<String, u64>, DbError> {
     let mut rows = BTreeMap::new();
     for table in check::tables(db)? {
+        if memory_words::is_part(&table) {
+            continue;
+        }
         let count = number(db, &format!("SELECT count(*) FROM {table}"), &[])?;
         rows.insert(table, u64::try_from(count).unwrap_or(0));
     }

@@ -60,11 +60,12 @@ fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
 }
 
 /// The names of the tables, in the order in which they were made: what others refer to first.
+/// An index of words is there with the tables that it consists of.
 pub fn tables(db: &mut dyn Tx) -> Result<Vec<String>, DbError> {
     all(
         db,
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
-         ORDER BY rowid",
+         AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY rowid",
         &[],
         |row| Ok(row.text(0)?.to_owned()),
     )

@@ -10,8 +10,9 @@ use crate::contract::servers::KnownServer;
 use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
-    AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+    AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
 };
+use crate::kernel::memory::Memory;
 use crate::kernel::message::Message;
 use crate::kernel::question::Question;
 use crate::kernel::recover::Loss;
@@ -42,6 +43,7 @@ mod new_run;
 mod quarantine;
 mod record_outcome;
 mod recover;
+mod remember;
 mod remove;
 mod resolve;
 mod send;
@@ -53,6 +55,7 @@ mod subtree;
 mod sweep;
 mod telling;
 mod turn;
+mod usage;
 mod waiting;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
@@ -61,7 +64,7 @@ pub use ask::Ask;
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Context, Effect, Settings, Ticket, Window};
+pub use context::{Context, Delegation, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
 pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
@@ -69,6 +72,7 @@ pub use keep_output::KeepOutput;
 pub(crate) use new_run::first_answer;
 pub use new_run::{Accepted, Key, NewRun};
 pub use record_outcome::{Recorded, Then};
+pub use remember::Remember;
 pub use remove::DeleteSession;
 pub use resolve::{Resolve, Verdict};
 pub(crate) use send::kinship;
@@ -78,6 +82,7 @@ pub use spawn::{Awaits, Begins, Spawn, SpawnedBy};
 pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
 pub use turn::{Asks, RunTurn};
+pub use usage::Thresholds;
 pub use waiting::{StepRef, WaitFor};
 
 macro_rules! commands {
@@ -163,6 +168,11 @@ commands! {
              /** What is answered. */ answer: String, /** By whom. */ by: String }) = "answer",
     /// The result, too long for the transcript, can be fetched.
     KeepOutput((Box<KeepOutput>)) = "keep_output",
+    /// The text is in the long-term memory, in the name space of the step's run.
+    Remember((Remember)) = "remember",
+    /// These memories are gone.
+    ForgetMemories({ /** The tenant. */ org: String, /** Which. */ ids: Vec<MemoryId> })
+        = "forget_memories",
     /// The approval stands and its step waits for it, or it is decided already.
     RequestApproval((Box<RequestApproval>)) = "request_approval",
     /// The approval is decided: its step is to be carried out, or has the refusal as its outcome.
@@ -303,6 +313,10 @@ pub enum Reply {
     Revision(i64),
     /// Whether this command took it away.
     Removed(bool),
+    /// The memory, and whether it is new.
+    Remembered(Box<Memory>, bool),
+    /// The memories that this command took away.
+    Forgotten(Vec<MemoryId>),
     /// The project that is trusted now.
     Trusted(TrustedProject),
     /// What a cancel has done.
@@ -359,6 +373,8 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             by,
         } => ask::answer(context, &org, id, &answer, &by),
         Command::KeepOutput(keep) => keep_output::keep(context, *keep),
+        Command::Remember(new) => remember::remember(context, &new),
+        Command::ForgetMemories { org, ids } => remember::forget(context, &org, ids),
         Command::RequestApproval(asked) => approve::request(context, *asked),
         Command::ResolveApproval(said) => approve::resolve(context, *said),
         Command::ForgetApproval { org, id } => approve::forget(context, &org, id),

@@ -1,6 +1,7 @@
 //! Makes rows fit together again that were saved out of a damaged file. What refers to lost
 //! rows goes to quarantine; what can be told from other rows is made anew.
 
+use super::memories;
 use super::quarantine::{self, Fate};
 use super::salvage::Misfit;
 use super::sqlite::Sqlite;
@@ -24,6 +25,7 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
         quarantine::insert(db, seq, &misfit.table, &key, &misfit.row, why, now)?;
     }
     make_sessions_anew(db)?;
+    memories::index_anew(db)?;
     let mut removed = 0;
     for (name, clause) in [
         (
@@ -102,6 +104,7 @@ fn count_on(db: &mut Sqlite) -> Result<(), DbError> {
         ("questions", "seq"),
         ("approvals", "seq"),
         ("remembered", "seq"),
+        ("memories", "seq"),
         ("events", "cursor"),
     ] {
         let sql = format!(

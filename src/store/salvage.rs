@@ -12,7 +12,7 @@ use super::outline::Outline;
 use super::scan::{Source, scan};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Param, Raw, Tx, all, number};
-use super::{boots, check, consistency, files, migrate};
+use super::{boots, check, consistency, files, memory_words, migrate};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
@@ -190,6 +190,7 @@ fn copy(source: &mut Sqlite, target: &mut Sqlite) -> Result<Copied, DbError> {
     // What the rows refer to may be lost; what is left is made to fit together afterwards.
     target.batch("PRAGMA foreign_keys = 0; BEGIN IMMEDIATE")?;
     let mut tables = check::tables(target)?;
+    tables.retain(|table| !memory_words::is_part(table));
     // What says where rows of the others may lie goes first.
     let rank = |table: &String| {
         let first = ["meta", "counters", "sessions", "runs"];

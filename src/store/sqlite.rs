@@ -483,6 +483,11 @@ fn other(message: String) -> DbError {
     }
 }
 
+fn cannot_connect(fault: &rusqlite::Error) -> bool {
+    let text = fault.to_string();
+    text.contains("vtable constructor failed") || text.contains("invalid fts5 file format")
+}
+
 fn error(fault: rusqlite::Error) -> DbError {
     let kind = match &fault {
         rusqlite::Error::SqliteFailure(code, _) => match code.code {
@@ -498,6 +503,8 @@ fn error(fault: rusqlite::Error) -> DbError {
             ErrorCode::SystemIoFailure => DbErrorKind::Io,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
             ErrorCode::ConstraintViolation => DbErrorKind::Constraint,
+            // What an index of words says of itself cannot be read.
+            _ if cannot_connect(&fault) => DbErrorKind::Corrupt,
             _ => DbErrorKind::Other,
         },
         _ => DbErrorKind::Other,

@@ -4,8 +4,9 @@
 
 use super::tx::{DbError, DbErrorKind, Param, Raw, Row, Tx};
 use super::{
-    agents, approvals, audit, blobs, bundles, environment, events, idempotency, messages, outbox,
-    outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps, trust,
+    agents, approvals, audit, blobs, bundles, environment, events, idempotency, memories, messages,
+    outbox, outputs, questions, remembered, runs, sends, servers, sessions, skills, steers, steps,
+    trust, usage,
 };
 
 /// A table of decoded rows.
@@ -349,6 +350,37 @@ pub const TABLES: &[Table] = &[
         mends: &[("hash", "hash = ''")],
         // A version that is not known any more would go back.
         beyond: Beyond::Kept,
+    },
+    Table {
+        name: "memories",
+        primary: &["seq"],
+        columns: &[memories::COLUMNS],
+        decode: |row| memories::decode(row).map(drop),
+        // A text of which a part is made up is no memory.
+        mends: &[("source", "source = 'tool'"), ("kept_at", "kept_at = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "usage_runs",
+        primary: &["org", "hour", "user", "agent", "model", "outcome", "bucket"],
+        columns: &[usage::RUN_COLUMNS],
+        decode: |row| usage::decode_runs(row).map(drop),
+        // A count that is not known adds nothing.
+        mends: &[("runs", "runs = 0")],
+        beyond: Beyond::Moved,
+    },
+    Table {
+        name: "usage_models",
+        primary: &["org", "hour", "user", "agent", "model"],
+        columns: &[usage::USE_COLUMNS],
+        decode: |row| usage::decode_use(row).map(drop),
+        mends: &[
+            ("calls", "calls = 0"),
+            ("input_tokens", "input_tokens = 0"),
+            ("output_tokens", "output_tokens = 0"),
+            ("cost_micros", "cost_micros = 0"),
+        ],
+        beyond: Beyond::Moved,
     },
     Table {
         name: "audit",

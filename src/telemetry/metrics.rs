@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::kernel::run::Outcome;
+use crate::kernel::run::{Outcome, Usage};
 use crate::kernel::time::Timestamp;
 
 /// How the text of [`Metrics::text`] is called in HTTP.
@@ -43,6 +43,9 @@ pub struct Metrics {
     took: Family<Method, Histogram>,
     connections: Gauge,
     waits: Gauge,
+    chats: Family<Chat, Histogram>,
+    tokens: Family<Tokens, Histogram>,
+    spent: Family<Provider, Counter<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -70,6 +73,29 @@ struct Call {
 struct Method {
     method: &'static str,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Chat {
+    gen_ai_operation_name: &'static str,
+    gen_ai_provider_name: String,
+    /// Empty where it went well.
+    error_type: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tokens {
+    gen_ai_operation_name: &'static str,
+    gen_ai_provider_name: String,
+    gen_ai_token_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Provider {
+    gen_ai_provider_name: String,
+}
+
+/// What OpenTelemetry calls asking a model.
+const CHAT: &str = "chat";
 
 /// What is looked up in the rows when somebody asks for the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,6 +146,14 @@ impl Metrics {
             took: Family::new_with_constructor(quick),
             connections: Gauge::default(),
             waits: Gauge::default(),
+            // The boundaries that OpenTelemetry's conventions name.
+            chats: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.01, 2.0, 14))
+            }),
+            tokens: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(1.0, 4.0, 14))
+            }),
+            spent: Family::default(),
         };
         // Every series is there from the start: one that appears with its first count hides
         // that count from a rate.
@@ -193,7 +227,53 @@ impl Metrics {
             "Calls of agent.wait that have no answer yet",
             self.waits.clone(),
         );
+        list.register(
+            "gen_ai_client_operation_duration_seconds",
+            "From asking a model to its answer or its failure, tries included",
+            self.chats.clone(),
+        );
+        list.register(
+            "gen_ai_client_token_usage",
+            "Tokens of one call of a model, by type: input or output",
+            self.tokens.clone(),
+        );
+        list.register(
+            "abide_model_cost",
+            "What models have cost, in the currency of the prices",
+            self.spent.clone(),
+        );
         self
+    }
+
+    /// `model` has answered, or failed with an error of this kind.
+    pub fn model_asked(&self, model: &str, used: Usage, error: Option<&str>, took: Duration) {
+        let (provider, _) = model.split_once('/').unwrap_or((model, ""));
+        let chat = Chat {
+            gen_ai_operation_name: CHAT,
+            gen_ai_provider_name: provider.to_owned(),
+            error_type: error.unwrap_or_default().to_owned(),
+        };
+        self.chats.get_or_create(&chat).observe(took.as_secs_f64());
+        for (gen_ai_token_type, count) in
+            [("input", used.input_tokens), ("output", used.output_tokens)]
+        {
+            // Not every provider counts.
+            if count > 0 {
+                let tokens = Tokens {
+                    gen_ai_operation_name: CHAT,
+                    gen_ai_provider_name: provider.to_owned(),
+                    gen_ai_token_type,
+                };
+                self.tokens.get_or_create(&tokens).observe(count as f64);
+            }
+        }
+        if used.cost_micros > 0 {
+            let provider = Provider {
+                gen_ai_provider_name: provider.to_owned(),
+            };
+            let spent = self.spent.get_or_create(&provider);
+            spent.inc_by(used.cost_micros as f64 / 1e6);
+        }
     }
 
     /// The daemon was started at this point.

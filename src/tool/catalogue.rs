@@ -17,6 +17,7 @@ use super::glob::Glob;
 use super::grep::Grep;
 use super::list::List;
 use super::mcp::Servers;
+use super::memory_tools;
 use super::output::Rest;
 use super::read::Read;
 use super::session_tools;
@@ -111,7 +112,8 @@ impl Catalogue {
     /// is a tool.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
         let delegating = [&delegating::TASK, &delegating::SEALED];
-        session_tools::ALL.iter().chain(delegating)
+        let dealings = session_tools::ALL.iter().chain(memory_tools::ALL);
+        dealings.chain(delegating)
     }
 
     /// One of them.

@@ -14,6 +14,7 @@ mod glob;
 mod grep;
 mod list;
 mod mcp;
+mod memory_tools;
 mod output;
 mod put;
 mod read;

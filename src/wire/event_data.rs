@@ -50,6 +50,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::QuestionAnswered, shape::<QuestionAnswered>),
     (EventKind::ApprovalRequested, shape::<ApprovalRequested>),
     (EventKind::ApprovalResolved, shape::<ApprovalResolved>),
+    (EventKind::UsageAlert, shape::<UsageAlert>),
     (EventKind::AlertRaised, shape::<AlertRaised>),
     (EventKind::GatewayStarted, shape::<GatewayStarted>),
     (EventKind::GatewayDraining, shape::<GatewayDraining>),
@@ -398,6 +399,21 @@ pub struct SkillsChanged {
     pub reason: Word,
     /// How many can be used now.
     pub skills: usize,
+}
+
+/// `usage.alert`: a threshold was passed, told once for each hour.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageAlert {
+    /// `cost_per_hour` or `failure_rate`.
+    pub threshold: Word,
+    /// What was found: millionths of the currency of the prices, or percent.
+    pub value: u64,
+    /// The setting, likewise.
+    pub limit: u64,
+    /// Where the hour begins.
+    pub since: Timestamp,
+    /// Where it ends.
+    pub until: Timestamp,
 }
 
 /// Something that a person should look at.

@@ -15,6 +15,7 @@ pub mod events;
 pub mod gateway;
 pub mod input;
 pub mod lifecycle;
+pub mod memory;
 pub mod questions;
 pub mod runs;
 mod schema;
@@ -23,6 +24,7 @@ pub mod sessions;
 pub mod shapes;
 pub mod skills;
 pub mod trust;
+pub mod usage;
 
 /// The protocol that this version speaks.
 pub const PROTOCOL: u32 = 1;

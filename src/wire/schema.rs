@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::kernel::ids::{
-    AgentId, AnnounceId, ApprovalId, BootId, MessageId, QuestionId, RunId, SessionId, SessionKey,
-    StepId,
+    AgentId, AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId,
+    SessionKey, StepId,
 };
 use crate::kernel::message::Block;
 use crate::kernel::run::{CancelRequest, Pins, RunError, Usage};
@@ -45,6 +45,7 @@ schema_of!(SessionId, "SessionId", |_| id("A session."));
 schema_of!(StepId, "StepId", |_| id("A step of a run."));
 schema_of!(MessageId, "MessageId", |_| id("An entry of a transcript."));
 schema_of!(QuestionId, "QuestionId", |_| id("What a run asks people."));
+schema_of!(MemoryId, "MemoryId", |_| id("The id of a memory."));
 schema_of!(ApprovalId, "ApprovalId", |_| id(
     "A call of a tool that waits for a person's leave."
 ));

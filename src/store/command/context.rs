@@ -3,16 +3,17 @@
 
 use serde_json::{Value, json};
 
+use super::usage::Thresholds;
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::run::{Lane, Outcome, Run, RunOrigin};
+use crate::kernel::run::{Lane, Outcome, Run, RunOrigin, Usage};
 use crate::kernel::session::Session;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
@@ -35,6 +36,10 @@ pub struct Settings {
     pub tree_budget: Budget,
     /// So many audit rows are kept, the newest.
     pub audit_rows: u32,
+    /// So many memories a name space may have.
+    pub max_memories: u32,
+    /// What is told of when it is passed.
+    pub thresholds: Thresholds,
 }
 
 /// A run that wants a slot.
@@ -86,6 +91,31 @@ pub enum Window {
     Call(RunId),
 }
 
+/// How a run ended that another run had asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegation {
+    /// The run.
+    pub run: RunId,
+    /// The run that had asked for it.
+    pub parent: RunId,
+    /// The trace of both.
+    pub trace: String,
+    /// Who carried it out.
+    pub agent: AgentId,
+    /// By which tool it was asked for; `spawn` where its caller did not wait.
+    pub face: &'static str,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long after it was accepted, milliseconds.
+    pub lived_ms: u64,
+    /// Tool calls that it made.
+    pub tool_calls: u32,
+    /// What it used.
+    pub usage: Usage,
+    /// The start of its result, or why it has none.
+    pub said: String,
+}
+
 /// What the registry must do after the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -111,6 +141,8 @@ pub enum Effect {
     Carried(RunId),
     /// It has ended so, and so many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
+    /// What a run had another do is over.
+    DelegationOver(Box<Delegation>),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::moves::{emit_step, end_turn, intend, load, move_run};
-use super::{Reply, RunAfter, TurnEnd};
+use super::{Reply, RunAfter, TurnEnd, remember, usage};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
@@ -41,6 +41,8 @@ pub enum Recorded {
         summary: Option<(String, Compacted)>,
         /// What has come of it, on one line.
         told: String,
+        /// What of it goes into the long-term memory.
+        remember: Vec<String>,
         /// What it cost.
         usage: Usage,
     },
@@ -112,6 +114,7 @@ pub fn record(
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
     let mut used = Usage::default();
+    let mut model = run.model.clone();
     let error = outcome.error();
     let mut warnings = Vec::new();
     let mut message = outcome.message(&step, context.message_id());
@@ -125,8 +128,11 @@ pub fn record(
             used.model_calls = u64::from(step.kind == StepKind::Model);
             let text = plain_text(&blocks);
             // Who answered is part of what came out, where it was not the one that was asked.
-            let told = match answered_by(&blocks).filter(|model| *model != run.model) {
-                Some(model) => format!("[{model}] {text}"),
+            let told = match answered_by(&blocks).filter(|other| *other != run.model) {
+                Some(other) => {
+                    other.clone_into(&mut model);
+                    format!("[{other}] {text}")
+                }
                 None => text.clone(),
             };
             step.result_summary = Some(preview(&told, SUMMARY));
@@ -143,8 +149,19 @@ pub fn record(
                 step.error = Some(preview(&text, SUMMARY));
             }
         }
-        Recorded::Shortened { told, usage, .. } => {
+        Recorded::Shortened {
+            told,
+            remember,
+            usage,
+            ..
+        } => {
             used = usage;
+            let (kept, full) = remember::extracted(context, &run, &remember)?;
+            warnings.extend(full);
+            let told = match kept {
+                0 => told,
+                kept => format!("{told}; {kept} kept in memory"),
+            };
             step.result_summary = Some(preview(&told, SUMMARY));
         }
         Recorded::TooLong(_) | Recorded::Failed(_) => {
@@ -164,6 +181,7 @@ pub fn record(
     if used != Usage::default() {
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
         runs::spend(context.tx, run.id, used.into()).map_err(db_fault)?;
+        usage::used(context, &run, &model, used)?;
     }
     let ended = RunEvent::StepEnded {
         kind: step.kind,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Bench, accepted, sqlite};
 use crate::clock::Clock;
-use crate::store::Store;
+use crate::store::command::{Remember, StepRef};
 use crate::store::open::{OpenError, OpenOptions};
 use crate::store::outline::Outline;
 use crate::store::salvage::Report;
@@ -15,7 +15,7 @@ use crate::store::sqlite::{Sqlite, Use};
 use crate::store::tables::TABLES;
 use crate::store::threads::Threads;
 use crate::store::tx::{Raw, Tx, all, number};
-use crate::store::{files, quarantine, read};
+use crate::store::{Command, Store, files, quarantine, read};
 
 const PAGE: usize = files::PAGE;
 
@@ -29,6 +29,15 @@ fn bytes() -> Vec<u8> {
     for number in 0..120 {
         let run = accepted(bench.run(super::spawn(Some(&root)))).run;
         bench.started(run);
+        if number % 10 == 9 {
+            let by = StepRef {
+                run,
+                step: 1,
+                attempt: 1,
+            };
+            let text = format!("worth keeping {number}");
+            bench.run(Command::Remember(Remember { by, text })).unwrap();
+        }
         if number % 10 != 9 {
             bench.ended(run, &format!("found {number} {}", "x".repeat(number * 7)));
         }
@@ -38,7 +47,7 @@ fn bytes() -> Vec<u8> {
         .unwrap()
         .id;
     for _ in 0..3 {
-        let deliver = crate::store::Command::Deliver {
+        let deliver = Command::Deliver {
             session,
             wake: None,
             unable: None,

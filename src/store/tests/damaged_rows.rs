@@ -6,12 +6,15 @@ use crate::contract::servers::KnownServer;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::Effect as Class;
-use crate::store::command::{Key, PutAgent, Recorded, Then};
+use crate::kernel::time::Timestamp;
+use crate::kernel::usage::UsageBy;
+use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
 use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
 use crate::store::{
-    Command, Effect, agents, audit, events, messages, outbox, read, servers, sessions, steps, trust,
+    Command, Effect, agents, audit, events, memories, messages, outbox, read, servers, sessions,
+    steps, trust, usage,
 };
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
@@ -69,6 +72,16 @@ fn store() -> Store {
             },
             then: Then::Steps(vec![tool("call", Class::Read), model()]),
         })
+        .unwrap();
+    bench
+        .run(Command::Remember(Remember {
+            by: StepRef {
+                run: at_work,
+                step: 2,
+                attempt: 1,
+            },
+            text: "worth keeping".to_owned(),
+        }))
         .unwrap();
     // The parent's turn is over; it waits for the run at work.
     bench.ended(parent.run, "waits");
@@ -189,6 +202,16 @@ fn everything_opens(db: &mut dyn Tx) {
     agents::every(db).unwrap();
     trust::every(db).unwrap();
     servers::every(db).unwrap();
+    let always = (Timestamp(0), Timestamp(i64::MAX / 2));
+    usage::summary(
+        db,
+        "default",
+        UsageBy::Agent,
+        always,
+        &usage::Only::default(),
+    )
+    .unwrap();
+    memories::list(db, "default", None, None, 500).unwrap();
     audit::page(db, "default", None, i64::MAX, 500).unwrap();
     events::after(db, 0, 10_000).unwrap();
 }
@@ -422,6 +445,11 @@ const EXCUSED: &[(&str, &str)] = &[
     ),
     ("events_expired", "one number"),
     ("expired", "an id and a time"),
+    ("memory_words", "made anew from the memories"),
+    ("memory_words_config", "a part of memory_words"),
+    ("memory_words_data", "a part of memory_words"),
+    ("memory_words_docsize", "a part of memory_words"),
+    ("memory_words_idx", "a part of memory_words"),
     ("meta", "two texts; without them the file counts as damaged"),
     ("purges", "an id and a time"),
     ("quarantine", "what lies there was unreadable before"),
@@ -430,6 +458,7 @@ const EXCUSED: &[(&str, &str)] = &[
         "every column is part of its key; what it says stands in the runs",
     ),
     ("skill_bodies", "every column is part of its key"),
+    ("usage_alerts", "every column is part of its key"),
     ("waits", "every column is part of its key"),
 ];
 

@@ -7,6 +7,7 @@ mod clears;
 mod damaged_files;
 mod damaged_rows;
 mod lifecycle;
+mod memories;
 mod plans;
 mod recovery;
 mod reviews;
@@ -16,6 +17,7 @@ mod starting;
 mod sweeps;
 mod threads;
 mod turns;
+mod usage;
 
 use uuid::Uuid;
 
@@ -65,6 +67,8 @@ impl Bench {
             settings: Settings {
                 tree_budget: Budget::default(),
                 audit_rows: 1000,
+                max_memories: 1000,
+                thresholds: Default::default(),
                 limits: SpawnLimits {
                     max_depth: 3,
                     max_children: 5,
@@ -411,6 +415,12 @@ contract! { sqlite:
     sweeps::events_go_by_age_and_young_ones_stay,
     sweeps::an_archived_session_is_left_out_of_lists_and_comes_back_when_used,
     sweeps::lists_and_sweeps_walk_their_indexes,
+    memories::a_repeated_step_keeps_once_in_the_path_of_its_agents,
+    memories::what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn,
+    memories::a_search_reads_its_name_spaces_and_the_index_can_be_made_anew,
+    usage::what_ends_is_counted_once_with_all_that_it_used,
+    usage::a_passed_threshold_is_told_once_an_hour,
+    usage::a_summary_reads_the_hours_and_runs_that_it_is_asked_for,
     plans::no_list_walks_what_it_does_not_show,
     plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,

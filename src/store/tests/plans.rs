@@ -38,7 +38,7 @@ impl Tx for Plans<'_> {
     }
 }
 
-fn plan_of(bench: &mut Bench, ask: impl FnOnce(&mut dyn Tx) -> Result<(), DbError>) -> String {
+pub fn plan_of(bench: &mut Bench, ask: impl FnOnce(&mut dyn Tx) -> Result<(), DbError>) -> String {
     let mut plans = Plans {
         tx: bench.db.as_mut(),
         lines: Vec::new(),

@@ -25,6 +25,8 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         settings: Settings {
             tree_budget: Budget::default(),
             audit_rows: 1000,
+            max_memories: 1000,
+            thresholds: Default::default(),
             limits: SpawnLimits {
                 max_depth: 1,
                 max_children: 5,

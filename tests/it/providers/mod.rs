@@ -16,7 +16,7 @@ use crate::harness::{ModelServer, Place, Script};
 
 /// A place whose models are asked at `server`: `chat/…` over Chat Completions, `claude/…` over
 /// Messages. Pauses between tries are short.
-fn place(server: &ModelServer, model: &str) -> Place {
+pub(crate) fn place(server: &ModelServer, model: &str) -> Place {
     let mut place = Place::new(Script::new());
     for (name, kind, path) in [("chat", "openai", "/v1"), ("claude", "anthropic", "")] {
         for (field, value) in [

@@ -13,6 +13,7 @@ mod drains;
 pub(crate) mod environment;
 mod lifecycle;
 mod mcp;
+mod memory;
 mod processes;
 mod runs;
 mod skills;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         environment::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
+        memory::SCENARIOS,
         skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,

@@ -597,3 +597,63 @@ CREATE TABLE applied_environments (
     run_id BLOB NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE memories (
+    seq     INTEGER NOT NULL PRIMARY KEY,
+    id      BLOB    NOT NULL UNIQUE,
+    org     TEXT    NOT NULL,
+    -- The name space: an agent, or the agents above it and itself, parted by `/`.
+    space   TEXT    NOT NULL,
+    body    TEXT    NOT NULL,
+    -- Hash of the body: what is known already is not kept twice.
+    digest  BLOB    NOT NULL,
+    source  TEXT    NOT NULL CHECK (source = 'tool' OR source = 'compaction'),
+    run_id  BLOB    NOT NULL,
+    kept_at INTEGER NOT NULL,
+    UNIQUE (org, space, digest)
+) STRICT;
+
+CREATE INDEX memories_by_space ON memories (org, space, seq);
+
+CREATE INDEX memories_by_org ON memories (org, seq);
+
+CREATE VIRTUAL TABLE memory_words USING fts5
+    (words, content='', contentless_delete=1, tokenize='porter unicode61');
+
+CREATE TABLE usage_runs (
+    org     TEXT    NOT NULL,
+    -- Hours since 1970.
+    hour    INTEGER NOT NULL,
+    user    TEXT    NOT NULL,
+    agent   TEXT    NOT NULL,
+    model   TEXT    NOT NULL,
+    outcome TEXT    NOT NULL CHECK (outcome = 'ok' OR outcome = 'failed' OR outcome = 'cancelled'),
+    -- Which lengths of time, from accepted to ended, are counted here: eight parts of each power
+    -- of two, milliseconds.
+    bucket  INTEGER NOT NULL,
+    runs    INTEGER NOT NULL,
+    PRIMARY KEY (org, hour, user, agent, model, outcome, bucket)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_models (
+    org           TEXT    NOT NULL,
+    hour          INTEGER NOT NULL,
+    user          TEXT    NOT NULL,
+    agent         TEXT    NOT NULL,
+    -- The one that has answered.
+    model         TEXT    NOT NULL,
+    calls         INTEGER NOT NULL,
+    input_tokens  INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cost_micros   INTEGER NOT NULL,
+    PRIMARY KEY (org, hour, user, agent, model)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_alerts (
+    org  TEXT    NOT NULL,
+    what TEXT    NOT NULL,
+    hour INTEGER NOT NULL,
+    PRIMARY KEY (org, what, hour)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX runs_by_end ON runs (org, ended_at) WHERE ended_at IS NOT NULL;
+

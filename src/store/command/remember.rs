@@ -1,0 +1,110 @@
+//! Keeps things in the long-term memory, and takes them out of it.
+
+use super::context::Context;
+use super::waiting::acting;
+use super::{Reply, StepRef};
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::MemoryId;
+use crate::kernel::memory::{LONGEST, Memory, MemorySource};
+use crate::kernel::run::Run;
+use crate::kernel::text::{prefix_chars, storable};
+use crate::store::{db_fault, memories};
+
+/// What a model wants to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remember {
+    /// The call by which it says so; the memory gets its digits.
+    pub by: StepRef,
+    /// What is kept.
+    pub text: String,
+}
+
+/// The text is in the name space of the step's run, once: as it was when it was there already.
+pub fn remember(context: &mut Context<'_>, remember: &Remember) -> Result<Reply, Fault> {
+    let (run, step) = acting(context, remember.by)?;
+    let id = MemoryId(step.id.0);
+    if let Some(kept) = memories::get(context.tx, &run.org, id).map_err(db_fault)? {
+        return Ok(Reply::Remembered(Box::new(kept), true));
+    }
+    let text = storable(remember.text.trim());
+    let (memory, is_new) = keep(context, &run, id, text, MemorySource::Tool)?;
+    Ok(Reply::Remembered(Box::new(memory), is_new))
+}
+
+/// What was worth keeping of a transcript that has just been shortened is kept, as far as there
+/// is room; how many of these texts that are, and why not all.
+pub fn extracted(
+    context: &mut Context<'_>,
+    run: &Run,
+    texts: &[String],
+) -> Result<(usize, Option<String>), Fault> {
+    let mut kept = 0;
+    for text in texts {
+        let text = storable(prefix_chars(text.trim(), LONGEST));
+        let id = MemoryId(context.clock.new_id());
+        match keep(context, run, id, text, MemorySource::Compaction) {
+            Ok((_, is_new)) => kept += usize::from(is_new),
+            // A turn does not end because its memory is full.
+            Err(fault) if fault.kind == Kind::Limit => return Ok((kept, Some(fault.message))),
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok((kept, None))
+}
+
+fn keep(
+    context: &mut Context<'_>,
+    run: &Run,
+    id: MemoryId,
+    text: String,
+    source: MemorySource,
+) -> Result<(Memory, bool), Fault> {
+    let space = memories::spaces_of(context.tx, run).map_err(db_fault)?.own;
+    let same = memories::same(context.tx, &run.org, &space, &text).map_err(db_fault)?;
+    if let Some(same) = same {
+        return Ok((same, false));
+    }
+    let most = i64::from(context.settings.max_memories);
+    let count = memories::count(context.tx, &run.org, &space).map_err(db_fault)?;
+    if count >= most {
+        return Err(full(&space, count, most));
+    }
+    let memory = Memory {
+        id,
+        org: run.org.clone(),
+        space,
+        text,
+        source,
+        run: run.id,
+        at: context.now.wall,
+    };
+    let seq = context.take_seq()?;
+    memories::insert(context.tx, seq, &memory).map_err(db_fault)?;
+    Ok((memory, true))
+}
+
+fn full(space: &str, count: i64, most: i64) -> Fault {
+    Fault::new(
+        Kind::Limit,
+        format!(
+            "memory of {space} is full: {count} entries, at most {most} (memory.max_entries). \
+             Nothing more was kept"
+        ),
+    )
+    .hint("a person can take some out (abide memory delete) or raise memory.max_entries")
+    .with("limit", "memory.max_entries")
+    .with("value", most)
+    .with("counts", format!("memories in name space {space}"))
+    .with("free", "memory.delete")
+}
+
+/// These memories of the tenant are gone; those of them that this command took away.
+pub fn forget(context: &mut Context<'_>, org: &str, ids: Vec<MemoryId>) -> Result<Reply, Fault> {
+    let mut gone = Vec::new();
+    for id in ids {
+        if memories::remove(context.tx, org, id).map_err(db_fault)? {
+            gone.push(id);
+        }
+    }
+    Ok(Reply::Forgotten(gone))
+}

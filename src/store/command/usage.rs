@@ -1,0 +1,88 @@
+//! Counts what ends and what is used, in the transaction in which it does, and tells once for
+//! each hour that a threshold was passed.
+
+use serde_json::json;
+
+use super::context::Context;
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::Fault;
+use crate::kernel::run::{Outcome, Run, RunState, Usage};
+use crate::kernel::time::Timestamp;
+use crate::kernel::usage::{HOUR, Verdict};
+use crate::store::{db_fault, usage};
+
+/// So many runs must have ended in an hour before a share of them says something.
+const LEAST_RUNS: u64 = 10;
+
+/// The thresholds of an hour; `None`: nobody is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thresholds {
+    /// What a tenant may spend, millionths.
+    pub cost_micros: Option<u64>,
+    /// How many of a hundred runs may fail.
+    pub failed_percent: Option<u32>,
+}
+
+/// The run, which has just ended, is counted.
+pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let RunState::Ended(outcome) = run.state else {
+        return Ok(());
+    };
+    usage::add_run(context.tx, run, outcome).map_err(db_fault)?;
+    failures(context, run, outcome)
+}
+
+fn failures(context: &mut Context<'_>, run: &Run, outcome: Outcome) -> Result<(), Fault> {
+    let Some(most) = context.settings.thresholds.failed_percent else {
+        return Ok(());
+    };
+    if Verdict::of(outcome) != Verdict::Failed {
+        return Ok(());
+    }
+    let hour = usage::hour(context.now.wall);
+    let (all, failed) = usage::failed(context.tx, &run.org, hour).map_err(db_fault)?;
+    let percent = failed * 100 / all.max(1);
+    match all >= LEAST_RUNS && percent >= u64::from(most) {
+        true => alert(context, &run.org, "failure_rate", percent, u64::from(most)),
+        false => Ok(()),
+    }
+}
+
+/// What `model` has answered the run is counted.
+pub fn used(context: &mut Context<'_>, run: &Run, model: &str, used: Usage) -> Result<(), Fault> {
+    let now = context.now.wall;
+    usage::add_use(context.tx, run, model, used, now).map_err(db_fault)?;
+    let Some(most) = context.settings.thresholds.cost_micros else {
+        return Ok(());
+    };
+    if used.cost_micros == 0 {
+        return Ok(());
+    }
+    let spent = usage::spent(context.tx, &run.org, usage::hour(now)).map_err(db_fault)?;
+    match spent >= most {
+        true => alert(context, &run.org, "cost_per_hour", spent, most),
+        false => Ok(()),
+    }
+}
+
+fn alert(
+    context: &mut Context<'_>,
+    org: &str,
+    what: &'static str,
+    value: u64,
+    limit: u64,
+) -> Result<(), Fault> {
+    let hour = usage::hour(context.now.wall);
+    if !usage::alerted(context.tx, org, what, hour).map_err(db_fault)? {
+        return Ok(());
+    }
+    let data = json!({
+        "threshold": what,
+        "value": value,
+        "limit": limit,
+        "since": Timestamp(hour * HOUR),
+        "until": Timestamp((hour + 1) * HOUR),
+    });
+    context.emit_org(EventKind::UsageAlert, org, data);
+    Ok(())
+}

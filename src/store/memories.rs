@@ -1,0 +1,200 @@
+//! The table of memories. Each row has its words in `memory_words`, written and removed with it.
+
+use super::columns::{at, named, time, uuid, whole, width};
+use super::filter::Filter;
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
+use super::{Store, memory_words, sessions};
+use crate::contract::rows::MemoryRows;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::{MemoryId, RunId};
+use crate::kernel::memory::{Memory, MemorySource, Spaces};
+use crate::kernel::run::Run;
+use crate::kernel::session::Owner;
+
+/// The columns that [`decode`] reads.
+pub const COLUMNS: &str = "id, org, space, body, source, run_id, kept_at";
+
+fn read(row: &dyn Row) -> Result<Memory, DbError> {
+    whole(row, "memories", &[("id", at!(id))], decode)
+}
+
+/// A memory out of [`COLUMNS`].
+pub fn decode(row: &dyn Row) -> Result<Memory, DbError> {
+    Ok(Memory {
+        id: MemoryId(uuid(row, at!(id))?),
+        org: row.text(at!(org))?.to_owned(),
+        space: row.text(at!(space))?.to_owned(),
+        text: row.text(at!(body))?.to_owned(),
+        source: named(row, at!(source), MemorySource::parse)?,
+        run: RunId(uuid(row, at!(run_id))?),
+        at: time(row, at!(kept_at))?,
+    })
+}
+
+/// The name spaces of a run: those of the agents of its session and of the sessions above it.
+/// A client's session keeps nothing, so the path begins below it.
+pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
+    let mut path = vec![run.agent.clone()];
+    if run.depth == 0 && run.delegated.is_none() {
+        return Ok(Spaces::of(&path));
+    }
+    let mut next = Some(run.session);
+    while let Some(id) = next
+        && let Some(session) = sessions::by_id(tx, id)?
+        && session.owner == Owner::Agent
+    {
+        let is_own = id == run.session && session.agent == run.agent;
+        if !is_own {
+            path.push(session.agent);
+        }
+        next = session.parent;
+    }
+    path.reverse();
+    Ok(Spaces::of(&path))
+}
+
+/// The hash by which the same text is known again.
+fn digest(text: &str) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    short
+}
+
+/// The memory is kept at place `seq`, and found by its words.
+pub fn insert(tx: &mut dyn Tx, seq: i64, memory: &Memory) -> Result<(), DbError> {
+    insert_row(
+        tx,
+        "memories",
+        &[
+            ("seq", seq.into()),
+            ("id", (&memory.id.0).into()),
+            ("org", (&memory.org).into()),
+            ("space", (&memory.space).into()),
+            ("body", (&memory.text).into()),
+            ("digest", super::tx::Param::Bytes(&digest(&memory.text))),
+            ("source", memory.source.as_str().into()),
+            ("run_id", (&memory.run.0).into()),
+            ("kept_at", memory.at.0.into()),
+        ],
+    )?;
+    memory_words::add(tx, seq, &memory.org, &memory.space, &memory.text)
+}
+
+/// A tenant's memory of that id.
+pub fn get(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<Option<Memory>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id = ?1 AND org = ?2");
+    first(tx, &sql, &[(&id.0).into(), org.into()], read)
+}
+
+/// The memory of a name space that says exactly this.
+pub fn same(
+    tx: &mut dyn Tx,
+    org: &str,
+    space: &str,
+    text: &str,
+) -> Result<Option<Memory>, DbError> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM memories WHERE org = ?1 AND space = ?2 AND digest = ?3");
+    let digest = digest(text);
+    let params = [org.into(), space.into(), super::tx::Param::Bytes(&digest)];
+    first(tx, &sql, &params, read)
+}
+
+/// How many memories a name space has.
+pub fn count(tx: &mut dyn Tx, org: &str, space: &str) -> Result<i64, DbError> {
+    let sql = "SELECT count(*) FROM memories WHERE org = ?1 AND space = ?2";
+    number(tx, sql, &[org.into(), space.into()])
+}
+
+/// Has a name space any memory?
+pub fn is_used(tx: &mut dyn Tx, org: &str, space: &str) -> Result<bool, DbError> {
+    let sql = "SELECT 1 FROM memories WHERE org = ?1 AND space = ?2 LIMIT 1";
+    Ok(number(tx, sql, &[org.into(), space.into()])? > 0)
+}
+
+/// A page of a tenant's memories with their places, newest first.
+pub fn list(
+    tx: &mut dyn Tx,
+    org: &str,
+    space: Option<&str>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<(i64, Memory)>, DbError> {
+    let mut filter = Filter::default();
+    filter.by("org = ?", org);
+    filter.maybe("space = ?", space);
+    filter.maybe("seq < ?", before);
+    let (conditions, params) = filter.finish();
+    let sql = format!(
+        "SELECT {COLUMNS}, seq FROM memories WHERE {conditions} ORDER BY seq DESC LIMIT {limit}"
+    );
+    all(tx, &sql, &params, |row| {
+        Ok((row.int(width(COLUMNS))?, read(row)?))
+    })
+}
+
+/// The memories in which any of these words stands, the best match first; in these name spaces,
+/// or in all of the tenant's if none is named.
+pub fn search(
+    tx: &mut dyn Tx,
+    org: &str,
+    spaces: &[&str],
+    words: &[String],
+    limit: u32,
+) -> Result<Vec<Memory>, DbError> {
+    if words.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns: Vec<String> = COLUMNS
+        .split(", ")
+        .map(|column| format!("memories.{column}"))
+        .collect();
+    let sql = memory_words::search(&columns.join(", "), limit);
+    let question = memory_words::question(org, spaces, words);
+    all(tx, &sql, &[(&question).into()], read)
+}
+
+/// A tenant's memory is gone; whether there was one.
+pub fn remove(tx: &mut dyn Tx, org: &str, id: MemoryId) -> Result<bool, DbError> {
+    let sql = "SELECT seq FROM memories WHERE id = ?1 AND org = ?2";
+    let params = [(&id.0).into(), org.into()];
+    let Some(seq) = first(tx, sql, &params, |row| row.int(0))? else {
+        return Ok(false);
+    };
+    memory_words::remove(tx, seq)?;
+    tx.execute("DELETE FROM memories WHERE seq = ?1", &[seq.into()])
+        .map(|gone| gone > 0)
+}
+
+/// Every memory is found by its words, and nothing else is: the index is made anew.
+pub fn index_anew(tx: &mut dyn Tx) -> Result<(), DbError> {
+    memory_words::clear(tx)?;
+    let mut kept = Vec::new();
+    tx.query(
+        "SELECT seq, org, space, body FROM memories",
+        &[],
+        &mut |row| {
+            // What cannot be read is set aside when somebody meets it.
+            if let (Ok(org), Ok(space), Ok(body)) = (row.text(1), row.text(2), row.text(3)) {
+                kept.push((row.int(0)?, [org, space, body].map(str::to_owned)));
+            }
+            Ok(())
+        },
+    )?;
+    for (seq, [org, space, body]) in kept {
+        memory_words::add(tx, seq, &org, &space, &body)?;
+    }
+    Ok(())
+}
+
+impl MemoryRows for Store {
+    fn memories(&self, org: &str, ids: &[MemoryId]) -> Result<Vec<Memory>, Fault> {
+        self.read_now(|tx| {
+            let mut found = Vec::with_capacity(ids.len());
+            for id in ids {
+                found.extend(get(tx, org, *id)?);
+            }
+            Ok(found)
+        })
+    }
+}

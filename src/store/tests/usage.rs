@@ -1,0 +1,134 @@
+//! Sums of use: counted with what is counted, and read without walking the history.
+
+use std::time::Duration;
+
+use super::plans::plan_of;
+use super::{Bench, accepted, id, text};
+use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::run::Usage;
+use crate::kernel::time::Timestamp;
+use crate::kernel::usage::{HOUR, Tally, UsageBy};
+use crate::store::command::{Recorded, Then, TurnEnd};
+use crate::store::usage::{self, Only};
+use crate::store::{Command, Effect};
+
+fn answer(run: RunId, cost_micros: u64) -> Command {
+    let said = Some("said".to_owned());
+    Command::RecordOutcome {
+        run,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Answer {
+            blocks: text("said"),
+            usage: Usage {
+                model_calls: 1,
+                input_tokens: 100,
+                output_tokens: 10,
+                cost_micros,
+            },
+            warnings: Vec::new(),
+        },
+        then: Then::EndTurn(TurnEnd {
+            text: said,
+            more: Vec::new(),
+        }),
+    }
+}
+
+fn all(bench: &mut Bench, by: UsageBy, only: &Only) -> Vec<(String, Tally)> {
+    let always = (Timestamp(0), Timestamp(HOUR * 1000));
+    let sums = usage::summary(bench.db.as_mut(), "default", by, always, only).unwrap();
+    sums.into_iter().collect()
+}
+
+pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
+    let first = accepted(bench.run(super::turn("agent:build:a", "one")));
+    bench.started(first.run);
+    bench.run(answer(first.run, 5)).unwrap();
+    assert!(bench.run(answer(first.run, 5)).is_err(), "a second outcome");
+    let second = bench.spawned(Some(&first.session));
+    bench.started(second.run);
+    bench.ended(second.run, "");
+
+    let build = all(&mut bench, UsageBy::Agent, &Only::default());
+    let names: Vec<&str> = build.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["build", "explore"]);
+    let tally = &build[0].1;
+    assert_eq!(
+        (tally.ok, tally.failed, tally.used.input_tokens),
+        (1, 0, 100)
+    );
+    assert_eq!(tally.used.cost_micros, 5);
+    // A turn without a final text is a failure.
+    assert_eq!((build[1].1.ok, build[1].1.failed), (0, 1));
+
+    let tree = Only {
+        tree: Some(first.run),
+        ..Only::default()
+    };
+    let by_runs = all(&mut bench, UsageBy::Agent, &tree);
+    assert_eq!(by_runs, build[..1]);
+    let sessions = all(&mut bench, UsageBy::Session, &Only::default());
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    assert_eq!(
+        all(&mut bench, UsageBy::Org, &Only::default())[0].1.calls(),
+        2
+    );
+    // Nothing of it lies in other hours.
+    let later = (Timestamp(HOUR), Timestamp(HOUR * 9));
+    let none = usage::summary(bench.db.as_mut(), "default", UsageBy::Org, later, &tree);
+    assert!(none.unwrap().is_empty());
+}
+
+pub fn a_passed_threshold_is_told_once_an_hour(mut bench: Bench) {
+    bench.settings.thresholds.cost_micros = Some(8);
+    let told =
+        |bench: &mut Bench| bench.count("SELECT count(*) FROM events WHERE kind = 'usage.alert'");
+    for (place, expected) in [("a", 0), ("b", 1), ("c", 1)] {
+        let key = format!("agent:build:{place}");
+        let run = accepted(bench.run(super::turn(&key, "one"))).run;
+        bench.started(run);
+        let (_, effects) = bench.run(answer(run, 5)).unwrap();
+        assert!(effects.contains(&Effect::Ended(run)));
+        assert_eq!(told(&mut bench), expected, "{place}");
+    }
+    bench.clock.advance(Duration::from_secs(3600));
+    let run = accepted(bench.run(super::turn("agent:build:d", "one"))).run;
+    bench.started(run);
+    bench.run(answer(run, 9)).unwrap();
+    assert_eq!(told(&mut bench), 2);
+}
+
+pub fn a_summary_reads_the_hours_and_runs_that_it_is_asked_for(mut bench: Bench) {
+    let hours = (Timestamp(0), Timestamp(HOUR));
+    for (by, only, index) in [
+        (
+            UsageBy::Agent,
+            Only::default(),
+            "SEARCH usage_runs USING PRIMARY KEY",
+        ),
+        (UsageBy::Session, Only::default(), "runs_by_end"),
+        (
+            UsageBy::Agent,
+            Only {
+                session: Some(SessionId(id())),
+                ..Only::default()
+            },
+            "runs_by_session",
+        ),
+        (
+            UsageBy::Agent,
+            Only {
+                tree: Some(RunId(id())),
+                ..Only::default()
+            },
+            "runs_by_root",
+        ),
+    ] {
+        let plan = plan_of(&mut bench, |tx| {
+            usage::summary(tx, "default", by, hours, &only).map(drop)
+        });
+        assert!(plan.contains(index), "{only:?}: {plan}");
+        assert!(!plan.contains("SCAN runs"), "{only:?}: {plan}");
+    }
+}

@@ -1,0 +1,302 @@
+//! Runs and steps as spans of a trace, with the names that OpenTelemetry gives to the work of
+//! agents. They are made from the rows of a run that has ended, so a trace is whole over any
+//! number of restarts. They go into the log where somebody wants them there
+//! (`ABIDE_LOG=info,abide::spans=debug`), and to a collector in a build that can (`otlp`).
+
+use tracing::Level;
+
+use crate::kernel::run::{Run, RunState, Usage};
+use crate::kernel::step::{Step, StepKind, StepState};
+use crate::kernel::time::Timestamp;
+use crate::kernel::trace::{Caller, span_of};
+
+/// One piece of work in a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The trace, 32 hexadecimal digits.
+    pub trace: String,
+    /// Its number in it.
+    pub id: u64,
+    /// The number of the span that it is a part of.
+    pub parent: Option<u64>,
+    /// What it is called.
+    pub name: String,
+    /// It asks somebody outside.
+    pub is_client: bool,
+    /// When it began.
+    pub start: Timestamp,
+    /// When it was over.
+    pub end: Timestamp,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What else is known of it.
+    pub attributes: Vec<(&'static str, Attribute)>,
+}
+
+/// What is known of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(i64),
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Attribute::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Attribute {
+    fn from(number: u64) -> Self {
+        Attribute::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// Where spans go in the log.
+const TARGET: &str = "abide::spans";
+
+/// Does anybody take spans?
+pub fn are_wanted() -> bool {
+    #[cfg(feature = "otlp")]
+    if super::otlp::is_on() {
+        return true;
+    }
+    tracing::enabled!(target: TARGET, Level::DEBUG)
+}
+
+/// Gives spans to whoever takes them.
+pub fn export(spans: Vec<Span>) {
+    for span in &spans {
+        tracing::debug!(
+            target: TARGET,
+            trace = span.trace,
+            span = format!("{:016x}", span.id),
+            parent = span.parent.map(|parent| format!("{parent:016x}")),
+            start = %span.start,
+            duration_ms = span.end.since(span.start),
+            error = span.error,
+            attributes = ?span.attributes,
+            "{}",
+            span.name
+        );
+    }
+    #[cfg(feature = "otlp")]
+    super::otlp::send(spans);
+}
+
+/// The spans of a run that has ended and of its steps, with what each answer of a model used, as
+/// far as that is known.
+pub fn of(run: &Run, steps: &[(Step, Option<Usage>)]) -> Vec<Span> {
+    let RunState::Ended(_) = run.state else {
+        return Vec::new();
+    };
+    let steps = steps.iter();
+    let steps = steps.filter_map(|(step, used)| of_step(run, step, *used));
+    std::iter::once(of_run(run)).chain(steps).collect()
+}
+
+fn of_run(run: &Run) -> Span {
+    let caller = Caller::of(run.meta.as_ref()).filter(|caller| caller.trace == run.trace_id);
+    let above = run.parent_run.map(|above| span_of(above.0));
+    let mut attributes = about("invoke_agent", run);
+    attributes.extend([
+        ("gen_ai.request.model", run.model.as_str().into()),
+        ("abide.run.outcome", run.state.as_str().into()),
+        ("abide.run.tool_calls", u64::from(run.tool_calls).into()),
+    ]);
+    attributes.extend(tokens(run.usage));
+    if let Some(error) = &run.error {
+        attributes.push(("error.type", error.kind.as_str().into()));
+    }
+    Span {
+        trace: run.trace_id.clone(),
+        id: span_of(run.id.0),
+        parent: above.or(caller.map(|caller| caller.span)),
+        name: format!("invoke_agent {}", run.agent),
+        is_client: false,
+        start: run.created_at,
+        end: run.ended_at.unwrap_or(run.last_activity_at),
+        error: run.error.as_ref().map(|error| error.message.clone()),
+        attributes,
+    }
+}
+
+fn of_step(run: &Run, step: &Step, used: Option<Usage>) -> Option<Span> {
+    let (operation, subject) = match step.kind {
+        StepKind::Model => ("chat", run.model.as_str()),
+        StepKind::Tool => ("execute_tool", step.tool.as_deref().unwrap_or_default()),
+        StepKind::Command => ("execute_tool", "command"),
+        StepKind::Compaction => ("chat", "compaction"),
+    };
+    let mut attributes = about(operation, run);
+    match step.kind {
+        StepKind::Model => {
+            attributes.push(("gen_ai.request.model", run.model.as_str().into()));
+            if let Some((provider, _)) = run.model.split_once('/') {
+                attributes.push(("gen_ai.provider.name", provider.into()));
+            }
+            attributes.extend(used.into_iter().flat_map(tokens));
+        }
+        StepKind::Tool | StepKind::Command => {
+            attributes.push(("gen_ai.tool.name", subject.into()));
+        }
+        StepKind::Compaction => {}
+    }
+    if let Some(call) = &step.tool_call {
+        attributes.push(("gen_ai.tool.call.id", call.as_str().into()));
+    }
+    attributes.push(("abide.step.attempts", u64::from(step.attempts).into()));
+    let error = match step.state {
+        StepState::Failed | StepState::Uncertain => Some(step.error.clone().unwrap_or_default()),
+        _ => None,
+    };
+    if error.is_some() {
+        attributes.push(("error.type", step.state.as_str().into()));
+    }
+    Some(Span {
+        trace: run.trace_id.clone(),
+        id: span_of(step.id.0),
+        parent: Some(span_of(run.id.0)),
+        name: format!("{operation} {subject}"),
+        is_client: step.kind == StepKind::Model,
+        start: step.started_at,
+        end: step.ended_at?,
+        error,
+        attributes,
+    })
+}
+
+/// What is said of every span of a run.
+fn about(operation: &'static str, run: &Run) -> Vec<(&'static str, Attribute)> {
+    let mut about = vec![
+        ("gen_ai.operation.name", operation.into()),
+        ("gen_ai.agent.name", run.agent.as_str().into()),
+        ("gen_ai.conversation.id", run.session_key.as_str().into()),
+        ("user.id", run.user.as_str().into()),
+        ("abide.run.id", run.id.to_string().as_str().into()),
+    ];
+    if run.parent_run.is_some() {
+        let tag = format!("sub_agent:{}", run.agent);
+        about.push(("tag", tag.as_str().into()));
+    }
+    about
+}
+
+fn tokens(used: Usage) -> [(&'static str, Attribute); 2] {
+    [
+        ("gen_ai.usage.input_tokens", used.input_tokens.into()),
+        ("gen_ai.usage.output_tokens", used.output_tokens.into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::ids::{RunId, StepId};
+    use crate::kernel::machine::tests::queued;
+    use crate::kernel::run::{AnnouncePolicy, Outcome, RunError};
+    use crate::kernel::step::{Effect, Intent};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn ended() -> Run {
+        let mut run = queued(AnnouncePolicy::None);
+        run.trace_id = "4bf92f3577b34da6a3ce929d0e0e4736".to_owned();
+        run.state = RunState::Ended(Outcome::Error);
+        run.error = Some(RunError::new("provider", "no key"));
+        run.ended_at = Some(Timestamp(5000));
+        run.usage.input_tokens = 100;
+        run
+    }
+
+    fn step(kind: StepKind, state: StepState) -> Step {
+        let intent = Intent {
+            id: StepId(Uuid::from_u128(77)),
+            kind,
+            tool: (kind == StepKind::Tool).then(|| "grep".to_owned()),
+            tool_call: (kind == StepKind::Tool).then(|| "c1".to_owned()),
+            asked_by: None,
+            effect: Effect::Read,
+            input: json!(null),
+            params_summary: None,
+            context: None,
+        };
+        let mut step = intent.into_step(ended().id, 1, None, Timestamp(1000));
+        step.state = state;
+        step.ended_at = Some(Timestamp(2000));
+        step
+    }
+
+    fn said<'a>(span: &'a Span, name: &str) -> Option<&'a Attribute> {
+        let mut known = span.attributes.iter();
+        known
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    #[test]
+    fn b3_runs_and_steps_are_spans_with_the_names_of_the_conventions() {
+        let used = Usage {
+            model_calls: 1,
+            input_tokens: 100,
+            output_tokens: 7,
+            cost_micros: 0,
+        };
+        let steps = [
+            (step(StepKind::Model, StepState::Done), Some(used)),
+            (step(StepKind::Tool, StepState::Failed), None),
+        ];
+        let run = ended();
+        let found = of(&run, &steps);
+        let [agent, chat, tool] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(found.iter().all(|span| span.trace == run.trace_id));
+        assert_eq!(agent.name, "invoke_agent explore");
+        assert_eq!(agent.parent, None);
+        assert_eq!(agent.error.as_deref(), Some("no key"));
+        assert_eq!((agent.start, agent.end), (Timestamp(0), Timestamp(5000)));
+        assert_eq!(said(agent, "error.type"), Some(&"provider".into()));
+        assert_eq!(
+            said(agent, "gen_ai.operation.name"),
+            Some(&"invoke_agent".into())
+        );
+        assert_eq!(said(agent, "gen_ai.agent.name"), Some(&"explore".into()));
+        assert_eq!(said(agent, "tag"), None);
+        assert_eq!(chat.name, "chat offline/search");
+        assert!(chat.is_client);
+        assert_eq!(chat.parent, Some(agent.id));
+        assert_eq!(said(chat, "gen_ai.provider.name"), Some(&"offline".into()));
+        assert_eq!(
+            said(chat, "gen_ai.usage.output_tokens"),
+            Some(&Attribute::Number(7))
+        );
+        assert_eq!(tool.name, "execute_tool grep");
+        assert_eq!(said(tool, "gen_ai.tool.call.id"), Some(&"c1".into()));
+        assert!(tool.error.is_some());
+    }
+
+    #[test]
+    fn b3_a_subagent_is_tagged_and_a_caller_outside_is_joined() {
+        let mut child = ended();
+        child.parent_run = Some(RunId(Uuid::from_u128(9)));
+        let steps = [(step(StepKind::Tool, StepState::Done), None)];
+        for span in of(&child, &steps) {
+            assert_eq!(
+                said(&span, "tag"),
+                Some(&"sub_agent:explore".into()),
+                "{span:?}"
+            );
+        }
+        assert_eq!(of(&child, &[])[0].parent, Some(9));
+
+        let mut root = ended();
+        let parent = format!("00-{}-00000000000000ab-01", root.trace_id);
+        root.meta = Some(json!({ "traceparent": parent }));
+        assert_eq!(of(&root, &[])[0].parent, Some(0xab));
+        root.state = RunState::Queued;
+        assert!(of(&root, &steps).is_empty());
+    }
+}

@@ -1,0 +1,187 @@
+//! One trace through parent, child and restarts: what the rows, the events, the log and a
+//! collector are told of it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, Link, Place, Script, calls, run, says};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn place() -> Place {
+    let asked = json!({
+        "description": "Look", "prompt": format!("[kid] {}", "x".repeat(500)),
+        "subagent_type": "explore", "session_id": "",
+    });
+    Place::new(
+        Script::new()
+            .on(
+                "[kid]",
+                [
+                    calls("list", json!({ "path": "." })),
+                    says("kid is done").held_by("go"),
+                ],
+            )
+            .on("[boss]", [calls("task", asked), says("boss is done")]),
+    )
+}
+
+/// Says it, as somebody whose own trace this is a part of.
+async fn asked(client: &Link, message: &str) -> String {
+    let params = json!({
+        "sessionKey": "agent:build:a", "message": message,
+        "meta": { "traceparent": format!("00-{TRACE}-00f067aa0ba902b7-01") },
+    });
+    let turn = client.call("agent.run", params).await;
+    turn["runId"].as_str().unwrap().to_owned()
+}
+
+async fn start(place: &Place) -> Daemon {
+    let mut command = place.command(&["serve"]);
+    command.env("ABIDE_LOG", "info,abide::spans=debug");
+    place.start_command(command).await.unwrap()
+}
+
+/// Lines of the log that are about this.
+fn logged(place: &Place, about: &str) -> Vec<Value> {
+    let log = place.log();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    lines
+        .filter(|line: &Value| {
+            line["message"]
+                .as_str()
+                .is_some_and(|text| text.contains(about))
+        })
+        .collect()
+}
+
+#[test]
+fn b3_one_trace_goes_through_parent_child_and_a_restart() {
+    let place = place();
+    run(async {
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        let boss = asked(&client, "[boss]").await;
+        client.in_state(&boss, "paused").await;
+        daemon.kill().await;
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        place.let_go("go");
+        assert_eq!(client.ended(&boss).await["result"], "boss is done");
+        client.quiet().await;
+        let runs = client.call("runs.list", json!({ "tree": boss })).await;
+        let runs = runs["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2, "{runs:?}");
+        assert!(runs.iter().all(|run| run["traceId"] == TRACE), "{runs:?}");
+        // A caller whose trace is none begins one of its own.
+        let params = json!({ "task": "[kid]", "agent": "explore", "meta": { "traceparent": "x" } });
+        let other = client.spawn(params).await;
+        let other = client.ended(&other.id).await;
+        assert_ne!(other["traceId"], TRACE);
+        assert_eq!(other["traceId"].as_str().unwrap().len(), 32);
+        daemon.stop().await;
+    });
+    let events = place.book().events.into_values();
+    let of_tree = events.filter(|event| event.kind == "run.ended").count();
+    assert_eq!(of_tree, 3);
+
+    let begun = logged(&place, "a delegation begins");
+    let over = logged(&place, "a delegation is over");
+    assert_eq!((begun.len(), over.len()), (1, 1), "{begun:?} {over:?}");
+    assert_eq!(begun[0]["level"], "INFO");
+    assert_eq!(begun[0]["trace"], TRACE);
+    assert_eq!(begun[0]["agent"], "explore");
+    assert_eq!(begun[0]["supervisor"], "build");
+    assert_eq!(begun[0]["face"], "task");
+    let task = begun[0]["task"].as_str().unwrap();
+    assert_eq!(task.chars().count(), 200, "{task}");
+    assert_eq!(over[0]["outcome"], "ok");
+    assert_eq!(over[0]["result"], "kid is done");
+    assert_eq!(over[0]["run"], begun[0]["run"]);
+
+    let spans: Vec<Value> = ["invoke_agent", "chat", "execute_tool"]
+        .into_iter()
+        .flat_map(|name| logged(&place, name))
+        .filter(|span| span["trace"] == TRACE)
+        .collect();
+    let of = |name: &str| {
+        let mut spans = spans.iter().filter(|span| span["message"] == name);
+        let found = spans
+            .next()
+            .unwrap_or_else(|| panic!("no {name}: {spans:?}"));
+        assert_eq!(spans.next(), None, "{name} twice");
+        found
+    };
+    let (boss, kid) = (of("invoke_agent build"), of("invoke_agent explore"));
+    assert_eq!(boss["parent"], "00f067aa0ba902b7");
+    assert_eq!(kid["parent"], boss["span"]);
+    assert_eq!(of("execute_tool task")["parent"], boss["span"]);
+    let list = of("execute_tool list");
+    assert_eq!(list["parent"], kid["span"]);
+    assert!(
+        list["attributes"].to_string().contains("sub_agent:explore"),
+        "{list}"
+    );
+}
+
+#[cfg(feature = "otlp")]
+#[test]
+fn b3_a_collector_gets_the_spans() {
+    use crate::harness::{ModelServer, Reply};
+
+    let collector = ModelServer::start();
+    collector.on("resourceSpans", (0..20).map(|_| Reply::whole(&json!({}))));
+    let endpoint = format!("{:?}", collector.url("/v1/traces"));
+    let place = place().with("telemetry.otlp_endpoint", &endpoint);
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        place.let_go("go");
+        let boss = asked(&client, "[boss]").await;
+        client.ended(&boss).await;
+        // The child's spans may come in a request of their own.
+        let spans = crate::harness::eventually("both runs", async || {
+            let spans: Vec<Value> = collector
+                .requests()
+                .iter()
+                .flat_map(|request| {
+                    let spans = &request.json()["resourceSpans"][0]["scopeSpans"][0]["spans"];
+                    spans.as_array().unwrap().clone()
+                })
+                .collect();
+            let agents = spans
+                .iter()
+                .filter(|span| span["name"].as_str().unwrap().starts_with("invoke_agent"));
+            (agents.count() == 2).then_some(spans)
+        })
+        .await;
+        assert!(
+            spans.iter().all(|span| span["traceId"] == TRACE),
+            "{spans:?}"
+        );
+        let kid = spans
+            .iter()
+            .find(|span| span["name"] == "invoke_agent explore");
+        assert!(
+            kid.unwrap().to_string().contains("sub_agent:explore"),
+            "{kid:?}"
+        );
+    });
+    assert_eq!(collector.requests()[0].path, "/v1/traces");
+}
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn a_build_that_cannot_send_spans_says_so() {
+    let place = place().with(
+        "telemetry.otlp_endpoint",
+        "\"http://127.0.0.1:4318/v1/traces\"",
+    );
+    run(async {
+        let ended = place.start_with(&crate::harness::Faults::default()).await;
+        let status = ended.err().expect("it does not start");
+        assert_eq!(status.code(), Some(78));
+    });
+    assert!(place.log().contains("feature otlp"), "{}", place.log());
+}
