@@ -156,9 +156,10 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
 /// One line for a list of what goes on.
 pub(crate) fn in_short(question: &Question, now: Timestamp) -> String {
     let text = format!(
-        "? {} {} asks, {} left: {}",
+        "? {} {} (run {}) asks, {} left: {}",
         short(question.id),
         question.label.as_deref().unwrap_or(question.agent.as_str()),
+        short(question.run_id),
         span(question.expires_at.since(now)),
         question.text
     );

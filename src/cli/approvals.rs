@@ -296,8 +296,9 @@ fn arguments(arguments: &Value) -> String {
 pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
     let text = format!(
-        "! {} {who} wants to call {}, {} left: {}",
+        "! {} {who} (run {}) wants to call {}, {} left: {}",
         short(approval.id),
+        short(approval.run_id),
         approval.tool,
         span(approval.expires_at.since(now)),
         approval

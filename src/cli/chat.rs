@@ -1,20 +1,16 @@
 //! `abide chat`: a conversation with a session's agent, a line at a time.
 
-use std::io::{BufRead, IsTerminal};
-
 use clap::Args;
-use tokio::sync::mpsc;
-use uuid::Uuid;
 
 use super::args::Common;
-use super::asked::Asked;
 use super::failure::{Failure, exit};
-use super::follow::{Asks, End, Interrupt, Task, follow};
+use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
+use super::person::Person;
 use super::text::{COLUMNS, line};
-use super::{cancel, ids, print, start, wait};
+use super::{cancel, ids, print, start, switch, wait};
 use crate::clock::Clock;
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::message::plain_text;
 use crate::wire::gateway::{NoParams, Status};
 use crate::wire::input::PageSize;
@@ -29,7 +25,8 @@ const EARLIER: u32 = 10;
 /// Shows what was said before, then reads a line, runs a turn, shows how it goes on and prints
 /// the answer, until the input ends (Ctrl-D). What a run asks meanwhile is asked here. Ctrl-C
 /// leaves; a turn under way goes on, unless Ctrl-C is pressed twice within 2 s: then it is
-/// cancelled and the conversation goes on. A new session sees the current folder.
+/// cancelled and the conversation goes on. A new session sees the current folder. /agent lists
+/// the agents to talk with, and /agent NAME goes on with one, in a conversation of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "abide chat
 abide chat agent:explore:tour")]
@@ -55,23 +52,22 @@ impl Chat {
             }
         };
         let session = open(&link, &name).await?;
-        if session.messages > 0 {
-            earlier(&link, common, &session.key).await?;
-        }
         let mut talk = Talk {
             link,
             common,
             key: session.key.clone(),
-            input: Input::open(),
+            agent: session.agent.clone(),
+            person: Person::new(),
             interrupt: Interrupt::new()?,
-            asked: Vec::new(),
         };
-        if talk.input.is_typed {
-            greet(&session);
-        }
+        talk.begin(&session).await?;
         let mut code = 0;
-        while let Some(message) = talk.line("you").await {
+        while let Some(message) = talk.line().await {
             if message.trim().is_empty() {
+                continue;
+            }
+            if let Some(name) = switch::wanted(&message) {
+                talk.switch(name).await?;
                 continue;
             }
             match talk.turn(message).await? {
@@ -126,7 +122,8 @@ fn greet(session: &Session) {
         print::note("its folder is not the current one; so that it is:");
         print::note(&format!("  abide sessions patch {key} --cwd ."));
     }
-    print::note(&print::styled(print::DIM, "Ctrl-D ends the conversation"));
+    let keys = "/agent lists whom else to talk with; Ctrl-D ends the conversation";
+    print::note(&print::styled(print::DIM, keys));
 }
 
 /// A conversation under way.
@@ -134,23 +131,55 @@ struct Talk<'a> {
     link: Link,
     common: &'a Common,
     key: SessionKey,
-    input: Input,
+    agent: AgentId,
+    person: Person,
     interrupt: Interrupt,
-    /// What was put to the person already.
-    asked: Vec<Uuid>,
 }
 
 impl Talk<'_> {
+    /// Says with whom one talks, and what was said before.
+    async fn begin(&self, session: &Session) -> Result<(), Failure> {
+        if session.messages > 0 {
+            earlier(&self.link, self.common, &session.key).await?;
+        }
+        if self.person.is_there {
+            greet(session);
+        }
+        Ok(())
+    }
+
+    /// Goes on with another agent, in its own conversation; without a name it says which there
+    /// are.
+    async fn switch(&mut self, name: &str) -> Result<(), Failure> {
+        self.link = self.link().await?;
+        match switch::choose(&self.link, &self.agent, name, here()).await {
+            Ok(None) => Ok(()),
+            Ok(Some(chosen)) => {
+                let key = switch::session_of(&self.key, &self.agent, &chosen.name);
+                let session = open(&self.link, &key).await?;
+                self.key = session.key.clone();
+                self.agent = session.agent.clone();
+                self.begin(&session).await
+            }
+            // A name that is mistyped ends no conversation.
+            Err(refused) if refused.code == exit::NOT_FOUND => {
+                print::note(&refused.to_string());
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// The next line; `None` at the end of the input, or when the person wants to leave.
-    async fn line(&mut self, prompt: &str) -> Option<String> {
-        if self.input.is_typed {
-            print::prompt(&print::styled(print::HEAD, format!("{prompt}> ")));
+    async fn line(&mut self) -> Option<String> {
+        if self.person.is_there {
+            print::prompt(&print::styled(print::HEAD, "you> "));
         }
         let line = tokio::select! {
-            line = self.input.lines.recv() => line,
+            line = self.person.line() => line,
             () = self.interrupt.pressed() => None,
         };
-        if line.is_none() && self.input.is_typed {
+        if line.is_none() && self.person.is_there {
             // The shell goes on below the prompt, not behind it.
             print::note("");
         }
@@ -160,45 +189,36 @@ impl Talk<'_> {
     /// Runs one turn and prints its answer; `None`: the person left it to go on alone.
     async fn turn(&mut self, message: String) -> Result<Option<u8>, Failure> {
         let id = self.say(message).await?;
-        loop {
-            let task = Task {
-                ids: &[id],
-                any: false,
-                window: None,
-                show: !self.common.json && self.input.is_typed,
-                asks: (!self.common.json).then_some(Asks {
-                    session: &self.key,
-                    known: &self.asked,
-                }),
-            };
-            let link = self.link().await?;
-            let raw = match follow(link, &self.common.place, task, &mut self.interrupt).await? {
-                End::Done(raw) | End::Window(raw) => raw,
-                End::Asked(open) => {
-                    self.put(open).await?;
-                    continue;
+        let link = self.link().await?;
+        let task = Task {
+            ids: &[id],
+            any: false,
+            window: None,
+            show: !self.common.json && self.person.is_there,
+            person: (!self.common.json).then_some(&mut self.person),
+        };
+        let raw = match follow(link, &self.common.place, task, &mut self.interrupt).await? {
+            End::Done(raw) | End::Window(raw) => raw,
+            End::Detached => {
+                wait::detached(&[id]);
+                if !self.interrupt.pressed_again().await {
+                    return Ok(None);
                 }
-                End::Detached => {
-                    wait::detached(&[id]);
-                    if !self.interrupt.pressed_again().await {
-                        return Ok(None);
-                    }
-                    let link = self.link().await?;
-                    let run = cancel::after_second_thoughts(&link, id).await?;
-                    return Ok(Some(exit::of_run(&run.state, run.needs_review)));
-                }
-            };
-            if self.common.json {
-                print::object(&raw)?;
-            }
-            let run: Run = wait::only(&raw)?;
-            if !self.common.json {
-                // The wait's answer may hold a part of a long text only.
                 let link = self.link().await?;
-                wait::result(&ids::details(&link, run.run_id).await?, false)?;
+                let run = cancel::after_second_thoughts(&link, id).await?;
+                return Ok(Some(exit::of_run(&run.state, run.needs_review)));
             }
-            return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+        };
+        if self.common.json {
+            print::object(&raw)?;
         }
+        let run: Run = wait::only(&raw)?;
+        if !self.common.json {
+            // The wait's answer may hold a part of a long text only.
+            let link = self.link().await?;
+            wait::result(&ids::details(&link, run.run_id).await?, false)?;
+        }
+        Ok(Some(exit::of_run(&run.state, run.needs_review)))
     }
 
     /// A link of its own for what goes on while others are in use.
@@ -208,34 +228,6 @@ impl Talk<'_> {
                 link::find_again(&self.common.place, lost, print::note).await
             }
             opened => opened,
-        }
-    }
-
-    /// Puts what this session's tree asks to the person; an empty line leaves it open.
-    async fn put(&mut self, open: Vec<Asked>) -> Result<(), Failure> {
-        for asked in open {
-            self.asked.push(asked.id());
-            print::note(&asked.show(Clock::system().now()));
-            while let Some(said) = self.line(asked.prompt()).await
-                && !said.trim().is_empty()
-                && !self.answer(&asked, said.trim()).await?
-            {
-                print::note("say yes or no");
-            }
-        }
-        Ok(())
-    }
-
-    /// Passes on an answer; whether it was one.
-    async fn answer(&self, asked: &Asked, said: &str) -> Result<bool, Failure> {
-        let link = self.link().await?;
-        match asked.answer(&link, said).await {
-            // It ran out, or somebody else was first: the conversation goes on.
-            Err(refused) if refused.kind == "conflict" => {
-                print::note(&refused.to_string());
-                Ok(true)
-            }
-            answered => answered,
         }
     }
 
@@ -262,31 +254,6 @@ impl Talk<'_> {
             answered => answered?,
         };
         Ok(accepted.run_id)
-    }
-}
-
-/// The lines of standard input. They are read on a thread of its own, which ends with the
-/// program, so that Ctrl-C is heard while nobody types.
-struct Input {
-    lines: mpsc::Receiver<String>,
-    /// A person types them, and sees the notes.
-    is_typed: bool,
-}
-
-impl Input {
-    fn open() -> Input {
-        let (lines, received) = mpsc::channel(1);
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                if lines.blocking_send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Input {
-            lines: received,
-            is_typed: std::io::stdin().is_terminal() && print::notes_are_watched(),
-        }
     }
 }
 

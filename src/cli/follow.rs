@@ -1,32 +1,28 @@
-//! Waiting for runs and showing how they go on. Used by `run`, `wait` and `demo`.
+//! Waiting for runs and showing how they go on. Used by `run`, `chat`, `attach`, `wait` and
+//! `setup`.
 //!
-//! The rows say how the runs stand; a subscription says when to look at them again.
+//! The rows say whether the runs have ended; a subscription says when to look at them.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use uuid::Uuid;
 
-use super::asked::Asked;
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
+use super::live::{Live, News};
+use super::person::Person;
+use super::print;
 use super::view::View;
-use super::watch::{Seen, Watch};
-use super::{asked, print};
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::RunId;
 use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
-use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited};
+use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited, WaitedRun};
 use crate::wire::shapes::Step;
 
-/// How often the picture is drawn anew while somebody watches: times go on.
-const FRAME: Duration = Duration::from_millis(500);
 /// How long after Ctrl-C a second one counts.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
-/// News that come within this time are shown together.
-const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Ctrl-C. From the moment that this is made, it no longer ends the program.
 pub(crate) struct Interrupt(Signal);
@@ -63,16 +59,9 @@ pub(crate) struct Task<'a> {
     pub(crate) window: Option<Duration>,
     /// Show how they go on.
     pub(crate) show: bool,
-    /// Come back when something is asked, too.
-    pub(crate) asks: Option<Asks<'a>>,
-}
-
-/// What is asked that somebody is here to answer.
-pub(crate) struct Asks<'a> {
-    /// Those of the runs in this session and below it.
-    pub(crate) session: &'a SessionKey,
-    /// They were put to the person already.
-    pub(crate) known: &'a [Uuid],
+    /// Whoever is there to be asked what the only run, and those of its session and below it,
+    /// ask.
+    pub(crate) person: Option<&'a mut Person>,
 }
 
 /// How the waiting ended.
@@ -81,28 +70,31 @@ pub(crate) enum End {
     Done(Value),
     /// The window passed; the daemon's last answer.
     Window(Value),
-    /// This is asked, and was not before.
-    Asked(Vec<Asked>),
     /// The person wants to do something else. The runs go on.
     Detached,
 }
 
-/// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs.
+/// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs, apart
+/// from what the person decides.
 pub(crate) async fn follow(
     link: Link,
     place: &Where,
     task: Task<'_>,
     interrupt: &mut Interrupt,
 ) -> Result<End, Failure> {
+    let request = news_of(&task);
+    let window = task.window;
     let view = task.show.then(View::for_people);
-    // From here on every move is an event, so none falls between a look and the next.
-    let watch = tokio::select! {
+    let live = tokio::select! {
         biased;
         () = interrupt.pressed() => return Ok(End::Detached),
-        watch = Watch::open(link, place, news_of(&task), print::note) => watch?,
+        live = Live::open(link, place, request, view, task.person) => live?,
     };
-    let window = task.window;
-    let mut follow = Follow { task, view, watch };
+    let mut follow = Follow {
+        ids: task.ids,
+        any: task.any,
+        live,
+    };
     let over = async {
         match window {
             Some(window) => tokio::time::sleep(window).await,
@@ -112,7 +104,7 @@ pub(crate) async fn follow(
     tokio::select! {
         biased;
         () = interrupt.pressed() => return Ok(End::Detached),
-        end = follow.until_done() => return end,
+        raw = follow.until_done() => return raw.map(End::Done),
         () = over => {}
     }
     let (raw, waited) = follow.look().await?;
@@ -124,111 +116,89 @@ pub(crate) async fn follow(
 
 /// The events after which the runs stand otherwise.
 fn news_of(task: &Task<'_>) -> SubscribeEvents {
-    let kinds: &[&str] = match (task.show, &task.asks) {
-        (true, _) => &["run.*", "tool.*", "question.asked", "approval.requested"],
-        (false, Some(_)) => &["run.ended", "question.asked", "approval.requested"],
+    let kinds: &[&str] = match (task.show, &task.person) {
+        (true, _) => &[
+            "run.*",
+            "tool.*",
+            "sub_agent.call_start",
+            "message.added",
+            "question.*",
+            "approval.*",
+        ],
+        (false, Some(_)) => &["run.ended", "question.*", "approval.*"],
         (false, None) => &["run.ended"],
     };
+    // What runs below it do belongs to the picture.
+    let tree = match task.ids {
+        [only] => Some(*only),
+        _ => None,
+    };
     SubscribeEvents {
-        // What runs below it do belongs to the picture.
-        tree: match task.ids {
-            [only] => Some(*only),
-            _ => None,
-        },
+        tree,
         kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        deltas: task.show && tree.is_some() && print::notes_are_watched(),
         ..SubscribeEvents::default()
     }
 }
 
 struct Follow<'a> {
-    task: Task<'a>,
-    view: Option<View>,
-    watch: Watch<'a>,
+    ids: &'a [RunId],
+    any: bool,
+    live: Live<'a>,
 }
 
 impl Follow<'_> {
-    /// Returns when what is waited for has ended, or when something new is asked.
-    async fn until_done(&mut self) -> Result<End, Failure> {
+    /// Returns when what is waited for has ended, with the daemon's last answer.
+    async fn until_done(&mut self) -> Result<Value, Failure> {
         loop {
-            match self.look_and_listen().await {
-                Ok(Some(end)) => return Ok(end),
-                Ok(None) => {}
+            // The first news is that the subscription was begun.
+            self.news().await?;
+            match self.look().await {
+                Ok((raw, waited)) if waited.done => return Ok(raw),
+                Ok(_) => {}
                 // The subscription has ended too, and finds the daemon again.
                 Err(lost) if link::is_broken(&lost) => {}
                 Err(failure) => return Err(failure),
             }
-            self.news().await?;
         }
-    }
-
-    async fn look_and_listen(&mut self) -> Result<Option<End>, Failure> {
-        let (raw, waited) = self.look().await?;
-        if waited.done {
-            return Ok(Some(End::Done(raw)));
-        }
-        let Some(asks) = &self.task.asks else {
-            return Ok(None);
-        };
-        let mut open = asked::open(&self.watch.link, Some(asks.session)).await?;
-        open.retain(|one| !asks.known.contains(&one.id()));
-        Ok((!open.is_empty()).then_some(End::Asked(open)))
     }
 
     /// How the runs stand; shows it.
     async fn look(&mut self) -> Result<(Value, Waited), Failure> {
-        let mode = match self.task.any {
+        let mode = match self.any {
             true => WaitMode::Any,
             false => WaitMode::All,
         };
         let ask = Wait {
-            run_ids: Some(self.task.ids.to_vec()),
+            run_ids: Some(self.ids.to_vec()),
             mode: Some(mode),
             wait_timeout: WaitTimeout(Duration::ZERO),
             ..Wait::default()
         };
-        let raw = self.watch.link.raw("agent.wait", ask).await?;
+        let live = &mut self.live;
+        let raw = live.watch.link.raw("agent.wait", ask).await?;
         let waited: Waited = link::read(&raw)?;
-        if let Some(view) = &mut self.view {
-            view.update(&self.watch.link, &waited).await?;
+        if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
+            live.session = Some(run.session_key.clone());
+        }
+        if let Some(view) = &mut live.view {
+            view.update(&live.watch.link, &waited).await?;
         }
         Ok((raw, waited))
     }
 
-    /// Returns when the runs may stand otherwise, or it is time to draw them anew.
+    /// Returns when the runs may have ended.
     async fn news(&mut self) -> Result<(), Failure> {
-        let frame = match self.view {
-            Some(_) => FRAME,
-            None => Duration::MAX,
-        };
-        let frame = tokio::time::sleep(frame);
-        tokio::pin!(frame);
         loop {
-            let seen = tokio::select! {
-                seen = self.watch.seen() => seen?,
-                () = &mut frame => return Ok(()),
-            };
-            match seen {
-                Some(Seen::Event(event)) => {
-                    // Of one run everything comes, and of several also what is not theirs.
-                    let ids = self.task.ids;
-                    let its = |run| ids.len() == 1 || ids.contains(&run);
-                    if event.run_id.is_some_and(its) {
-                        if event.kind != "run.ended" {
-                            tokio::time::sleep(TOGETHER).await;
-                        }
+            match self.live.next().await? {
+                News::Anew => return Ok(()),
+                News::Event(event) => {
+                    let its = event.run_id.is_some_and(|run| self.ids.contains(&run));
+                    if its && event.kind == "run.ended" {
                         return Ok(());
                     }
                 }
-                Some(Seen::Picture(..)) => return Ok(()),
-                None => {
-                    let view = &self.view;
-                    let say = |text: &str| match view {
-                        // People are told, which cannot fail.
-                        Some(view) => drop(view.tell(text, || Value::Null)),
-                        None => print::note(text),
-                    };
-                    return self.watch.come_back(&say).await;
-                }
+                News::Quiet => {}
             }
         }
     }

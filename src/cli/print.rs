@@ -64,6 +64,13 @@ fn screen_width() -> Option<usize> {
     width_of(io::stdout())
 }
 
+/// Columns and lines of the terminal that the notes go to, if they go to one that says so.
+pub(crate) fn notes_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    let size = (usize::from(size.ws_col), usize::from(size.ws_row));
+    Some(size).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
 fn width_of(stream: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= NARROW)

@@ -7,6 +7,7 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
+use super::person::Person;
 use super::spawn::{self, Work};
 use super::{cancel, ids, print, start, text, tree, view, wait};
 use crate::kernel::ids::RunId;
@@ -15,9 +16,10 @@ use crate::wire::shapes;
 
 /// Do a task and print its answer
 ///
-/// Shows on standard error how it goes on, and prints the answer on standard output. Ctrl-C
-/// only stops watching: the run goes on, and abide wait comes back to it; twice within 2 s
-/// cancels it. A lost link is found again and never starts the work twice.
+/// Shows on standard error how it goes on, and prints the answer on standard output. What it
+/// asks meanwhile is asked here. Ctrl-C only stops watching: the run goes on, and abide wait
+/// comes back to it; twice within 2 s cancels it. A lost link is found again and never starts
+/// the work twice.
 /// Without a daemon one is started, if a person is there to be told so. With --json two lines
 /// are printed: what was accepted, and the run when it has ended.
 #[derive(Debug, Args)]
@@ -45,18 +47,19 @@ impl Run {
         } else {
             spawn::warn(&spawned);
         }
+        let mut person = Person::if_there().filter(|_| !common.json);
         let runs = [spawned.run_id];
         let task = Task {
             ids: &runs,
             any: false,
             window: None,
             show: !common.json,
-            asks: None,
+            person: person.as_mut(),
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
             End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
-            End::Asked(_) | End::Detached => {
+            End::Detached => {
                 return leave(common, &mut interrupt, spawned.run_id).await;
             }
         };

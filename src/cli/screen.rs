@@ -1,78 +1,329 @@
-//! The live part of the terminal: lines that are redrawn in place, on standard error. Where
-//! no terminal is there, nothing is drawn and the callers print plain lines instead.
+//! The live part of the terminal: lines on standard error that are redrawn in place, and a
+//! prompt below them. Where no terminal is there, or one that cannot do it, nothing is drawn and
+//! the callers print plain lines instead. `view.rs` says what is to be seen.
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::Write;
 
+use crossterm::Command;
+use crossterm::cursor::{MoveToColumn, MoveUp};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap,
+    EndSynchronizedUpdate,
+};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use unicode_width::UnicodeWidthStr;
+
+use super::person;
 use super::print;
+
+/// What a terminal is taken for that does not say how large it is.
+const USUAL: (usize, usize) = (80, 24);
 
 /// Lines that are redrawn in place.
 pub(crate) struct Screen {
-    all: MultiProgress,
-    lines: Vec<ProgressBar>,
-    frame: usize,
+    canvas: Canvas,
+    silence: Option<Silence>,
 }
 
 impl Screen {
     /// A screen on standard error; `None` where nobody would see it.
     pub(crate) fn new() -> Option<Screen> {
-        print::notes_are_watched().then(|| Screen {
-            all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
-            lines: Vec::new(),
-            frame: 0,
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        (print::notes_are_watched() && !is_dumb).then(|| Screen {
+            canvas: Canvas::default(),
+            silence: Silence::keep(),
         })
     }
 
-    /// Shows `lines` in place of those before. `make` gets the frame, to move spinners on.
-    pub(crate) fn draw(&mut self, make: impl FnOnce(usize) -> Vec<String>) {
-        self.frame += 1;
-        let lines = make(self.frame);
-        while self.lines.len() > lines.len() {
-            if let Some(line) = self.lines.pop() {
-                self.all.remove(&line);
-            }
-        }
-        for (place, text) in lines.into_iter().enumerate() {
-            let text = coloured(text);
-            match self.lines.get(place) {
-                Some(line) => line.set_message(text),
-                None => {
-                    let line = self.all.add(ProgressBar::new_spinner());
-                    line.set_style(message_only());
-                    line.set_message(text);
-                    line.tick();
-                    self.lines.push(line);
-                }
-            }
+    /// How many columns and lines a picture may have.
+    pub(crate) fn room() -> (usize, usize) {
+        let (columns, rows) = print::notes_size().unwrap_or(USUAL);
+        // Below it are the prompt's line and the cursor's.
+        (columns, rows.saturating_sub(2).max(1))
+    }
+
+    /// Shows `lines` in place of those before. While a person types, the picture stands still.
+    pub(crate) fn draw(&mut self, lines: Vec<String>) {
+        if self.canvas.prompt.is_none() && self.canvas.lines != lines {
+            self.canvas.lines = lines;
+            self.paint("");
         }
     }
 
     /// Does something with the live part out of the way.
-    pub(crate) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.all.suspend(work)
+    pub(crate) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let lines = std::mem::take(&mut self.canvas.lines);
+        let prompt = self.canvas.prompt.take();
+        self.paint("");
+        let done = work();
+        self.canvas.lines = lines;
+        self.canvas.prompt = prompt;
+        self.paint("");
+        done
     }
 
-    /// Prints a line above the live part; it stays.
-    pub(crate) fn keep(&self, text: &str) {
-        // A terminal that takes no more text is no reason to stop the work.
-        let _ = self.all.println(coloured(text.to_owned()));
+    /// Prints a text above the live part; it stays.
+    pub(crate) fn keep(&mut self, text: &str) {
+        self.paint(text.trim_end_matches('\n'));
+    }
+
+    /// Asks for a line, which is typed below the picture.
+    pub(crate) fn ask(&mut self, prompt: &str) {
+        self.silence = None;
+        self.canvas.prompt = Some(prompt.to_owned());
+        self.paint("");
+    }
+
+    /// What was asked for was typed, or is not wanted any more (`None`).
+    pub(crate) fn asked(&mut self, typed: Option<&str>) {
+        if typed.is_none() && self.canvas.prompt.is_some() {
+            person::forget_typed();
+            write("\r\n");
+        }
+        self.canvas.typed(typed.unwrap_or_default());
+        self.silence = Silence::keep();
+        self.paint("");
+    }
+
+    fn paint(&mut self, above: &str) {
+        let (columns, _) = print::notes_size().unwrap_or(USUAL);
+        write(&coloured(self.canvas.paint(above, columns)));
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.all.clear();
+        if self.canvas.prompt.is_some() {
+            self.asked(None);
+        }
+        self.canvas.lines.clear();
+        if !self.canvas.drawn.is_empty() {
+            self.paint("");
+        }
     }
 }
 
-fn message_only() -> ProgressStyle {
-    // The template is a constant with one known key; the spinner's own style is as good.
-    ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner())
+/// What stands on the terminal, and what is to stand there.
+#[derive(Default)]
+struct Canvas {
+    lines: Vec<String>,
+    /// The widths of what stands above the cursor's line and goes with the next painting.
+    drawn: Vec<usize>,
+    /// What a person is asked for, on the cursor's line.
+    prompt: Option<String>,
 }
 
-/// Indicatif prints what it is given, so the rule for colours is kept here.
+impl Canvas {
+    /// What puts `above`, then the lines and the prompt, in place of what stands there now.
+    fn paint(&mut self, above: &str, columns: usize) -> String {
+        let mut out = String::new();
+        add(&mut out, BeginSynchronizedUpdate);
+        add(&mut out, MoveToColumn(0));
+        // Some terminals take a move by nothing for one by one.
+        if let Ok(up @ 1..) = u16::try_from(self.height(columns)) {
+            add(&mut out, MoveUp(up));
+        }
+        if !above.is_empty() {
+            add(&mut out, Clear(ClearType::FromCursorDown));
+            out.push_str(&above.replace('\n', "\r\n"));
+            out.push_str("\r\n");
+        }
+        // A terminal that thinks a character wider than it is meant to be shows less of a line,
+        // and not a line more than is counted here.
+        add(&mut out, DisableLineWrap);
+        self.drawn.clear();
+        for line in &self.lines {
+            // Before the text: at the end of a full line it would take its last character.
+            add(&mut out, Clear(ClearType::UntilNewLine));
+            out.push_str(line);
+            out.push_str("\r\n");
+            self.drawn.push(plain(line).width());
+        }
+        add(&mut out, EnableLineWrap);
+        add(&mut out, Clear(ClearType::FromCursorDown));
+        out.push_str(self.prompt.as_deref().unwrap_or_default());
+        add(&mut out, EndSynchronizedUpdate);
+        out
+    }
+
+    /// The prompt's line was ended, after this was typed behind it.
+    fn typed(&mut self, text: &str) {
+        if let Some(prompt) = self.prompt.take() {
+            self.drawn.push(plain(&prompt).width() + text.width());
+        }
+    }
+
+    /// How many lines the cursor stands below the first one that is drawn. Lines that were
+    /// drawn on a wider screen take more of a narrow one.
+    fn height(&self, columns: usize) -> usize {
+        let rows = |width: usize| width.div_ceil(columns.max(1)).max(1);
+        let prompt = self
+            .prompt
+            .as_ref()
+            .map_or(0, |prompt| rows(plain(prompt).width()).saturating_sub(1));
+        self.drawn.iter().map(|width| rows(*width)).sum::<usize>() + prompt
+    }
+}
+
+fn add(out: &mut String, command: impl Command) {
+    // A text takes whatever is written to it.
+    let _ = command.write_ansi(out);
+}
+
+/// A terminal that takes no more text is no reason to stop the work.
+fn write(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// What goes to the terminal past the stream that would know whether it may have colours.
 fn coloured(text: String) -> String {
     match anstream::AutoStream::choice(&std::io::stderr()) {
-        anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
+        anstream::ColorChoice::Never => without_styles(&text),
         _ => text,
+    }
+}
+
+/// Text without colours and weights; what moves the cursor stays.
+fn without_styles(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|ch: char| ch.is_ascii_digit() || ch == ';');
+        match rest.strip_prefix('m') {
+            Some(text) => out.push_str(text),
+            None => {
+                out.push_str("\u{1b}[");
+                out.push_str(part);
+            }
+        }
+    }
+    out
+}
+
+/// Keeps what is typed from being shown in the middle of the picture; it is read later all the
+/// same. Ends with this.
+struct Silence(Termios);
+
+impl Silence {
+    fn keep() -> Option<Silence> {
+        if !person::is_at_the_terminal() {
+            return None;
+        }
+        let before = tcgetattr(std::io::stdin()).ok()?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(std::io::stdin(), OptionalActions::Now, &silent).ok()?;
+        Some(Silence(before))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::print::{GOOD, styled};
+
+    /// A terminal of eight lines, and what is painted on it.
+    struct Watched {
+        canvas: Canvas,
+        terminal: vt100::Parser,
+        columns: u16,
+    }
+
+    impl Watched {
+        fn new() -> Watched {
+            Watched {
+                canvas: Canvas::default(),
+                terminal: vt100::Parser::new(8, 20, 0),
+                columns: 20,
+            }
+        }
+
+        fn paint(&mut self, above: &str, lines: &[&str]) -> String {
+            self.canvas.lines = lines.iter().map(|line| styled(GOOD, line)).collect();
+            let text = self.canvas.paint(above, self.columns.into());
+            self.terminal.process(text.as_bytes());
+            self.terminal.screen().contents()
+        }
+    }
+
+    #[test]
+    fn a_picture_takes_the_place_of_the_one_before_it() {
+        let mut watched = Watched::new();
+        assert_eq!(
+            watched.paint("", &["one", "two", "three"]),
+            "one\ntwo\nthree"
+        );
+        assert_eq!(watched.paint("", &["four", "5"]), "four\n5");
+        assert_eq!(watched.paint("kept\nlong", &["six"]), "kept\nlong\nsix");
+        assert_eq!(
+            watched.paint("", &["six", "seven"]),
+            "kept\nlong\nsix\nseven"
+        );
+        let full = "12345678901234567890";
+        assert_eq!(
+            watched.paint("", &[full, full]),
+            format!("kept\nlong\n{full}\n{full}")
+        );
+        // Wider than this terminal takes it for: it is cut, and moves nothing.
+        let over = "子代理恢复运行中心abc";
+        let shown = "子代理恢复运行中心ac";
+        assert_eq!(
+            watched.paint("", &[over, "x"]),
+            format!("kept\nlong\n{shown}\nx")
+        );
+        assert_eq!(watched.paint("", &[]), "kept\nlong");
+    }
+
+    #[test]
+    fn a_picture_that_is_drawn_again_at_the_foot_of_the_screen_stays_one() {
+        let mut watched = Watched::new();
+        for line in 0..9 {
+            watched.paint(&format!("above {line}"), &["first", "last"]);
+        }
+        let shown = watched.paint("", &["first", "last"]);
+        assert_eq!(
+            shown,
+            "above 4\nabove 5\nabove 6\nabove 7\nabove 8\nfirst\nlast"
+        );
+    }
+
+    #[test]
+    fn a_prompt_and_what_was_typed_go_with_the_next_picture() {
+        let mut watched = Watched::new();
+        watched.paint("", &["tree"]);
+        watched.canvas.prompt = Some(styled(GOOD, "allow it? "));
+        assert_eq!(watched.paint("", &["tree"]), "tree\nallow it?");
+        // Something is told meanwhile.
+        assert_eq!(watched.paint("told", &["tree"]), "told\ntree\nallow it?");
+        watched.terminal.process(b"yes, if you like\r\n");
+        watched.canvas.typed("yes, if you like");
+        assert_eq!(watched.paint("", &["tree"]), "told\ntree");
+    }
+
+    #[test]
+    fn lines_of_a_wider_window_are_counted_as_the_smaller_one_shows_them() {
+        let mut watched = Watched::new();
+        watched.paint("", &["12345678901234567890", "123"]);
+        assert_eq!(watched.canvas.height(20), 2);
+        assert_eq!(watched.canvas.height(8), 4);
+        watched.canvas.prompt = Some("123456789".to_owned());
+        assert_eq!(watched.canvas.height(8), 5);
+    }
+
+    #[test]
+    fn without_styles_the_cursor_is_moved_all_the_same() {
+        let text = format!("\u{1b}[2A{}\u{1b}[K", styled(GOOD.bold(), "x"));
+        assert_eq!(without_styles(&text), "\u{1b}[2Ax\u{1b}[K");
     }
 }

@@ -1,33 +1,48 @@
 //! What is shown of runs that go on: a tree that is redrawn, a line for each thing that
 //! happened, or the same as JSON. Used by everything that follows runs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::failure::Failure;
+use super::asked::Asked;
+use super::failure::{Failure, exit};
 use super::follow::steps;
 use super::link::Link;
-use super::print;
 use super::screen::Screen;
 use super::text::{COLUMNS, line, short};
-use super::tree::{self, Followed};
+use super::tree::{self, Followed, Look, Tree};
+use super::{ids, print};
+use crate::clock::Clock;
 use crate::kernel::ids::{RunId, StepId};
+use crate::wire::events::Event;
 use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
 use crate::wire::shapes::Run;
 
 /// So many runs of a tree are shown.
 const TREE: u32 = 100;
+/// How long one picture of a spinner stands.
+pub(crate) const FRAME: Duration = Duration::from_millis(80);
+/// A picture is so wide at least and at most, whatever the screen is.
+const COLUMNS_DRAWN: (usize, usize) = (20, 120);
 
 /// Runs that are followed, and where they are shown.
 pub(crate) struct View {
-    runs: Vec<Followed>,
-    /// What each run is saying.
-    coming: Vec<(RunId, String)>,
-    /// Steps and ends that were told already.
-    told: (HashSet<StepId>, HashSet<RunId>),
+    tree: Tree,
+    told: Told,
     shown: Shown,
+    clock: Clock,
+}
+
+/// Steps, ends and questions that were told already.
+#[derive(Default)]
+struct Told {
+    steps: HashSet<StepId>,
+    ends: HashSet<RunId>,
+    asked: HashSet<Uuid>,
 }
 
 enum Shown {
@@ -52,16 +67,16 @@ impl View {
 
     fn of(shown: Shown) -> View {
         View {
-            runs: Vec::new(),
-            coming: Vec::new(),
-            told: Default::default(),
+            tree: Tree::default(),
+            told: Told::default(),
             shown,
+            clock: Clock::system(),
         }
     }
 
     /// The runs as they were last seen.
     pub(crate) fn runs(&self) -> &[Followed] {
-        &self.runs
+        self.tree.runs()
     }
 
     /// Reads what changed since the last time, of these runs and those below them, and shows
@@ -69,10 +84,10 @@ impl View {
     pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
-                self.refresh(link, run).await?;
+                self.refresh(link, (**run).clone()).await?;
                 for below in tree_of(link, run.run_id).await? {
                     if below.run_id != run.run_id {
-                        self.refresh(link, &below).await?;
+                        self.refresh(link, below).await?;
                     }
                 }
             }
@@ -80,94 +95,145 @@ impl View {
         self.draw()
     }
 
-    /// Shows these runs as they are now; what changed of them is read.
-    pub(crate) async fn show(&mut self, link: &Link, runs: &[Run]) -> Result<(), Failure> {
+    /// Takes over these runs as they are now; what changed of them is read. Others are not
+    /// looked at any more, unless one of these has asked for them.
+    pub(crate) async fn take(&mut self, link: &Link, runs: Vec<Run>) -> Result<(), Failure> {
+        let ids: BTreeSet<RunId> = runs.iter().map(|run| run.run_id).collect();
         for run in runs {
             self.refresh(link, run).await?;
         }
-        self.draw()
+        self.tree.keep(&ids);
+        Ok(())
     }
 
-    /// A run is saying this, of which the end is shown below it; nothing: no longer.
-    pub(crate) fn comes(&mut self, run: RunId, text: &str) {
-        self.coming.retain(|(other, _)| *other != run);
-        if !text.trim().is_empty() {
-            self.coming.push((run, text.to_owned()));
+    /// Takes over an event.
+    pub(crate) fn hear(&mut self, event: &Event) {
+        self.tree.hear(event);
+    }
+
+    /// Reads the runs of which there is more to know than events have said.
+    pub(crate) async fn catch_up(&mut self, link: &Link) -> Result<(), Failure> {
+        for id in self.tree.unread() {
+            match ids::details(link, id).await {
+                Ok(run) => {
+                    let steps = steps(link, id).await?;
+                    self.tree.take(run, Some(steps));
+                }
+                // It was deleted meanwhile.
+                Err(gone) if gone.code == exit::NOT_FOUND => {}
+                Err(failure) => return Err(failure),
+            }
         }
-        if let Shown::Tree(_) = self.shown {
-            // A picture that cannot be drawn is no reason to stop looking.
-            drop(self.draw());
-        }
+        Ok(())
+    }
+
+    /// What people are asked now.
+    pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
+        self.tree.asks(asked);
     }
 
     /// Prints a text as a part of the answer.
-    pub(crate) fn says(&self, text: &str) -> Result<(), Failure> {
-        match &self.shown {
+    pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
+        match &mut self.shown {
             Shown::Tree(screen) => screen.aside(|| print::answer(text)),
             Shown::Notes | Shown::Json => print::answer(text),
         }
     }
 
-    fn draw(&mut self) -> Result<(), Failure> {
-        if let Shown::Tree(screen) = &mut self.shown {
-            screen.draw(|frame| tree::draw(&self.runs, &self.coming, frame));
-        } else {
-            self.tell_news()?;
+    /// Asks for a line, which is typed below the picture. Until [`View::asked`] it stands still.
+    pub(crate) fn ask(&mut self, prompt: &str) {
+        match &mut self.shown {
+            Shown::Tree(screen) => screen.ask(prompt),
+            Shown::Notes => print::prompt(prompt),
+            Shown::Json => {}
         }
+    }
+
+    /// What was asked for was typed, or is not wanted any more.
+    pub(crate) fn asked(&mut self, typed: Option<&str>) {
+        match &mut self.shown {
+            Shown::Tree(screen) => screen.asked(typed),
+            Shown::Notes if typed.is_none() => print::note(""),
+            Shown::Notes | Shown::Json => {}
+        }
+    }
+
+    /// Shows how things stand.
+    pub(crate) fn draw(&mut self) -> Result<(), Failure> {
+        let Shown::Tree(screen) = &mut self.shown else {
+            return self.tell_news();
+        };
+        let (columns, rows) = Screen::room();
+        let frame = self.clock.monotonic().as_millis() / FRAME.as_millis();
+        let look = Look {
+            now: self.clock.now(),
+            frame: usize::try_from(frame).unwrap_or(0),
+            columns: columns.clamp(COLUMNS_DRAWN.0, COLUMNS_DRAWN.1),
+            rows,
+        };
+        screen.draw(self.tree.draw(&look));
         Ok(())
     }
 
     /// Takes over a run as it is now; its journal is read only if it moved.
-    async fn refresh(&mut self, link: &Link, run: &Run) -> Result<(), Failure> {
-        let known = self
-            .runs
-            .iter_mut()
-            .find(|followed| followed.run.run_id == run.run_id);
-        match known {
-            Some(followed) => {
-                let before = &followed.run;
-                if before.last_activity_at != run.last_activity_at || before.state != run.state {
-                    followed.steps = steps(link, run.run_id).await?;
-                }
-                followed.run = run.clone();
-            }
-            None => self.runs.push(Followed {
-                run: run.clone(),
-                steps: steps(link, run.run_id).await?,
-            }),
-        }
+    async fn refresh(&mut self, link: &Link, run: Run) -> Result<(), Failure> {
+        let steps = match self.tree.is_behind(&run) {
+            true => Some(steps(link, run.run_id).await?),
+            false => None,
+        };
+        self.tree.take(run, steps);
         Ok(())
     }
 
     /// Tells people `text`, and programs `event`. It stays on the screen.
-    pub(crate) fn tell(&self, text: &str, event: impl FnOnce() -> Value) -> Result<(), Failure> {
-        match &self.shown {
-            Shown::Tree(screen) => screen.keep(text),
-            Shown::Notes => print::note(text),
-            Shown::Json => return print::object(&event()),
-        }
-        Ok(())
+    pub(crate) fn tell(
+        &mut self,
+        text: &str,
+        event: impl FnOnce() -> Value,
+    ) -> Result<(), Failure> {
+        tell(&mut self.shown, text, event)
     }
 
-    /// Each finished tool call once, and each end once.
+    /// Tells people `text`, which cannot fail.
+    pub(crate) fn note(&mut self, text: &str) {
+        match &mut self.shown {
+            Shown::Tree(screen) => screen.keep(text),
+            Shown::Notes | Shown::Json => print::note(text),
+        }
+    }
+
+    /// Each finished tool call once, each end once, and once what people are asked.
     fn tell_news(&mut self) -> Result<(), Failure> {
-        for Followed { run, steps } in &self.runs {
+        let now = self.clock.now();
+        for asked in self.tree.asked() {
+            if self.told.asked.insert(asked.id()) {
+                let text = asked.in_short(now);
+                tell(
+                    &mut self.shown,
+                    &text,
+                    || json!({ "event": "asked", "id": asked.id() }),
+                )?;
+            }
+        }
+        for Followed { run, steps, .. } in self.tree.runs() {
             let who = format!("{} {}", line(tree::name(run), 24), short(run.run_id));
             for step in steps {
                 let is_news = step.tool.is_some() && step.ended_at.is_some();
-                if is_news && self.told.0.insert(step.step_id) {
+                if is_news && self.told.steps.insert(step.step_id) {
                     let what = tree::describe(step);
                     let text = line(&format!("{who}: step {} {what}", step.seq), COLUMNS);
-                    self.tell(
+                    tell(
+                        &mut self.shown,
                         &text,
                         || json!({ "event": "step", "runId": run.run_id, "step": step }),
                     )?;
                 }
             }
-            if tree::is_ended(&run.state) && self.told.1.insert(run.run_id) {
+            if tree::is_ended(&run.state) && self.told.ends.insert(run.run_id) {
                 let calls = tree::calls(run.tool_calls);
                 let what = format!("{who}: ended {}, {calls}", run.state);
-                self.tell(
+                tell(
+                    &mut self.shown,
                     &line(&what, COLUMNS),
                     || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),
                 )?;
@@ -175,6 +241,15 @@ impl View {
         }
         Ok(())
     }
+}
+
+fn tell(shown: &mut Shown, text: &str, event: impl FnOnce() -> Value) -> Result<(), Failure> {
+    match shown {
+        Shown::Tree(screen) => screen.keep(text),
+        Shown::Notes => print::note(text),
+        Shown::Json => return print::object(&event()),
+    }
+    Ok(())
 }
 
 /// A run and those below it, oldest first.
@@ -194,7 +269,14 @@ impl Drop for View {
         if let Shown::Tree(_) = self.shown {
             // The live lines go, the last picture stays.
             self.shown = Shown::Notes;
-            for line in tree::draw(&self.runs, &[], 0) {
+            self.tree.asks(Vec::new());
+            let look = Look {
+                now: self.clock.now(),
+                frame: 0,
+                columns: Screen::room().0.clamp(COLUMNS_DRAWN.0, COLUMNS_DRAWN.1),
+                rows: usize::MAX,
+            };
+            for line in self.tree.draw(&look) {
                 print::note(&line);
             }
         }

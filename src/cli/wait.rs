@@ -56,12 +56,12 @@ impl Wait {
             any: self.any,
             window: self.timeout,
             show: !common.json,
-            asks: None,
+            person: None,
         };
         let mut interrupt = Interrupt::new()?;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
             End::Done(raw) | End::Window(raw) => raw,
-            End::Asked(_) | End::Detached => return Ok(detached(&runs)),
+            End::Detached => return Ok(detached(&runs)),
         };
         if common.json {
             print::object(&raw)?;

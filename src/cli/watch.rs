@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Subscribes again where it was, to the daemon that answers then.
-    pub(crate) async fn come_back(&mut self, say: &impl Fn(&str)) -> Result<(), Failure> {
+    pub(crate) async fn come_back(&mut self, mut say: impl FnMut(&str)) -> Result<(), Failure> {
         loop {
             match self.link.subscribe(&self.request).await {
                 Ok(events) => {
@@ -105,7 +105,7 @@ impl<'a> Watch<'a> {
                     return Ok(());
                 }
                 Err(lost) if link::is_broken(&lost) => {
-                    self.link = link::find_again(self.place, lost, say).await?;
+                    self.link = link::find_again(self.place, lost, &mut say).await?;
                 }
                 // It is on its way up.
                 Err(failure) if failure.kind == "unavailable" => {

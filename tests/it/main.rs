@@ -45,6 +45,7 @@ mod ops;
 mod outputs;
 mod paging;
 mod panics;
+mod pictures;
 mod policies;
 mod processes;
 mod programs;

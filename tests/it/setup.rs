@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::harness::{ModelServer, Place, Reply, Script, chat, run, says};
+use crate::harness::{ModelServer, Place, Reply, Script, Terminal, chat, run, says};
 
 /// A server with one model that calls tools and one that does not.
 fn ollama() -> ModelServer {
@@ -239,4 +239,56 @@ fn the_doctor_finds_the_traps_of_ollama() {
     }
     place.set("providers.ollama.base_url", "\"http://127.0.0.1:1/v1\"");
     has(&place, "ollama.server", "fail", "ollama serve");
+}
+
+/// What a person is asked, at a terminal.
+#[test]
+fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
+    run(async {
+        let (place, server) = (place(), ollama());
+        let daemon = place.start().await;
+        let terminal = || {
+            let mut command = place.command(&["setup"]);
+            command
+                .env("OLLAMA_HOST", server.url(""))
+                .env("OPENAI_API_KEY", "sk-canary-0123456789");
+            Terminal::start(command)
+        };
+        let before = file(&place);
+        let mut paid = terminal();
+        let found = paid.until("which model? [ollama/sharp:8b] ");
+        assert!(
+            found.contains("sharp:8b") && found.contains("OPENAI_API_KEY"),
+            "{found}"
+        );
+        assert!(!found.contains("canary"), "{found}");
+        paid.types("openai/small\n");
+        paid.until("openai/small is paid: each run costs money. Use it? (yes or no) ");
+        paid.types("no\n");
+        paid.until("nobody agreed to that; nothing was changed");
+        assert_eq!(paid.end().0, 9);
+        let mut wrong = terminal();
+        wrong.until("which model? ");
+        wrong.types("sharp\n");
+        wrong.until("sharp is no provider/name; nothing was changed");
+        assert_eq!(wrong.end().0, 2);
+        assert_eq!(file(&place), before);
+
+        server.on(
+            "Call the tool",
+            [
+                chat::calls(&[("c1", "list", r#"{"path":"."}"#)]),
+                chat::says(&["two entries"]),
+            ],
+        );
+        let mut usual = terminal();
+        usual.until("which model? [ollama/sharp:8b] ");
+        usual.types("\n");
+        usual.until("setup · ");
+        usual.until("list (");
+        usual.until("ollama/sharp:8b called a tool and is the default now");
+        assert_eq!(usual.end().0, 0, "{}", usual.seen());
+        assert!(file(&place).contains("ollama/sharp:8b"));
+        assert_eq!(daemon.stop().await, 0);
+    });
 }

@@ -1,128 +1,13 @@
 //! What only a person at a terminal gets to see and to do: trees that are redrawn, questions
 //! that are put, a daemon that is started for them, and Ctrl-C, once and twice.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::fs::{self, File};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
-use crate::harness::{Daemon, PATIENCE, Place, Script, calls, run, says};
+use crate::harness::{CTRL_D, Daemon, Place, Script, Terminal, calls, run, says};
 use crate::home::Home;
-
-/// What ends the input where it is typed at the beginning of a line.
-const CTRL_D: &str = "\u{4}";
-
-/// A command at a terminal of 24 lines of 80 columns.
-struct Terminal {
-    child: Child,
-    keys: File,
-    screen: Receiver<Vec<u8>>,
-    /// All that was shown and not yet looked for.
-    shown: String,
-}
-
-impl Terminal {
-    fn start(mut command: Command) -> Terminal {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let name = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
-        let line: OwnedFd = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(name)
-            .unwrap()
-            .into();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&line, size).unwrap();
-        let child = command
-            .env("TERM", "xterm")
-            .stdin(line.try_clone().unwrap())
-            .stdout(line.try_clone().unwrap())
-            .stderr(line)
-            .spawn()
-            .unwrap();
-        // The command holds the line, too; it is closed once that has ended.
-        drop(command);
-        let keys = File::from(keys);
-        let mut master = keys.try_clone().unwrap();
-        let (shows, screen) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // A terminal that nobody holds any more is an error here.
-            while let Ok(count @ 1..) = master.read(&mut bytes) {
-                if shows.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Terminal {
-            child,
-            keys,
-            screen,
-            shown: String::new(),
-        }
-    }
-
-    /// Returns once this was shown, with what was shown before it.
-    fn until(&mut self, text: &str) -> String {
-        loop {
-            if let Some(at) = self.shown.find(text) {
-                let rest = self.shown.split_off(at + text.len());
-                return std::mem::replace(&mut self.shown, rest);
-            }
-            match self.screen.recv_timeout(PATIENCE) {
-                Ok(bytes) => self.take(&bytes),
-                Err(why) => panic!("{text:?} was not shown ({why}), but {:?}", self.shown),
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
-        self.shown.push_str(&text.replace('\r', ""));
-    }
-
-    fn types(&mut self, text: &str) {
-        self.keys.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// What Ctrl-C sends.
-    fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-    }
-
-    /// Its exit code, and what it showed last.
-    fn end(mut self) -> (i32, String) {
-        loop {
-            match self.screen.recv_timeout(PATIENCE) {
-                Ok(bytes) => self.take(&bytes),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(why) => panic!("it goes on ({why}): {:?}", self.shown),
-            }
-        }
-        let code = self.child.wait().unwrap().code().unwrap();
-        (code, std::mem::take(&mut self.shown))
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn place() -> Place {
     let read = json!({ "path": "notes.txt" });
@@ -199,7 +84,7 @@ fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
         let place = place();
         let daemon = place.start().await;
         let mut once = Terminal::start(command(&place, &["run", "[held]"]));
-        once.until("read path: notes.txt");
+        once.until("read (path: notes.txt)");
         once.interrupt();
         once.until("detached; the work goes on. Come back: abide wait ");
         let (code, shown) = once.end();
@@ -208,7 +93,7 @@ fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
 
         // Who only looks ends nothing, however often it is pressed.
         let mut look = Terminal::start(command(&place, &["attach", "@last"]));
-        look.until("read path: notes.txt");
+        look.until("read (path: notes.txt)");
         look.interrupt();
         look.interrupt();
         assert_eq!(look.end().0, 4);
@@ -223,7 +108,7 @@ fn g1_3_ctrl_c_leaves_a_run_and_twice_cancels_it() {
         fs::remove_file(place.path().join("go")).unwrap();
 
         let mut twice = Terminal::start(command(&place, &["run", "[held]"]));
-        twice.until("read path: notes.txt");
+        twice.until("read (path: notes.txt)");
         twice.interrupt();
         twice.until("once more within 2 s");
         twice.interrupt();
@@ -240,12 +125,11 @@ fn e6_the_tree_shows_what_a_run_has_asked_others_to_do() {
         let daemon = place.start().await;
         let mut boss = Terminal::start(command(&place, &["run", "[boss]"]));
         boss.until("child · ");
-        boss.until("read path: notes.txt");
+        boss.until("read (path: notes.txt)");
         place.let_go("go");
         let (code, shown) = boss.end();
         assert_eq!(code, 0, "{shown}");
         assert!(shown.contains("boss is done\n"), "{shown}");
-        let shown = anstream::adapter::strip_str(&shown).to_string();
         let below = |line: &str| line.starts_with("  ") && line.contains(" child · ");
         assert!(shown.lines().any(below), "{shown}");
         assert_eq!(daemon.stop().await, 0);
@@ -261,7 +145,7 @@ fn a_conversation_shows_its_turns_and_sees_the_folder_that_it_was_begun_in() {
         chat.until("build in agent:build:chat, ");
         chat.until("you> ");
         chat.types("[held]\n");
-        chat.until("read path: notes.txt");
+        chat.until("read (path: notes.txt)");
         place.let_go("go");
         chat.until("held is done\n");
         chat.until("you> ");
@@ -314,14 +198,14 @@ fn g1_3_in_a_conversation_ctrl_c_leaves_a_turn_and_twice_cancels_it() {
         let mut chat = Terminal::start(command(&place, &["chat"]));
         chat.until("you> ");
         chat.types("[held]\n");
-        chat.until("read path: notes.txt");
+        chat.until("read (path: notes.txt)");
         chat.interrupt();
         chat.until("once more within 2 s");
         chat.interrupt();
         chat.until("cancelled: ");
         chat.until("you> ");
         chat.types("[held]\n");
-        chat.until("read path: notes.txt");
+        chat.until("read (path: notes.txt)");
         chat.interrupt();
         chat.until("abide wait ");
         assert_eq!(chat.end().0, 4);

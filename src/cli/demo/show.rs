@@ -122,7 +122,7 @@ impl Show {
     }
 
     /// Tells people a line, and programs an event.
-    pub(super) fn say(&self, text: &str, event: &str, mut data: Value) -> Result<(), Failure> {
+    pub(super) fn say(&mut self, text: &str, event: &str, mut data: Value) -> Result<(), Failure> {
         let text = line(text, COLUMNS);
         let text = match event {
             "killed" => styled(BAD, text),
@@ -136,7 +136,7 @@ impl Show {
     }
 
     /// A client's session, and three runs whose ends it wants to be told.
-    async fn spawn(&self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
+    async fn spawn(&mut self, link: &Link) -> Result<(SessionKey, Vec<RunId>), Failure> {
         let created: Created = link
             .ask(
                 "sessions.create",
@@ -151,6 +151,7 @@ impl Show {
         let folder = self.place.folder.to_str().ok_or_else(|| {
             Failure::usage(format!("{} is not UTF-8", self.place.folder.display()))
         })?;
+        let folder = folder.to_owned();
         let mut runs = Vec::new();
         for (label, task) in QUESTIONS {
             let spawned: Spawned = link
@@ -162,7 +163,7 @@ impl Show {
                         agent: Some("explore".to_owned()),
                         label: Some(label.to_owned()),
                         model: Some("offline/search".to_owned()),
-                        cwd: Some(folder.to_owned()),
+                        cwd: Some(folder.clone()),
                         announce: Some(AnnouncePolicy::Inbox),
                         idempotency_key: Some(format!("demo-{label}")),
                         ..Spawn::default()
@@ -250,6 +251,7 @@ impl Show {
         let mut waiting = before.open.clone();
         loop {
             let waited = self.glance(link, runs).await?;
+            let mut carried_on = Vec::new();
             for followed in self.view.runs() {
                 let id = followed.run.run_id;
                 let Some(place) = waiting.iter().position(|open| *open == id) else {
@@ -259,12 +261,10 @@ impl Show {
                     continue;
                 };
                 waiting.swap_remove(place);
-                let text = format!(
-                    "{} · {} {}",
-                    tree::name(&followed.run),
-                    short(id),
-                    resumed.text()
-                );
+                let who = format!("{} · {}", tree::name(&followed.run), short(id));
+                carried_on.push((id, format!("{who} {}", resumed.text()), resumed));
+            }
+            for (id, text, resumed) in carried_on {
                 self.say(
                     &text,
                     "resumed",

@@ -55,7 +55,7 @@ impl Show {
     /// Each end is in the parent's inbox once and in its transcript once; then all are
     /// acknowledged and the inbox is empty.
     pub(super) async fn check_announces(
-        &self,
+        &mut self,
         link: &Link,
         parent: &SessionKey,
         runs: &[RunId],

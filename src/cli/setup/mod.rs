@@ -376,7 +376,7 @@ async fn task(
         any: false,
         window: None,
         show: !common.json,
-        asks: None,
+        person: None,
     };
     let end = follow::follow(link, &common.place, task, interrupt).await?;
     let link = Link::open(&common.place).await?;

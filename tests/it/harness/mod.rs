@@ -20,6 +20,7 @@ mod model_server;
 mod place;
 mod rows;
 mod script;
+mod terminal;
 
 pub(crate) use book::{Book, Event, Message, Notice, Run, Step};
 pub(crate) use caller::{Arm, Caller, History, Hunt};
@@ -29,6 +30,7 @@ pub(crate) use damage::damaged;
 pub(crate) use model_server::{ModelServer, Reply, Request, chat, messages};
 pub(crate) use place::{Faults, Place};
 pub(crate) use script::{Script, calls, fails, panics, says};
+pub(crate) use terminal::{CTRL_D, Terminal};
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,0 +1,255 @@
+//! Looking at runs as they go on: events go into the view, what was missed is read, and what the
+//! runs ask is put to the person who is there. Used by `follow.rs` and `attach`.
+//!
+//! Events say what happened, so a restart of the daemon is gone on from where the last one was
+//! seen; rows are read where a picture begins, and where events do not say enough.
+
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::asked::{self, Asked};
+use super::discover::Where;
+use super::failure::Failure;
+use super::link::{self, Link};
+use super::person::Person;
+use super::print;
+use super::view::{FRAME, View};
+use super::watch::{Seen, Watch};
+use crate::clock::Clock;
+use crate::kernel::ids::SessionKey;
+use crate::wire::events::{Event, SubscribeEvents};
+
+/// How often it is asked what people are asked, where nobody is told of it.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Runs that are looked at.
+pub(crate) struct Live<'a> {
+    pub(crate) watch: Watch<'a>,
+    /// `None`: nothing is shown.
+    pub(crate) view: Option<View>,
+    /// What the runs in and below this session ask is looked for.
+    pub(crate) session: Option<SessionKey>,
+    person: Option<&'a mut Person>,
+    /// What is put to the person right now.
+    open: Option<Asked>,
+    asked: Vec<Asked>,
+    /// Something may be asked that is not known yet.
+    asks_anew: bool,
+    frames: Interval,
+    quiet: Interval,
+    clock: Clock,
+}
+
+/// What came.
+pub(crate) enum News {
+    /// This has happened.
+    Event(Box<Event>),
+    /// Anything may have happened: the subscription was begun or came back.
+    Anew,
+    /// Nothing was said for a while.
+    Quiet,
+}
+
+impl<'a> Live<'a> {
+    /// Subscribes. From here on every move is an event, so none falls between a look at the
+    /// rows and the next.
+    pub(crate) async fn open(
+        link: Link,
+        place: &'a Where,
+        request: SubscribeEvents,
+        view: Option<View>,
+        person: Option<&'a mut Person>,
+    ) -> Result<Live<'a>, Failure> {
+        let watch = Watch::open(link, place, request, print::note).await?;
+        let mut frames = interval(FRAME);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut quiet = interval(QUIET);
+        quiet.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Live {
+            watch,
+            view,
+            session: None,
+            person,
+            open: None,
+            asked: Vec::new(),
+            asks_anew: true,
+            frames,
+            quiet,
+            clock: Clock::system(),
+        })
+    }
+
+    /// What comes next. Meanwhile the picture is drawn, and what is asked is put to the person.
+    /// Nothing is lost when this is dropped.
+    pub(crate) async fn next(&mut self) -> Result<News, Failure> {
+        loop {
+            tokio::select! {
+                seen = self.watch.seen() => match seen? {
+                    Some(Seen::Event(event)) => {
+                        self.hear(&event);
+                        return Ok(News::Event(event));
+                    }
+                    Some(Seen::Picture(..)) => return Ok(News::Anew),
+                    None => {
+                        self.come_back().await?;
+                        return Ok(News::Anew);
+                    }
+                },
+                line = said(&mut self.person), if self.open.is_some() => self.answer(line).await?,
+                _ = self.frames.tick(), if self.is_watched() => self.show().await?,
+                _ = self.quiet.tick() => {
+                    self.asks_anew = true;
+                    return Ok(News::Quiet);
+                }
+            }
+        }
+    }
+
+    /// Is anybody there to be shown or asked something?
+    fn is_watched(&self) -> bool {
+        self.view.is_some() || self.person.is_some()
+    }
+
+    fn hear(&mut self, event: &Event) {
+        if let Some(view) = &mut self.view {
+            view.hear(event);
+        }
+        let kind = event.kind.as_str();
+        self.asks_anew |= kind.starts_with("question.") || kind.starts_with("approval.");
+    }
+
+    async fn come_back(&mut self) -> Result<(), Failure> {
+        self.asks_anew = true;
+        let view = &mut self.view;
+        let say = |text: &str| match view {
+            Some(view) => view.note(text),
+            None => print::note(text),
+        };
+        self.watch.come_back(say).await
+    }
+
+    /// Reads what is to be read, and shows how things stand.
+    async fn show(&mut self) -> Result<(), Failure> {
+        match self.read().await {
+            // The subscription finds the daemon again; until then the picture stands.
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
+            read => read?,
+        }
+        self.put();
+        match &mut self.view {
+            Some(view) => view.draw(),
+            None => Ok(()),
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        if let Some(view) = &mut self.view {
+            view.catch_up(&self.watch.link).await?;
+        }
+        let Some(session) = self.session.as_ref().filter(|_| self.asks_anew) else {
+            return Ok(());
+        };
+        self.asked = asked::open(&self.watch.link, Some(session)).await?;
+        self.asks_anew = false;
+        if let Some(view) = &mut self.view {
+            view.asks(self.asked.clone());
+        }
+        let is_open = |open: &Asked| self.asked.iter().any(|one| one.id() == open.id());
+        if self.open.as_ref().is_some_and(|open| !is_open(open)) {
+            self.open = None;
+            self.typed(None);
+            self.note("it ran out, or was answered elsewhere");
+        }
+        Ok(())
+    }
+
+    /// Puts to the person what was not put yet.
+    fn put(&mut self) {
+        if self.open.is_some() {
+            return;
+        }
+        let Some(person) = &mut self.person else {
+            return;
+        };
+        let Some(asked) = person.next_of(&self.asked) else {
+            return;
+        };
+        self.note(&asked.show(self.clock.now()));
+        self.prompt(&asked);
+        self.open = Some(asked);
+    }
+
+    fn prompt(&mut self, asked: &Asked) {
+        let text = print::styled(print::HEAD, format!("{}> ", asked.prompt()));
+        match &mut self.view {
+            Some(view) => view.ask(&text),
+            None if self.person.as_ref().is_some_and(|person| person.is_there) => {
+                print::prompt(&text);
+            }
+            None => {}
+        }
+    }
+
+    /// Passes on what the person has said to what is open; an empty line leaves it open.
+    async fn answer(&mut self, line: Option<String>) -> Result<(), Failure> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        self.typed(line.as_deref());
+        let said = line.unwrap_or_default();
+        if said.trim().is_empty() {
+            return Ok(());
+        }
+        match open.answer(&self.watch.link, said.trim()).await {
+            Ok(true) => self.note(&open.decided(said.trim())),
+            Ok(false) => {
+                self.note("say yes or no");
+                self.prompt(&open);
+                self.open = Some(open);
+            }
+            // It ran out, or somebody else was first.
+            Err(refused) if refused.kind == "conflict" => self.note(&refused.to_string()),
+            // The daemon went away in this moment: it is put again.
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
+                self.note("that was not heard; it is asked again");
+                if let Some(person) = &mut self.person {
+                    person.was_not_heard(open.id());
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.asks_anew = true;
+        Ok(())
+    }
+
+    fn typed(&mut self, line: Option<&str>) {
+        match &mut self.view {
+            Some(view) => view.asked(line),
+            None if line.is_none() => print::note(""),
+            None => {}
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        match &mut self.view {
+            Some(view) => view.note(text),
+            None => print::note(text),
+        }
+    }
+
+    /// Prints a text as a part of the answer.
+    pub(crate) fn says(&mut self, text: &str) -> Result<(), Failure> {
+        match &mut self.view {
+            Some(view) => view.says(text),
+            None => print::answer(text),
+        }
+    }
+}
+
+async fn said(person: &mut Option<&mut Person>) -> Option<String> {
+    match person {
+        Some(person) => person.line().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,92 @@
+//! `/agent` in `abide chat`: which agents there are to talk with, and the conversation with
+//! another one.
+
+use super::failure::{Failure, exit};
+use super::link::Link;
+use super::print;
+use super::text::{Table, line};
+use crate::kernel::ids::{AgentId, SessionKey};
+use crate::wire::agents::{Agent, Agents, Audience, ListAgents};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+
+/// What a line asks for: `/agent NAME`, or `/agent` alone (an empty name). `None`: it is meant
+/// for the agent.
+pub(crate) fn wanted(line: &str) -> Option<&str> {
+    let rest = line.trim().strip_prefix("/agent")?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
+}
+
+/// The agent of this name; without a name the agents are listed and none is chosen.
+pub(crate) async fn choose(
+    link: &Link,
+    current: &AgentId,
+    name: &str,
+    cwd: Option<String>,
+) -> Result<Option<Agent>, Failure> {
+    let request = ListAgents {
+        audience: Some(Audience::People),
+        cwd,
+        limit: PageSize(PAGE_LIMIT),
+        cursor: None,
+    };
+    let mut agents = link.ask::<Agents>("agents.list", request).await?.agents;
+    agents.retain(|agent| agent.active && agent.mode != "subagent");
+    if name.is_empty() {
+        list(&agents, current);
+        return Ok(None);
+    }
+    let names: Vec<String> = agents.iter().map(|agent| agent.name.clone()).collect();
+    match agents.into_iter().find(|agent| agent.name == name) {
+        Some(chosen) => Ok(Some(chosen)),
+        None => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!("there is no agent {} to talk with", line(name, 40)),
+        )
+        .hint(format!("there are: {}", names.join(", ")))),
+    }
+}
+
+fn list(agents: &[Agent], current: &AgentId) {
+    let mut table = Table::new(&["", "AGENT", "WHAT FOR"]);
+    for agent in agents {
+        let mark = if agent.name == current.as_str() {
+            "●"
+        } else {
+            " "
+        };
+        let what = agent.title.as_ref().unwrap_or(&agent.description);
+        table.row(vec![mark.to_owned(), agent.name.clone(), what.clone()]);
+    }
+    print::note(&table.lines().join("\n"));
+    print::note("go on with one: /agent NAME");
+}
+
+/// Where the conversation with another agent is: what is said to the one is not read by the
+/// other. It bears the same name.
+pub(crate) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> String {
+    let own = format!("agent:{current}:");
+    let name = key.as_str().strip_prefix(&own).unwrap_or("chat");
+    format!("agent:{chosen}:{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_word_itself_asks_for_another_agent() {
+        assert_eq!(wanted("/agent"), Some(""));
+        assert_eq!(wanted(" /agent  review \n"), Some("review"));
+        assert_eq!(wanted("/agents are nice"), None);
+        assert_eq!(wanted("what is /agent?"), None);
+    }
+
+    #[test]
+    fn each_agent_has_its_own_conversation_of_the_same_name() {
+        let build = AgentId::parse("build").unwrap();
+        let of = |key: &str| session_of(&SessionKey::parse(key).unwrap(), &build, "plan");
+        assert_eq!(of("agent:build:tour"), "agent:plan:tour");
+        assert_eq!(of("client:x"), "agent:plan:chat");
+    }
+}

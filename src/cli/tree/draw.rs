@@ -1,0 +1,399 @@
+//! The picture as lines: what people are asked, then each run with the calls that it made last,
+//! and below a call the run that carries it out. The lines fit the screen that they are for.
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
+
+use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
+use crate::cli::asked::Asked;
+use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
+use crate::cli::text::{self, line, short, span};
+use crate::kernel::time::Timestamp;
+use crate::wire::shapes::{Run, Step};
+
+/// How many calls are shown below a run where there is room.
+const SHOWN: usize = 5;
+/// From so many milliseconds without a step on it is said how long nothing happened.
+const QUIET_MS: u64 = 5_000;
+/// How much of a text that is coming is looked at for its last lines.
+const TAIL: usize = 2_000;
+/// In fewer columns than this a run goes without its digits.
+const NARROW: usize = 32;
+/// In fewer columns than this nothing is said of a call's arguments or outcome.
+const NARROWEST: usize = 8;
+/// For what is not over yet.
+const OPEN: Style = AnsiColor::Yellow.on_default();
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// How the picture is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// When.
+    pub(crate) now: Timestamp,
+    /// Which picture of the spinners it is.
+    pub(crate) frame: usize,
+    /// How wide a line may be.
+    pub(crate) columns: usize,
+    /// How many lines may be drawn.
+    pub(crate) rows: usize,
+}
+
+/// What is left out where there is not enough room for everything.
+#[derive(Clone, Copy)]
+struct Detail {
+    /// So many calls below a run, apart from those that others carry out right now.
+    calls: usize,
+    /// The calls of runs that have carried out theirs.
+    ended: bool,
+}
+
+const DETAILS: [Detail; 5] = [
+    Detail::of(SHOWN, true),
+    Detail::of(SHOWN, false),
+    Detail::of(3, false),
+    Detail::of(1, false),
+    Detail::of(0, false),
+];
+
+impl Detail {
+    const fn of(calls: usize, ended: bool) -> Detail {
+        Detail { calls, ended }
+    }
+}
+
+/// How a run or call stands, as a mark in front of its line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Pending,
+    Executing,
+    Working,
+    Done,
+    Failed,
+}
+
+impl Mark {
+    fn of_run(run: &Run) -> Mark {
+        match (&*run.state, run.pause_reason.as_deref()) {
+            ("ok", _) => Mark::Done,
+            (state, _) if is_ended(state) => Mark::Failed,
+            ("queued", _) | ("paused", Some("approval" | "input" | "review")) => Mark::Pending,
+            _ => Mark::Executing,
+        }
+    }
+
+    fn of_step(step: &Step) -> Mark {
+        match &*step.state {
+            "done" => Mark::Done,
+            "failed" | "uncertain" => Mark::Failed,
+            _ => Mark::Working,
+        }
+    }
+
+    fn draw(self, frame: usize) -> String {
+        match self {
+            Mark::Pending => styled(OPEN, "○"),
+            Mark::Executing => styled(OPEN, "◉"),
+            Mark::Working => styled(OPEN, SPINNER[frame % SPINNER.len()]),
+            Mark::Done => styled(GOOD, "●"),
+            Mark::Failed => styled(BAD, "●"),
+        }
+    }
+}
+
+impl Tree {
+    /// The picture in lines that fit `look`.
+    pub(crate) fn draw(&self, look: &Look) -> Vec<String> {
+        let mut lines = Vec::new();
+        for detail in DETAILS {
+            lines = self.asked().iter().map(|asked| ask(asked, look)).collect();
+            let pen = Pen { look, detail };
+            let roots = self.runs.iter().filter(|one| !self.is_below(&one.run));
+            let is_alone = roots.clone().count() == 1;
+            for root in roots {
+                self.draw_run(&mut lines, pen, root, "", is_alone);
+            }
+            if lines.len() <= look.rows {
+                return lines;
+            }
+        }
+        let more = lines.len() + 1 - look.rows;
+        lines.truncate(look.rows.saturating_sub(1));
+        let more = line(&format!("… {more} more lines"), look.columns);
+        lines.push(styled(DIM, more));
+        lines
+    }
+
+    fn is_below(&self, run: &Run) -> bool {
+        run.parent_run_id.is_some_and(|parent| self.has(parent))
+    }
+
+    /// A run on its own line, and what it does below it. Of one that has ended and is not
+    /// `alone` the line is enough.
+    fn draw_run(
+        &self,
+        lines: &mut Vec<String>,
+        pen: Pen<'_>,
+        followed: &Followed,
+        indent: &str,
+        is_alone: bool,
+    ) {
+        lines.push(pen.head(&followed.run, indent));
+        if is_alone || !is_ended(&followed.run.state) {
+            self.draw_work(lines, pen, followed, &pen.deeper(indent, "  "), false);
+        }
+    }
+
+    /// What a run does: its last calls, the runs that it asked for besides, and what it came
+    /// to, where it carries out a call of the run above it.
+    fn draw_work(
+        &self,
+        lines: &mut Vec<String>,
+        pen: Pen<'_>,
+        followed: &Followed,
+        indent: &str,
+        carries: bool,
+    ) {
+        let run = &followed.run;
+        let result = carries.then(|| result(run)).flatten();
+        let sealed = carries && is_sealed(run);
+        let calls: Vec<(&Step, Option<&Followed>)> = followed
+            .steps
+            .iter()
+            .filter(|step| step.tool.is_some() && !sealed)
+            .map(|step| (step, self.child_of(run, step)))
+            .collect();
+        let last = calls.len().saturating_sub(pen.detail.calls);
+        let is_open =
+            |child: &Option<&Followed>| child.is_some_and(|one| !is_ended(&one.run.state));
+        let shown: Vec<_> = calls
+            .iter()
+            .enumerate()
+            .filter(|(at, (_, child))| *at >= last || is_open(child))
+            .map(|(_, call)| call)
+            .collect();
+        let hidden = calls.len() - shown.len();
+        if hidden > 0 {
+            let is_last = shown.is_empty() && result.is_none();
+            let more = format!("... +{hidden} more tool uses");
+            lines.push(pen.branch(indent, is_last, DIM, &more));
+        }
+        for (place, (step, child)) in shown.iter().enumerate() {
+            let is_last = place + 1 == shown.len() && result.is_none();
+            lines.push(pen.call(indent, is_last, step, *child));
+            let all = pen.detail.ended || is_open(child);
+            if let Some(child) = child.filter(|_| all) {
+                let inner = pen.deeper(indent, if is_last { "  " } else { "│ " });
+                self.draw_work(lines, pen, child, &inner, true);
+            }
+        }
+        let carries_a_call = |other: &Followed| {
+            let is_it = |child: &Followed| child.run.run_id == other.run.run_id;
+            calls.iter().any(|(_, child)| child.is_some_and(is_it))
+        };
+        for other in self.runs.iter().filter(|_| !sealed) {
+            if other.run.parent_run_id == Some(run.run_id) && !carries_a_call(other) {
+                self.draw_run(lines, pen, other, indent, false);
+            }
+        }
+        if let Some((_, text)) = followed.coming.as_ref().filter(|_| !carries) {
+            lines.extend(tail(text, indent, pen.look.columns));
+        }
+        if let Some((style, text)) = result {
+            lines.push(pen.branch(indent, true, style, &text));
+        }
+    }
+}
+
+/// What lines are drawn with.
+#[derive(Clone, Copy)]
+struct Pen<'a> {
+    look: &'a Look,
+    detail: Detail,
+}
+
+impl Pen<'_> {
+    fn room(&self, indent: &str) -> usize {
+        self.look.columns.saturating_sub(indent.width())
+    }
+
+    /// Further in, as long as there is room for it.
+    fn deeper(&self, indent: &str, by: &str) -> String {
+        match indent.width() + by.width() <= self.look.columns / 3 {
+            true => format!("{indent}{by}"),
+            false => indent.to_owned(),
+        }
+    }
+
+    /// The line of a run: how it stands.
+    fn head(&self, run: &Run, indent: &str) -> String {
+        let mark = Mark::of_run(run).draw(self.look.frame);
+        let room = self.room(indent).saturating_sub(2);
+        let digits = match room >= NARROW {
+            true => format!(" · {}", short(run.run_id)),
+            false => String::new(),
+        };
+        let most = (room / 2).saturating_sub(digits.width()).max(NARROWEST);
+        let who = line(name(run), most);
+        let rest = room.saturating_sub(who.width() + digits.width() + 2);
+        let how = line(&headline(run, self.look.now), rest);
+        format!(
+            "{}{mark} {}{digits}  {}",
+            styled(DIM, indent),
+            styled(HEAD, who),
+            styled(DIM, how)
+        )
+    }
+
+    /// The line of a call: its tool, what it was called with, and what came out, unless that
+    /// has a line of its own.
+    fn call(&self, indent: &str, is_last: bool, step: &Step, child: Option<&Followed>) -> String {
+        let mut room = self.room(indent).saturating_sub(4);
+        let tool = line(step.tool.as_deref().unwrap_or(&step.kind), room);
+        room -= tool.width();
+        let mark = child.map_or_else(|| Mark::of_step(step), |child| Mark::of_run(&child.run));
+        let out = match child.map(|child| &child.run) {
+            Some(run) if !is_ended(&run.state) => Some((DIM, standing(run, self.look.now))),
+            // What it came to stands below it, where there is room.
+            Some(run) => result(run).filter(|_| !self.detail.ended),
+            None if step.ended_at.is_none() => None,
+            None => outcome(step).map(|out| match &*step.state {
+                "failed" => (BAD, format!("error: {out}")),
+                "uncertain" => (BAD, format!("nobody knows whether it was done: {out}")),
+                _ => (DIM, out.to_owned()),
+            }),
+        };
+        let params = step.params_summary.as_deref().unwrap_or_default();
+        // Where there is an outcome, both are to be seen.
+        let most = if out.is_some() { room / 2 } else { room };
+        let params = match params.trim().is_empty() || most < NARROWEST {
+            true => String::new(),
+            false => format!(" ({})", line(params, most - 3)),
+        };
+        room -= params.width();
+        let out = match out {
+            Some((style, out)) if room >= NARROWEST => {
+                styled(style, format!(" → {}", line(&out, room - 3)))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} {} {}{}{out}",
+            styled(DIM, format!("{indent}{}", branch(is_last))),
+            mark.draw(self.look.frame),
+            styled(HEAD, tool),
+            styled(DIM, params),
+        )
+    }
+
+    /// A line of the tree without a mark.
+    fn branch(&self, indent: &str, is_last: bool, style: Style, text: &str) -> String {
+        let text = line(text, self.room(indent).saturating_sub(2));
+        let branch = styled(DIM, format!("{indent}{}", branch(is_last)));
+        format!("{branch} {}", styled(style, text))
+    }
+}
+
+fn branch(is_last: bool) -> &'static str {
+    if is_last { "└" } else { "├" }
+}
+
+/// Does nobody see what it does, but only what comes out?
+fn is_sealed(run: &Run) -> bool {
+    let face = run.delegated.as_ref().map(|of| &*of.face);
+    face == Some("subagent")
+}
+
+/// What a run that carried out a call came to.
+fn result(run: &Run) -> Option<(Style, String)> {
+    match (&*run.state, &run.error) {
+        ("ok", _) => {
+            let text = run.result.clone().unwrap_or_default();
+            Some((
+                GOOD,
+                if text.trim().is_empty() {
+                    "done".into()
+                } else {
+                    text
+                },
+            ))
+        }
+        (state, Some(error)) if is_ended(state) => {
+            Some((BAD, format!("{state}: {}", error.message)))
+        }
+        (state, None) if is_ended(state) => Some((BAD, state.to_owned())),
+        _ => None,
+    }
+}
+
+/// How long a run takes, or took.
+fn took(run: &Run, now: Timestamp) -> String {
+    let since = run.started_at.unwrap_or(run.created_at);
+    span(run.ended_at.unwrap_or(now).since(since))
+}
+
+/// How a run stands, in words.
+fn headline(run: &Run, now: Timestamp) -> String {
+    let used = took(run, now);
+    match (&*run.state, &run.step, &run.error) {
+        ("ok", ..) => format!("{} · {used}", calls(run.tool_calls)),
+        (state, _, Some(error)) if is_ended(state) => format!("{state}: {}", error.message),
+        (state, ..) if is_ended(state) => format!("{state} · {used}"),
+        ("running", Some(step), _) => {
+            let mut line = format!("step {} {}", step.seq, step.what);
+            if run.tool_calls > 0 {
+                line.push_str(&format!(" · {}", calls(run.tool_calls)));
+            }
+            line.push_str(&format!(" · {used}"));
+            let quiet = now.since(run.last_activity_at);
+            if quiet >= QUIET_MS {
+                line.push_str(&format!(", quiet for {}", span(quiet)));
+            }
+            line
+        }
+        _ => standing(run, now),
+    }
+}
+
+/// How a run that carries out a call stands, in few words.
+fn standing(run: &Run, now: Timestamp) -> String {
+    let used = took(run, now);
+    match &*run.state {
+        "queued" => {
+            let why = run.held_up.as_deref().unwrap_or("waits for a slot");
+            format!("{why} · {used}")
+        }
+        "paused" => format!("{} · {used}", pause(run)),
+        "running" if run.step.is_none() => format!("starts · {used}"),
+        "running" => {
+            let quiet = now.since(run.last_activity_at);
+            match quiet >= QUIET_MS {
+                true => format!("{used}, quiet for {}", span(quiet)),
+                false => used,
+            }
+        }
+        state => format!("{state} · {used}"),
+    }
+}
+
+/// What people are asked, on one line: who asks, until when, and what.
+fn ask(asked: &Asked, look: &Look) -> String {
+    let text = line(&asked.in_short(look.now), look.columns);
+    styled(OPEN.bold(), text)
+}
+
+/// The last lines of a text that is coming.
+fn tail(said: &str, indent: &str, columns: usize) -> Vec<String> {
+    let from = said.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
+    let clean = text::clean(&said[from..]);
+    let room = columns.saturating_sub(indent.width() + 2);
+    let mut last: Vec<String> = clean
+        .lines()
+        .rev()
+        .filter(|said| !said.trim().is_empty())
+        .take(SHOWN)
+        .map(|said| format!("{} {}", styled(DIM, format!("{indent}│")), line(said, room)))
+        .collect();
+    last.reverse();
+    last
+}

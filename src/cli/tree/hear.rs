@@ -1,0 +1,233 @@
+//! Events into the picture. Each may come again, or after a row that says the same: what is
+//! known already changes nothing.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Followed, Tree, is_ended};
+use crate::kernel::ids::RunId;
+use crate::wire::event_data::{RunEnded, StepMoved, ToolProgress};
+use crate::wire::events::{Event, MessageText};
+use crate::wire::shapes::{CurrentStep, Step};
+
+/// The source of events that tell a caller's stream what a child's own events say, too.
+const MIRRORED: &str = "subagent:";
+
+/// The data of an event of a shape that this program knows.
+fn data<T: DeserializeOwned>(event: &Event) -> Option<T> {
+    T::deserialize(&event.data).ok()
+}
+
+impl Tree {
+    /// Takes over what an event says. A kind or shape that this program does not know is
+    /// nothing to it: the rows are the truth, and are read again when a run ends.
+    pub(crate) fn hear(&mut self, event: &Event) {
+        let Some(id) = event.run_id else {
+            return;
+        };
+        if !self.has(id) {
+            // A run that one of these has asked for.
+            if event.parent_run_id.is_some_and(|parent| self.has(parent)) {
+                self.unread.insert(id);
+            }
+            return;
+        }
+        match event.kind.as_str() {
+            "tool.progress" => self.hear_of_child(id, event),
+            "sub_agent.call_start" => self.link(id, &event.data),
+            "run.ended" => {
+                // The event does not have its text.
+                self.unread.insert(id);
+                self.hear_of(id, event);
+            }
+            _ => self.hear_of(id, event),
+        }
+    }
+
+    fn hear_of(&mut self, id: RunId, event: &Event) {
+        let Some(known) = self.find(id) else {
+            return;
+        };
+        match event.kind.as_str() {
+            "message.delta" | "message.partial" | "message.reset" => known.hear_text(event),
+            "message.added" => known.coming = None,
+            kind if kind.starts_with("run.") || kind.starts_with("tool.") => {
+                known.run.last_activity_at = known.run.last_activity_at.max(event.at);
+                match kind {
+                    "run.step" | "tool.started" | "tool.completed" => known.hear_step(event),
+                    "run.ended" => known.hear_end(event),
+                    _ => known.hear_move(event),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a child does is told to its caller; it counts here where the child's own events do
+    /// not come.
+    fn hear_of_child(&mut self, caller: RunId, event: &Event) {
+        let Some(told) = data::<ToolProgress>(event) else {
+            return;
+        };
+        self.link(caller, &event.data);
+        let Some(child) = self.find(told.child_run_id) else {
+            self.unread.insert(told.child_run_id);
+            return;
+        };
+        let call = told.progress.sub_tool_call_id;
+        let is_known = |step: &Step| {
+            step.tool_call_id == call
+                && (step.ended_at.is_some() || &*told.progress.r#type != "tool_complete")
+        };
+        if call.is_some() && !child.steps.iter().any(is_known) {
+            self.unread.insert(told.child_run_id);
+        }
+    }
+
+    /// Which run carries out a call.
+    fn link(&mut self, caller: RunId, data: &Value) {
+        let child: Option<RunId> = data["childRunId"].as_str().and_then(|id| id.parse().ok());
+        let (Some(child), Some(call)) = (child, data["toolCallId"].as_str()) else {
+            return;
+        };
+        if !self.has(child) {
+            self.unread.insert(child);
+        }
+        let Some(caller) = self.find(caller) else {
+            return;
+        };
+        // Names of calls may come again in a later answer of the model.
+        let mut steps = caller.steps.iter_mut().rev();
+        if let Some(step) = steps.find(|step| step.tool_call_id.as_deref() == Some(call)) {
+            step.child_run_id = Some(child);
+        }
+    }
+}
+
+impl Followed {
+    fn hear_text(&mut self, event: &Event) {
+        let Some(text) = data::<MessageText>(event) else {
+            return;
+        };
+        if text.channel.as_deref() == Some("thinking") {
+            return;
+        }
+        let said = text.text.unwrap_or_default();
+        match &mut self.coming {
+            Some((message, known))
+                if *message == text.message_id && event.kind == "message.delta" =>
+            {
+                known.push_str(&said);
+            }
+            // All of it so far, or nothing of it counts.
+            coming => *coming = Some((text.message_id, said)),
+        }
+    }
+
+    fn hear_step(&mut self, event: &Event) {
+        let mirrored = event.data["source"].as_str();
+        if mirrored.is_some_and(|source| source.starts_with(MIRRORED)) {
+            return;
+        }
+        let Some(moved) = data::<StepMoved>(event) else {
+            return;
+        };
+        let is_open = matches!(&*moved.state, "intended" | "started");
+        let at = self
+            .steps
+            .iter()
+            .position(|step| step.step_id == moved.step_id);
+        let known = at.map(|at| &self.steps[at]);
+        if is_open && known.is_some_and(|known| known.ended_at.is_some()) {
+            return;
+        }
+        if is_open && !is_ended(&self.run.state) {
+            // A run that was carried on says so by its next step.
+            self.run.state = "running".into();
+            self.run.pause_reason = None;
+        }
+        let kind = if moved.tool_name.is_some() {
+            "tool"
+        } else {
+            "model"
+        };
+        let what = moved.tool_name.clone();
+        if self
+            .run
+            .step
+            .as_ref()
+            .is_none_or(|step| step.seq <= moved.seq)
+        {
+            self.run.step = Some(CurrentStep {
+                seq: moved.seq,
+                what: what.unwrap_or_else(|| kind.to_owned()),
+            });
+        }
+        let step = Step {
+            step_id: moved.step_id,
+            seq: moved.seq,
+            kind: known.map_or(kind.into(), |known| known.kind.clone()),
+            tool: moved.tool_name,
+            tool_call_id: moved.tool_call_id,
+            effect: known.and_then(|known| known.effect.clone()),
+            state: moved.state,
+            params_summary: moved.params_summary,
+            result_summary: moved.result_summary,
+            started_at: known.map_or(event.at, |known| known.started_at),
+            ended_at: (!is_open).then_some(event.at),
+            child_run_id: known.and_then(|known| known.child_run_id),
+            waits_for: None,
+            waits_until: None,
+            attempts: known.map_or(1, |known| known.attempts),
+            error: moved.error,
+        };
+        match at {
+            Some(at) => self.steps[at] = step,
+            None => {
+                let at = self.steps.partition_point(|known| known.seq < step.seq);
+                self.steps.insert(at, step);
+            }
+        }
+        self.count();
+    }
+
+    /// Tool calls that have an outcome.
+    fn count(&mut self) {
+        let done = |step: &&Step| step.tool.is_some() && step.ended_at.is_some();
+        let count = u32::try_from(self.steps.iter().filter(done).count()).unwrap_or(u32::MAX);
+        self.run.tool_calls = self.run.tool_calls.max(count);
+    }
+
+    fn hear_move(&mut self, event: &Event) {
+        if is_ended(&self.run.state) {
+            return;
+        }
+        self.run.pause_reason = None;
+        match (event.kind.as_str(), event.data["state"].as_str()) {
+            ("run.paused", _) => {
+                self.run.state = "paused".into();
+                let why = event.data["pause"].as_str();
+                self.run.pause_reason = why.map(|why| why.to_owned().into());
+            }
+            (kind, Some(state)) => {
+                self.run.state = state.to_owned().into();
+                if kind == "run.started" {
+                    self.run.started_at.get_or_insert(event.at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_end(&mut self, event: &Event) {
+        let Some(end) = data::<RunEnded>(event) else {
+            return;
+        };
+        self.coming = None;
+        self.run.state = end.state;
+        self.run.pause_reason = None;
+        self.run.error = end.error;
+        self.run.tool_calls = end.tool_calls;
+        self.run.ended_at = Some(event.at);
+    }
+}

@@ -1,0 +1,181 @@
+//! A command at a terminal: what it writes is drawn as a terminal would draw it, and a test
+//! types.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+
+use anstream::adapter::StripBytes;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::PATIENCE;
+
+/// What ends the input where it is typed at the beginning of a line.
+pub(crate) const CTRL_D: &str = "\u{4}";
+/// So high that nothing leaves the screen.
+const ROWS: u16 = 60;
+
+/// A command at a terminal of 60 lines.
+pub(crate) struct Terminal {
+    child: Child,
+    keys: File,
+    written: Receiver<Vec<u8>>,
+    /// All that was written, as it came.
+    raw: Vec<u8>,
+    /// The text of it that was not looked for yet, without what steers.
+    text: Vec<u8>,
+    strip: StripBytes,
+    screen: vt100::Parser,
+}
+
+impl Terminal {
+    /// With 80 columns, as `xterm`.
+    pub(crate) fn start(command: Command) -> Terminal {
+        Terminal::sized(command, 80)
+    }
+
+    /// With so many columns; a `TERM` that the command has stays.
+    pub(crate) fn sized(mut command: Command, columns: u16) -> Terminal {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        let name = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
+        let line: OwnedFd = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name)
+            .unwrap()
+            .into();
+        tcsetwinsize(&line, size(columns)).unwrap();
+        if !command.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm");
+        }
+        let child = command
+            .stdin(line.try_clone().unwrap())
+            .stdout(line.try_clone().unwrap())
+            .stderr(line)
+            .spawn()
+            .unwrap();
+        // The command holds the line, too; it is closed once that has ended.
+        drop(command);
+        let keys = File::from(keys);
+        let mut master = keys.try_clone().unwrap();
+        let (writes, written) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // A terminal that nobody holds any more is an error here.
+            while let Ok(count @ 1..) = master.read(&mut bytes) {
+                if writes.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Terminal {
+            child,
+            keys,
+            written,
+            raw: Vec::new(),
+            text: Vec::new(),
+            strip: StripBytes::new(),
+            screen: vt100::Parser::new(ROWS, columns, 0),
+        }
+    }
+
+    /// Returns once this was written, with what was written before it.
+    pub(crate) fn until(&mut self, text: &str) -> String {
+        loop {
+            let shown = String::from_utf8_lossy(&self.text).into_owned();
+            if let Some(at) = shown.find(text) {
+                let end = at + text.len();
+                self.text = shown.as_bytes()[end..].to_vec();
+                return shown[..end].to_owned();
+            }
+            match self.written.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(why) => panic!("{text:?} was not shown ({why}), but {shown:?}"),
+            }
+        }
+    }
+
+    /// Returns once what stands on the screen fits, with its lines.
+    pub(crate) fn until_seen(&mut self, fits: impl Fn(&str) -> bool) -> String {
+        loop {
+            let seen = self.seen();
+            if fits(&seen) {
+                return seen;
+            }
+            match self.written.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(why) => panic!("it does not look like that ({why}):\n{seen}"),
+            }
+        }
+    }
+
+    /// The lines that stand on the screen now.
+    pub(crate) fn seen(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// All that was written, with what steers the terminal.
+    pub(crate) fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.raw).into_owned()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        self.raw.extend_from_slice(bytes);
+        for text in self.strip.strip_next(bytes) {
+            let text = text.iter().filter(|byte| **byte != b'\r');
+            self.text.extend(text);
+        }
+    }
+
+    pub(crate) fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// What a person does who makes the window smaller or larger.
+    pub(crate) fn resize(&mut self, columns: u16) {
+        tcsetwinsize(&self.keys, size(columns)).unwrap();
+        self.screen.screen_mut().set_size(ROWS, columns);
+    }
+
+    /// What Ctrl-C sends.
+    pub(crate) fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    /// Its exit code, and the text that it wrote last.
+    pub(crate) fn end(&mut self) -> (i32, String) {
+        loop {
+            match self.written.recv_timeout(PATIENCE) {
+                Ok(bytes) => self.take(&bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(why) => panic!("it goes on ({why}):\n{}", self.seen()),
+            }
+        }
+        let code = self.child.wait().unwrap().code().unwrap();
+        let text = std::mem::take(&mut self.text);
+        (code, String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+fn size(columns: u16) -> Winsize {
+    Winsize {
+        ws_row: ROWS,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
