@@ -8,14 +8,14 @@ use clap::Args;
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, clean, line, short};
+use super::text::{COLUMNS, line, short};
 use super::{ids, print};
 use crate::kernel::overlay;
 use crate::kernel::secret::{Given, Reference};
 use crate::wire::environment::{Env, ProvideEnv};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::{ListRuns, Runs, State};
-use crate::wire::shapes::Run;
+use crate::wire::shapes::{EnvName, Run};
 
 /// Show what a run has in its environment, or give it a value
 ///
@@ -85,19 +85,20 @@ impl EnvOf {
     }
 }
 
-fn missing(run: &Run) -> impl Iterator<Item = &crate::wire::shapes::EnvName> {
+fn missing(run: &Run) -> impl Iterator<Item = &EnvName> {
     run.env.iter().filter(|one| one.missing.is_some())
 }
 
 /// A line for each name.
 fn rows(run: &Run) -> Vec<String> {
     let width = run.env.iter().map(|one| one.name.len()).max().unwrap_or(0);
-    let row = |one: &crate::wire::shapes::EnvName| {
-        let mut row = format!("{:width$}  {}", one.name, clean(&one.from));
+    let row = |one: &EnvName| {
+        let mut from = one.from.clone().into_owned();
         if let Some(why) = &one.missing {
-            row.push_str(&format!("  missing: {}", clean(why)));
+            from.push_str(&format!(", missing: {why}"));
         }
-        line(&row, COLUMNS)
+        let room = COLUMNS.saturating_sub(width + 2).max(20);
+        format!("{:width$}  {}", one.name, line(&from, room))
     };
     run.env.iter().map(row).collect()
 }
@@ -130,8 +131,8 @@ async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
         print::answer(&print::styled(print::HEAD, line(&head, COLUMNS)))?;
         for one in missing(run) {
             let why = one.missing.as_deref().unwrap_or_default();
-            let row = format!("  {}: {}", one.name, clean(why));
-            print::answer(&line(&row, COLUMNS))?;
+            let row = format!("{}: {why}", one.name);
+            print::answer(&format!("  {}", line(&row, COLUMNS - 2)))?;
             print::answer(&format!("  abide env {} {}=…", short(run.run_id), one.name))?;
         }
     }

@@ -253,7 +253,7 @@ fn check_readable(env: &BTreeMap<String, Given>) -> Result<(), Fault> {
         if let Given::From(place) = given
             && let Err(why) = config::read(place)
         {
-            let message = format!("{name}: {why}. Nothing was created");
+            let message = format!("{name}: {why}. Nothing was done");
             return Err(Fault::params("env", message).with("name", name.as_str()));
         }
     }

@@ -282,7 +282,7 @@ fn a_value_that_cannot_be_read_any_more_is_named_waited_for_and_provided_also_af
     let script = script.on("[work]", [shell, says("done")]);
     let place = Place::new(script)
         .with_agent("worker", WORKER)
-        .with("lanes.subagent", "1");
+        .with("lanes.main", "1");
     let file = place.path().join("token");
     fs::write(&file, "canary-first").unwrap();
     run(async {
@@ -506,7 +506,7 @@ fn g7_1_g7_3_64_runs_at_once_never_see_each_others_values() {
         .on("[cancel]", [stays, says("was not cancelled")]);
     let place = Place::new(script)
         .with_agent("worker", &format!("{WORKER}\non_uncertain: retry"))
-        .with("lanes.subagent", "64")
+        .with("lanes.main", "64")
         .with("lanes.global", "64")
         .with("recovery.max_attempts", "1");
     fs::create_dir_all(place.work().join("out")).unwrap();

@@ -70,7 +70,7 @@ fn missing_place() -> Place {
         .on("[look]", [look, says("looked")]);
     let place = Place::new(script)
         .with_agent("worker", WORKER)
-        .with("lanes.subagent", "1");
+        .with("lanes.main", "1");
     std::fs::write(place.path().join("token"), "canary-first\n").unwrap();
     place
 }
