@@ -51,6 +51,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         Kind::AlertRaised => (None, None),
         Kind::AgentsChanged
         | Kind::SkillsChanged
+        | Kind::UsageAlert
         | Kind::GatewayStarted
         | Kind::GatewayDraining
         | Kind::GatewayResumed => (Some(false), Some(false)),
