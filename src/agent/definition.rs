@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
-use crate::contract::linked::Link;
+use crate::contract::linked::{Link, OnFailure};
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
@@ -94,6 +94,10 @@ pub struct AgentDefinition {
     /// is told, if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_uncertain: Option<OnUncertain>,
+    /// What becomes of its runs when an agent has failed that they have called into their session;
+    /// they are told, if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_child_failure: Option<OnFailure>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -131,6 +135,7 @@ impl AgentDefinition {
             write_scope: None,
             command: None,
             on_uncertain: None,
+            on_child_failure: None,
         }
     }
 

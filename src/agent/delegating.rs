@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
-use crate::contract::linked::{HELPER_FORMAT, Link, TASK};
+use crate::contract::linked::{HELPER_FORMAT, Link, LinkSession, TASK};
 use crate::kernel::ids::AgentId;
 
 /// What `task` says behind the list of its agents.
@@ -73,11 +73,11 @@ fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
     }
 }
 
-/// The schema of the tool that a linked agent is, made from `pattern`. The agent is looked at
+/// The schema of the tool that a linked agent is, made from the pattern among `tools`. The agent is looked at
 /// once, here: one that could not work as things stand is no tool, and the error says why.
-pub(super) fn sealed(
+pub(super) fn linked(
     link: &Link,
-    pattern: Option<&Value>,
+    tools: &[Value],
     allowed: &[AgentId],
     agents: &[AgentSummary],
 ) -> Result<Value, String> {
@@ -96,15 +96,21 @@ pub(super) fn sealed(
             link.agent
         )));
     }
+    let pattern = tools
+        .iter()
+        .find(|schema| Some(schema["name"].as_str().unwrap_or_default()) == link.prefix());
     let Some(pattern) = pattern else {
         return Err(left_out("this program has no such tools".to_owned()));
     };
     let mut schema = pattern.clone();
     schema["name"] = name.into();
-    schema["description"] = format!(
-        "Has agent {} do something, and gives its result. It is for: {}",
-        agent.id, agent.description
-    )
-    .into();
+    let does = match link.session {
+        Some(LinkSession::Shared) => {
+            "Calls agent {} into this conversation, which it sees, and gives its answer"
+        }
+        _ => "Has agent {} do something, and gives its result",
+    };
+    let does = does.replace("{}", agent.id.as_str());
+    schema["description"] = format!("{does}. It is for: {}", agent.description).into();
     Ok(schema)
 }

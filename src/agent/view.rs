@@ -124,8 +124,8 @@ impl Set {
         let names: Vec<String> = tools
             .iter()
             .filter_map(|schema| schema["name"].as_str())
-            // It stands for as many tools as there are links.
-            .filter(|name| *name != linked::SEALED)
+            // They stand for as many tools as there are links.
+            .filter(|name| ![linked::SEALED, linked::CALLED].contains(name))
             .map(str::to_owned)
             .collect();
         let entries = layers.agents.iter();
@@ -325,7 +325,7 @@ impl Entry {
             .collect();
         let links = definition.linked_agents.iter();
         for link in links.filter(|link| link.tool().is_some()) {
-            match delegating::sealed(link, named(linked::SEALED), &allowed, agents) {
+            match delegating::linked(link, tools, &allowed, agents) {
                 Ok(schema) => schemas.push(schema),
                 Err(why) => self.warnings.push(why),
             }

@@ -20,6 +20,7 @@ use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
+use crate::kernel::breaker::BreakerPolicy;
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
@@ -93,6 +94,11 @@ pub fn store_settings(config: &Config) -> store::Settings {
         },
         policy: policy(config),
         max_ping_pong: config.max_ping_pong,
+        breaker: BreakerPolicy {
+            failures: config.breaker_failures,
+            window_ms: millis(config.breaker_window),
+            cool_off_ms: millis(config.breaker_cool_off),
+        },
         audit_rows: config.audit_rows,
     }
 }

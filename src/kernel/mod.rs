@@ -4,6 +4,8 @@
 pub mod action;
 pub mod announce;
 pub mod approval;
+pub mod breaker;
+pub mod called;
 pub mod delegation;
 pub mod env;
 pub mod event;

@@ -3,12 +3,14 @@
 //! is only what the runner is shown, and is replaced by each command's answer.
 
 mod ahead;
+mod passing;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use passing::Passing;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -261,7 +263,11 @@ impl Drive<'_> {
                     Some(coming) => coming.sink(),
                     None => Arc::new(Nobody),
                 };
-                let outcome = inner.runner.perform(view, Arc::clone(&step), sink).await;
+                let perform = |sink| inner.runner.perform(view.clone(), Arc::clone(&step), sink);
+                let outcome = match Passing::of(&inner, &view.run, &step, &sink) {
+                    Some(passing) => passing.along(perform(passing.sink())).await,
+                    None => perform(sink).await,
+                };
                 (step, Ok(outcome))
             }));
         }

@@ -219,7 +219,7 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
-            Effect::Paused(run, session) => self.lanes.keep(run, session),
+            Effect::Paused(run, session, depth) => self.lanes.keep(run, session, depth),
             Effect::Window(window, until) => {
                 let left = until.since(self.inner.clock.now());
                 self.windows
@@ -367,10 +367,10 @@ impl Service {
                     .insert(run, left, self.inner.clock.monotonic());
             }
         }
-        for (run, session) in suspects.paused {
+        for (run, session, depth) in suspects.paused {
             if !self.lanes.keeps(run) {
                 tracing::error!(%run, "defect: a run that holds still did not keep its session's turn");
-                self.lanes.keep(run, session);
+                self.lanes.keep(run, session, depth);
             }
         }
         for (window, until) in suspects.windows {

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::linked;
+use crate::contract::linked::{self, OnFailure};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::StepId;
@@ -223,6 +223,9 @@ impl Runner for TurnRunner {
         if !missing.is_empty() {
             return Next::Steps(missing);
         }
+        if let Some(error) = aborted(view, latest) {
+            return Next::Fail(error);
+        }
         if let Some(said) = yielded(view, latest)
             && !has_unseen_input(view, latest)
         {
@@ -286,9 +289,36 @@ fn asked_for(view: &RunView) -> Option<Next> {
     asked.then(|| Next::EndTurn(step.result_summary.clone()))
 }
 
+/// The end of a run that does not go on when an agent has failed that it has called into its
+/// session.
+fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
+    let failed = view.steps.iter().find(|step| {
+        let tool = step.tool.as_deref().unwrap_or_default();
+        step.asked_by == Some(model.id)
+            && step.state == StepState::Failed
+            // One that was refused has called nobody.
+            && step.waits.is_some()
+            && linked::prefix_of(tool) == Some(linked::CALLED)
+    })?;
+    let tool = failed.tool.as_deref()?;
+    let definition = pinned_agent(view).ok()?;
+    let mut links = definition.linked_agents.iter();
+    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+    let then = link.on_failure.or(definition.on_child_failure)?;
+    (then == OnFailure::Abort).then(|| {
+        let message = format!(
+            "agent {} has failed, which this run had called, and it is not to go on then \
+             (on_child_failure): {}",
+            link.agent,
+            failed.error.as_deref().unwrap_or("it did not say why")
+        );
+        RunError::new("child_failed", message)
+    })
+}
+
 /// What a sealed subagent is given to know, where the call is of one.
 fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
-    if !tool.starts_with(linked::SEALED) {
+    if linked::prefix_of(tool) != Some(linked::SEALED) {
         return None;
     }
     let definition = pinned_agent(view).ok()?;

@@ -90,6 +90,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0015_skills.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0017_called",
+        sql: include_str!("migrations/sqlite/0017_called.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the

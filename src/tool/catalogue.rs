@@ -104,19 +104,16 @@ impl Catalogue {
             .find(|tool| tool.name() == name)
     }
 
-    /// The tools by which a run deals with the registry. The last one stands for any agent that
-    /// is a tool.
+    /// The tools by which a run deals with the registry. The last two stand for any agents that
+    /// are tools.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
-        let delegating = [&delegating::TASK, &delegating::SEALED];
+        let delegating = [&delegating::TASK, &delegating::SEALED, &delegating::CALLED];
         session_tools::ALL.iter().chain(delegating)
     }
 
     /// One of them.
     fn dealing(name: &str) -> Option<&'static Dealing> {
-        let name = match name.starts_with(linked::SEALED) {
-            true => linked::SEALED,
-            false => name,
-        };
+        let name = linked::prefix_of(name).unwrap_or(name);
         Self::dealings().find(|tool| tool.name == name)
     }
 

@@ -40,6 +40,11 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::ToolStarted, shape::<StepMoved>),
     (EventKind::ToolCompleted, shape::<StepMoved>),
     (EventKind::ToolProgress, shape::<ToolProgress>),
+    (EventKind::SubAgentCallStart, shape::<SubAgentCallStart>),
+    (EventKind::SubAgentPartial, shape::<SubAgentPartial>),
+    (EventKind::SubAgentComplete, shape::<SubAgentComplete>),
+    (EventKind::SubAgentError, shape::<SubAgentError>),
+    (EventKind::DelegationBreaker, shape::<DelegationBreaker>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::SkillsChanged, shape::<SkillsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
@@ -221,6 +226,90 @@ pub struct Progress {
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+/// An agent was called into the session of the run that this is an event of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentCallStart {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// What it is called for, on one line.
+    pub args_summary: String,
+}
+
+/// A called agent says something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentPartial {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// How many bytes of this answer came before; 0 where it begins, also when it begins anew.
+    pub offset: usize,
+    /// The piece.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
+    /// About how many tokens it has said by now.
+    pub tokens_so_far: u64,
+}
+
+/// A called agent has answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentComplete {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// Its answer, cut to 32 KiB.
+    pub text: String,
+    /// Model use.
+    pub usage: Usage,
+    /// From the call to its end.
+    pub duration_ms: u64,
+}
+
+/// A called agent has failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentError {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// What happened.
+    pub error: String,
+    /// What had gone wrong before that in it, the latest first; at most 5.
+    pub cause: Vec<String>,
+    /// Model use.
+    pub usage: Usage,
+    /// From the call to its end.
+    pub duration_ms: u64,
+}
+
+/// Calls of an agent are let through no more, or again.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DelegationBreaker {
+    /// Whose.
+    pub agent: AgentId,
+    /// `open` or `closed`.
+    pub state: Word,
+    /// Until when it is open.
+    pub until: Option<Timestamp>,
 }
 
 /// A transcript has a new entry.

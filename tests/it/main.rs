@@ -12,6 +12,7 @@ mod api;
 mod approvals;
 mod architecture;
 mod backups;
+mod called;
 mod cancels;
 mod clears;
 mod cli;

@@ -1,8 +1,8 @@
 //! Writes what came out of a step, and what follows it.
 
 use super::context::Context;
-use super::moves::{emit_step, end_turn, intend, load, move_run};
-use super::{Reply, RunAfter, TurnEnd};
+use super::moves::{emit_step, end_turn, goes_on, intend, load, move_run};
+use super::{Reply, RunAfter, TurnEnd, called};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
@@ -134,6 +134,17 @@ pub fn record(
             if let Some(message) = &mut message {
                 // Only a wake run may be silent: nobody asked it anything.
                 message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
+                if let Then::EndTurn(end) = &then
+                    && run.is_called()
+                    && run.cancel.is_none()
+                    && end
+                        .text
+                        .as_deref()
+                        .is_some_and(|text| !text.trim().is_empty())
+                    && !goes_on(context, &run, end)?
+                {
+                    called::is_answer(&run, message);
+                }
             }
         }
         Recorded::ToolResult { text, is_error } => {
@@ -152,12 +163,7 @@ pub fn record(
             step.error = error;
         }
     }
-    let mut messages = context.append(
-        &run.org,
-        run.session,
-        run.generation,
-        message.into_iter().collect(),
-    )?;
+    let mut messages = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;

@@ -195,6 +195,8 @@ fn shown<'a>(book: &'a Book, step: &'a Step) -> impl Iterator<Item = &'a Message
         .transcript(&run.session)
         .filter(|entry| Some(entry.seq) <= step.seen_up_to)
         .filter(|entry| entry.kind != "restart_notice")
+        // What a called agent does is its own, and it is asked for its call.
+        .filter(|entry| entry.child_run.as_ref() == Some(&run.id).filter(|_| run.is_called()))
         // What is said for another turn is none of its business.
         .filter(|entry| !entry.is_said() || entry.run.as_ref() == Some(&run.id))
         .collect();
