@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
-use crate::contract::linked::Link;
+use crate::contract::linked::{Link, OnFailure};
 use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
@@ -90,6 +90,9 @@ pub struct AgentDefinition {
     /// Where its file tools may write; anywhere in the workspace if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
+    /// How its model goes about its work.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub strategy: Strategy,
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
@@ -106,6 +109,10 @@ pub struct AgentDefinition {
         serialize_with = "names"
     )]
     pub env: BTreeMap<String, Option<Given>>,
+    /// What becomes of its runs when an agent has failed that they have called into their session;
+    /// they are told, if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_child_failure: Option<OnFailure>,
 }
 
 fn names<S: Serializer>(
@@ -113,6 +120,21 @@ fn names<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(env.keys())
+}
+
+/// How an agent's model goes about its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// It calls tools until it answers.
+    #[default]
+    React,
+    /// It plans, has the plan carried out, reflects and responds.
+    Plan,
+}
+
+fn is_usual(strategy: &Strategy) -> bool {
+    *strategy == Strategy::React
 }
 
 fn is_false(value: &bool) -> bool {
@@ -148,9 +170,11 @@ impl AgentDefinition {
             max_spawn_depth: None,
             gate: Vec::new(),
             write_scope: None,
+            strategy: Strategy::React,
             command: None,
             on_uncertain: None,
             env: BTreeMap::new(),
+            on_child_failure: None,
         }
     }
 
@@ -177,6 +201,8 @@ impl AgentDefinition {
     /// Whom it may delegate to.
     pub fn allow(&self) -> AllowList {
         match &self.allow_agents {
+            // Whom its plans may choose, everything may.
+            None if self.strategy == Strategy::Plan => AllowList::Any,
             None => AllowList::Unset,
             Some(names) if names.iter().any(|name| name == "*") => AllowList::Any,
             // Names that are no agent's name are nobody's.

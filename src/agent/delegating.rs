@@ -1,11 +1,13 @@
 //! The tools of an agent by which others do something for it, as its model is told of them:
 //! which agents there are is written in when the agent is made ready, and pinned with it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
-use crate::contract::linked::{HELPER_FORMAT, Link, TASK};
+use crate::contract::linked::{
+    Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MOST_CANDIDATES, TASK,
+};
 use crate::kernel::ids::AgentId;
 
 /// What `task` says behind the list of its agents.
@@ -52,6 +54,42 @@ pub(super) fn described(
     Some(schema)
 }
 
+/// The schema of the tool by which a planner delegates, with those whom it may choose, newest
+/// first; and what is to be said of them. Without anybody there is no such tool.
+pub(super) fn pool(
+    own: &AgentId,
+    tools: &[Value],
+    allowed: &[AgentId],
+    agents: &[AgentSummary],
+) -> (Option<Value>, Vec<String>) {
+    let others = agents
+        .iter()
+        .filter(|agent| agent.id != *own && agent.active && allowed.contains(&agent.id));
+    let mut found: Vec<&AgentSummary> = others.collect();
+    found.sort_by_key(|agent| std::cmp::Reverse(agent.made_at));
+    found.truncate(MOST_CANDIDATES);
+    let pattern = tools.iter().find(|schema| schema["name"] == DELEGATE);
+    let (Some(pattern), false) = (pattern, found.is_empty()) else {
+        let note = "strategy plan: there is nobody to delegate to".to_owned();
+        return (None, vec![note]);
+    };
+    let mut schema = pattern.clone();
+    let names: Vec<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
+    name_agents(&mut schema, AGENT_FORMAT, &names);
+    let candidates = found.iter().map(|agent| Candidate {
+        id: agent.id.clone(),
+        name: agent.title.clone().unwrap_or_else(|| agent.id.to_string()),
+        description: agent.description.clone(),
+    });
+    schema["candidates"] = json!(candidates.collect::<Vec<_>>());
+    // It stays: by the time that it is chosen it may be mended.
+    let warnings = found.iter().filter_map(|agent| {
+        let problem = agent.problems.first()?;
+        Some(format!("candidate {}: {problem}", agent.id))
+    });
+    (Some(schema), warnings.collect())
+}
+
 /// The names of these agents wherever an argument has this format. Without any the argument
 /// stays open: a list of choices must not be empty.
 fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
@@ -73,11 +111,11 @@ fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
     }
 }
 
-/// The schema of the tool that a linked agent is, made from `pattern`. The agent is looked at
+/// The schema of the tool that a linked agent is, made from the pattern among `tools`. The agent is looked at
 /// once, here: one that could not work as things stand is no tool, and the error says why.
-pub(super) fn sealed(
+pub(super) fn linked(
     link: &Link,
-    pattern: Option<&Value>,
+    tools: &[Value],
     allowed: &[AgentId],
     agents: &[AgentSummary],
 ) -> Result<Value, String> {
@@ -96,15 +134,21 @@ pub(super) fn sealed(
             link.agent
         )));
     }
+    let pattern = tools
+        .iter()
+        .find(|schema| Some(schema["name"].as_str().unwrap_or_default()) == link.prefix());
     let Some(pattern) = pattern else {
         return Err(left_out("this program has no such tools".to_owned()));
     };
     let mut schema = pattern.clone();
     schema["name"] = name.into();
-    schema["description"] = format!(
-        "Has agent {} do something, and gives its result. It is for: {}",
-        agent.id, agent.description
-    )
-    .into();
+    let does = match link.session {
+        Some(LinkSession::Shared) => {
+            "Calls agent {} into this conversation, which it sees, and gives its answer"
+        }
+        _ => "Has agent {} do something, and gives its result",
+    };
+    let does = does.replace("{}", agent.id.as_str());
+    schema["description"] = format!("{does}. It is for: {}", agent.description).into();
     Ok(schema)
 }

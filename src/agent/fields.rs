@@ -3,24 +3,25 @@
 
 use serde_json::{Map, Value};
 
-use super::AgentDefinition;
 use super::command;
 use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
 use super::values::{
     allow_agents, count, decision, duration, environment, flag, line, matched, mode, model, models,
-    no_word, on_uncertain, temperature, text, texts, thinking,
+    no_word, on_failure, on_uncertain, temperature, text, texts, thinking,
 };
+use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, LinkSession};
+use crate::kernel::delegation::Stream;
 use crate::kernel::gate::{Decision, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::options;
 use crate::kernel::text::preview;
 
 /// Fields that the format has and this version does not obey.
-const NOT_IN_FORCE: &[&str] = &["on_child_failure", "workspace"];
+const NOT_IN_FORCE: &[&str] = &["workspace"];
 /// Fields that are obeyed.
 const IN_FORCE: &[&str] = &[
     "name",
@@ -45,6 +46,7 @@ const IN_FORCE: &[&str] = &[
     "allow_agents",
     "max_spawn_depth",
     "on_uncertain",
+    "on_child_failure",
     "strategy",
     "runner",
     "command",
@@ -185,6 +187,7 @@ impl Reader<'_> {
             "org" => definition.org = Some(text(value)?),
             "max_spawn_depth" => definition.max_spawn_depth = Some(count(value, 0, 5)?),
             "on_uncertain" => definition.on_uncertain = Some(on_uncertain(value)?),
+            "on_child_failure" => definition.on_child_failure = Some(on_failure(value)?),
             "allow_agents" => definition.allow_agents = Some(allow_agents(value)?),
             "skills" => definition.skills = Some(texts(value)?),
             "linked_agents" => self.linked_agents(value)?,
@@ -200,8 +203,8 @@ impl Reader<'_> {
             "execution" => self.execution(value)?,
             "command" => definition.command = Some(command::read(value)?),
             "strategy" => match text(value)?.as_str() {
-                "react" => {}
-                "plan" => self.later("strategy: plan"),
+                "react" => definition.strategy = Strategy::React,
+                "plan" => definition.strategy = Strategy::Plan,
                 other => return Err(no_word(other, &["react", "plan"])),
             },
             "runner" => match text(value)?.as_str() {
@@ -457,7 +460,7 @@ impl Reader<'_> {
                 "agent" => {}
                 "session" => match text(value)?.as_str() {
                     "own" => link.session = Some(LinkSession::Own),
-                    "shared" => self.later("linked_agents: session shared"),
+                    "shared" => link.session = Some(LinkSession::Shared),
                     _ => return Err("session: own or shared is expected".to_owned()),
                 },
                 "timeout" => link.timeout_ms = Some(duration(value)?),
@@ -466,7 +469,15 @@ impl Reader<'_> {
                     let expected = "write_scope: workspace, own or none is expected";
                     link.write_scope = Some(scope.ok_or(expected)?);
                 }
-                "stream" | "on_failure" => self.later(&format!("linked_agents: {name}")),
+                "stream" => {
+                    let stream = Stream::parse(&text(value)?);
+                    let expected = "stream: aggregated, direct or none is expected";
+                    link.stream = Some(stream.ok_or(expected)?);
+                }
+                "on_failure" => {
+                    let taken = on_failure(value).map_err(|why| format!("on_failure: {why}"))?;
+                    link.on_failure = Some(taken);
+                }
                 _ => self.unknown(
                     &["linked_agents", name],
                     &[
@@ -478,6 +489,18 @@ impl Reader<'_> {
                         "on_failure",
                     ],
                 ),
+            }
+        }
+        if link.session != Some(LinkSession::Shared) {
+            let unused = [
+                ("stream", link.stream.take().is_some()),
+                ("on_failure", link.on_failure.take().is_some()),
+            ];
+            for (name, _) in unused.into_iter().filter(|(_, was_there)| *was_there) {
+                self.draft.warnings.push(format!(
+                    "linked_agents: {name} of {} is left aside: it needs session: shared",
+                    link.agent
+                ));
             }
         }
         Ok(link)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::contract::catalog::AgentMode;
+use crate::contract::linked::OnFailure;
 use crate::kernel::gate::Decision;
 use crate::kernel::ids::AgentId;
 use crate::kernel::overlay;
@@ -156,6 +157,11 @@ pub(super) fn thinking(value: &Value) -> Result<Thinking, String> {
     };
     let words: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
     Thinking::parse(&word).ok_or_else(|| no_word(&word, &words))
+}
+
+pub(super) fn on_failure(value: &Value) -> Result<OnFailure, String> {
+    let word = text(value)?;
+    OnFailure::parse(&word).ok_or_else(|| no_word(&word, &["continue", "abort"]))
 }
 
 pub(super) fn on_uncertain(value: &Value) -> Result<OnUncertain, String> {

@@ -143,6 +143,15 @@ settings! {
     /// How long a call may take that another agent carries out, where neither says otherwise.
     Reload "delegation.timeout" =>
         delegation_timeout: Duration = Duration::from_mins(2), Period;
+    /// So many calls of an agent that fail in a row, within `delegation.breaker.window`, and it is
+    /// not called any more for `delegation.breaker.cool_off`; 0 = it always is.
+    Reload "delegation.breaker.failures" => breaker_failures: u32 = 0, Count(0, 50);
+    /// How close together these failures are.
+    Reload "delegation.breaker.window" =>
+        breaker_window: Duration = Duration::from_mins(5), Period;
+    /// How long after the last of them it is not called; then it is tried again.
+    Reload "delegation.breaker.cool_off" =>
+        breaker_cool_off: Duration = Duration::from_mins(1), Period;
     /// Turns that may wait in one session.
     Reload "defaults.max_queued_turns" => max_queued_turns: u32 = 20, Count(1, 1000);
     /// Runs at once in the lane `main`; 0 = closed.

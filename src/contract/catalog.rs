@@ -12,6 +12,7 @@ use crate::kernel::ids::AgentId;
 use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
 
 /// What an agent may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +112,8 @@ pub struct AgentSummary {
     pub warnings: Vec<String>,
     /// Why it cannot be used as things stand; empty if it can.
     pub problems: Vec<String>,
+    /// When it was stored, or its file was written.
+    pub made_at: Timestamp,
     /// Definitions of the same name in lower layers.
     pub shadowed: Vec<Aside>,
 }
@@ -141,6 +144,7 @@ impl AgentSummary {
             system_prompt: String::new(),
             warnings: Vec::new(),
             problems: Vec::new(),
+            made_at: Timestamp::default(),
             shadowed: Vec::new(),
         }
     }

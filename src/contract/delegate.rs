@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::BoxFuture;
 use super::skills::{PinnedSkill, SkillSet};
-use crate::kernel::delegation::Face;
+use crate::kernel::delegation::{Face, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{RunId, StepId};
@@ -90,6 +90,8 @@ pub struct DelegateAsk {
     /// How long it may run, milliseconds; as its agent or the setting `delegation.timeout` says
     /// if unset, and never longer than its caller.
     pub timeout_ms: Option<u64>,
+    /// How much of what it says is shown while it comes, if it is called.
+    pub stream: Option<Stream>,
     /// What its runs may do at most.
     pub bundle: Bundle,
 }

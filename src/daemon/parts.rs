@@ -20,6 +20,7 @@ use crate::contract::delegate::DelegateSlot;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
+use crate::kernel::breaker::BreakerPolicy;
 use crate::kernel::budget::{self, Budget};
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
@@ -96,6 +97,11 @@ pub fn store_settings(config: &Config) -> store::Settings {
         },
         policy: policy(config),
         max_ping_pong: config.max_ping_pong,
+        breaker: BreakerPolicy {
+            failures: config.breaker_failures,
+            window_ms: millis(config.breaker_window),
+            cool_off_ms: millis(config.breaker_cool_off),
+        },
         tree_budget: Budget {
             tokens: config.budget_tree_tokens.map(u64::from),
             cost_micros: config.budget_tree_cost.map(budget::micros),

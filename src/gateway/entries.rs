@@ -46,6 +46,7 @@ pub(super) fn message(
         content,
         truncated,
         tool_call_id: message.tool_call,
+        child_run_id: message.child_run,
         announce_id: message.announce,
         silent: message.silent,
         metadata: message.metadata,

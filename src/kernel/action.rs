@@ -66,6 +66,20 @@ super::text_enum::text_enum! {
         ToolCompleted = "tool.completed",
         /// A run that carries out a call of a tool has begun or ended a step of its own.
         ToolProgress = "tool.progress",
+        /// An agent was called into its caller's session.
+        SubAgentCallStart = "sub_agent.call_start",
+        /// It says something.
+        SubAgentPartial = "sub_agent.partial",
+        /// It has answered.
+        SubAgentComplete = "sub_agent.complete",
+        /// It has failed.
+        SubAgentError = "sub_agent.error",
+        /// A plan has another agent do something.
+        DelegationStart = "delegation.start",
+        /// That agent has ended.
+        DelegationComplete = "delegation.complete",
+        /// Calls of an agent are let through no more, or again.
+        DelegationBreaker = "delegation.breaker",
         /// A run asks a person something.
         QuestionAsked = "question.asked",
         /// A question is over: answered, run out, or closed with its run.

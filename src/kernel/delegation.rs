@@ -23,8 +23,44 @@ text_enum! {
         Task = "task",
         /// `subagent_<agent>`: nothing is seen of it but its result.
         Sealed = "subagent",
+        /// `call_<agent>`: it works in its caller's session, in its caller's turn.
+        Called = "call",
+        /// `delegate`, by a plan: its tools are shown as its own.
+        Planned = "plan",
     }
 }
+
+text_enum! {
+    /// How much of what a called agent says its caller's stream shows while it says it.
+    Stream {
+        /// Its text, gathered.
+        Aggregated = "aggregated",
+        /// Its text, as it comes.
+        Direct = "direct",
+        /// None of it before it is over.
+        None = "none",
+    }
+}
+
+impl Stream {
+    /// A piece of its text is shown so long after the one before it at the earliest, milliseconds.
+    pub fn pause_ms(self) -> Option<u64> {
+        match self {
+            Stream::Aggregated => Some(PARTIAL_EACH_MS),
+            Stream::Direct => Some(0),
+            Stream::None => None,
+        }
+    }
+}
+
+/// See [`Stream::pause_ms`].
+const PARTIAL_EACH_MS: u64 = 250;
+/// The most characters of a result that are shown.
+const PREVIEW: usize = 500;
+/// But not later than when so many bytes have come.
+pub const PARTIAL_BYTES: usize = 2048;
+/// The most errors that are named as causes of one.
+const MOST_CAUSES: usize = 5;
 
 /// The call of a tool that a run carries out for the run above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +71,8 @@ pub struct Delegated {
     pub step: u32,
     /// The model's name for the call.
     pub call: String,
+    /// How much of it is shown while it comes, if it is called.
+    pub stream: Option<Stream>,
 }
 
 text_enum! {
@@ -122,8 +160,8 @@ pub fn outcome(
                 "summary": calls(steps),
             },
         }),
-        Face::Sealed if well => json!({ "result": shown }),
-        Face::Sealed => json!({}),
+        Face::Sealed | Face::Called | Face::Planned if well => json!({ "result": shown }),
+        Face::Sealed | Face::Called | Face::Planned => json!({}),
     };
     told["runId"] = json!(child.id);
     told["sessionKey"] = json!(child.session_key);
@@ -149,6 +187,77 @@ pub fn outcome(
     }
     told["last"] = true.into();
     (told.to_string(), !well && delegated.face != Face::Sealed)
+}
+
+/// What the caller of an agent is told that is not called now, as things stand with it.
+pub fn held_back(face: Face, agent: &str, supervisor: &AgentId, why: &str) -> Value {
+    let mut told = json!({
+        "agentId": agent,
+        "agentName": agent,
+        "subagent": agent,
+        "supervisor": supervisor,
+        "unavailable": true,
+        "kind": "breaker",
+        "error": why,
+    });
+    if face == Face::Task {
+        told["success"] = false.into();
+        told["output"] = why.into();
+    }
+    told["last"] = true.into();
+    told
+}
+
+/// What the caller's stream shows of the end of a called child: whether it went well, and the
+/// data. `steps` are the child's.
+pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, Value) {
+    let mut told = json!({
+        "agent": child.agent,
+        "toolCallId": delegated.call,
+        "childRunId": child.id,
+        "usage": child.usage,
+        "durationMs": child.ended_at.map_or(0, |ended| ended.since(child.created_at)),
+    });
+    match (&child.error, &child.result) {
+        (None, Some(text)) => {
+            told["text"] = text::prefix(text, RESULT_LIMIT).into();
+            (true, told)
+        }
+        (error, _) => {
+            told["error"] = match error {
+                Some(error) => error.message.as_str().into(),
+                None => format!("it ended {}", child.state.as_str()).into(),
+            };
+            let failed = steps.iter().rev().filter_map(|step| step.error.as_deref());
+            told["cause"] = failed.take(MOST_CAUSES).collect();
+            (false, told)
+        }
+    }
+}
+
+/// What the stream of a planner shows of the end of who it has delegated to.
+pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
+    let well = child.error.is_none() && child.result.is_some();
+    let mut told = json!({
+        "subAgentId": child.agent,
+        "subAgentName": child.agent,
+        "toolCallId": delegated.call,
+        "childRunId": child.id,
+        "success": well,
+    });
+    match (&child.result, &child.error) {
+        (Some(text), _) if well => {
+            told["resultPreview"] = text::prefix_chars(text, PREVIEW).into();
+        }
+        (_, Some(error)) => told["error"] = error.message.as_str().into(),
+        _ => told["error"] = format!("it ended {}", child.state.as_str()).into(),
+    }
+    told
+}
+
+/// The `source` of an event that tells of a step of this agent.
+pub fn source(agent: &AgentId) -> String {
+    format!("subagent:{agent}")
 }
 
 /// What the caller's stream shows of a step of a child that works for `call`: `None` for the
@@ -188,6 +297,7 @@ mod tests {
             face,
             step: 2,
             call: "c1".to_owned(),
+            stream: None,
         }
     }
 

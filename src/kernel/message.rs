@@ -37,6 +37,10 @@ text_enum! {
         RestartNotice = "restart_notice",
         /// Stands for the entries before it, where a model is shown the transcript.
         Compaction = "compaction",
+        /// What another agent was called for, in the session of its caller.
+        SubAgentUser = "sub_agent_user",
+        /// What that agent answered in the end.
+        SubAgentAi = "sub_agent_ai",
     }
 }
 
@@ -183,8 +187,11 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     pub run: Option<RunId>,
     /// What it says.
     pub content: Content,
-    /// For a tool result, the call that it answers.
+    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
+    /// it carries out.
     pub tool_call: Option<String>,
+    /// The run of the called agent that the entry belongs to; nobody else's model is shown it.
+    pub child_run: Option<RunId>,
     /// For an announce, its id.
     pub announce: Option<AnnounceId>,
     /// The answer was `NO_REPLY`: stored, and nobody is told.
@@ -194,10 +201,10 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
 }
 
 impl Message {
-    /// Is it something that the agent is to answer: what a person, a bot or another session
-    /// said, or how a run ended?
+    /// Is it something that the agent is to answer: what a person, a bot, a caller or another
+    /// session said, or how a run ended?
     pub fn is_input(&self) -> bool {
-        self.kind == MessageKind::Announce
+        matches!(self.kind, MessageKind::Announce | MessageKind::SubAgentUser)
             || (self.kind == MessageKind::Text && self.role == Role::User)
     }
 
@@ -251,8 +258,11 @@ pub struct NewMessage {
     pub run: Option<RunId>,
     /// What it says.
     pub content: Vec<Block>,
-    /// For a tool result, the call that it answers.
+    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
+    /// it carries out.
     pub tool_call: Option<String>,
+    /// The run of the called agent that the entry belongs to.
+    pub child_run: Option<RunId>,
     /// For an announce, its id.
     pub announce: Option<AnnounceId>,
     /// The answer was `NO_REPLY`.
@@ -272,6 +282,7 @@ impl NewMessage {
             run: None,
             content: vec![block],
             tool_call: None,
+            child_run: None,
             announce: None,
             silent: false,
             metadata: None,
@@ -318,6 +329,7 @@ impl NewMessage {
             run: Some(run),
             content,
             tool_call: None,
+            child_run: None,
             announce: None,
             silent: false,
             metadata: None,
@@ -332,6 +344,17 @@ impl NewMessage {
                 "outputTokens": usage.output_tokens,
             }}));
         }
+        self
+    }
+
+    /// The same with this below `name` of its metadata.
+    pub fn noted(mut self, name: &str, value: Value) -> Self {
+        let mut metadata = self
+            .metadata
+            .take()
+            .unwrap_or_else(|| serde_json::json!({}));
+        metadata[name] = value;
+        self.metadata = Some(metadata);
         self
     }
 
@@ -383,6 +406,7 @@ impl NewMessage {
             run: self.run,
             content: self.content,
             tool_call: self.tool_call,
+            child_run: self.child_run,
             announce: self.announce,
             silent: self.silent,
             metadata: self.metadata,

@@ -4,7 +4,9 @@
 pub mod action;
 pub mod announce;
 pub mod approval;
+pub mod breaker;
 pub mod budget;
+pub mod called;
 pub mod delegation;
 pub mod env;
 pub mod event;

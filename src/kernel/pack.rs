@@ -144,7 +144,9 @@ impl Pack {
 /// What a message says, on one line.
 fn event(message: &Message) -> Option<String> {
     let (who, said) = match message.kind {
-        MessageKind::Text => (message.role.as_str(), message.text()),
+        MessageKind::Text | MessageKind::SubAgentUser | MessageKind::SubAgentAi => {
+            (message.role.as_str(), message.text())
+        }
         MessageKind::Announce => ("announce", message.text()),
         MessageKind::ToolResult => ("tool", results(message)),
         MessageKind::ToolCall | MessageKind::RestartNotice | MessageKind::Compaction => {

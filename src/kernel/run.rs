@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::{Budget, Spent};
-use super::delegation::Delegated;
+use super::delegation::{Delegated, Face};
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::overlay::EnvName;
 use super::text_enum::text_enum;
@@ -358,6 +358,13 @@ impl Run {
     /// Does somebody wait to be told of the end?
     pub fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
+    }
+
+    /// Does it work in its caller's session, in its caller's turn?
+    pub fn is_called(&self) -> bool {
+        self.delegated
+            .as_ref()
+            .is_some_and(|of| of.face == Face::Called)
     }
 
     /// Does somebody get its result, so that it must be whole before it ends?

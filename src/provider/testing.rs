@@ -22,6 +22,7 @@ fn message(seq: i64, role: Role, kind: MessageKind, content: Vec<Block>) -> Mess
         run: None,
         content,
         tool_call: None,
+        child_run: None,
         announce: None,
         silent: false,
         metadata: None,

@@ -7,14 +7,14 @@ use super::send::{accepted_json, step_key};
 use super::spawn::TITLE;
 use crate::contract::catalog::{AgentSummary, Overrides};
 use crate::contract::delegate::{DelegateAsk, Site, SpawnAsk, Told};
-use crate::kernel::delegation::Face;
+use crate::kernel::delegation::{self, Face};
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::text::preview;
-use crate::store::command::{Accepted, Awaits, Begins, Spawn, SpawnedBy};
+use crate::store::command::{Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
 use crate::store::{Command, messages, runs, steps};
 
 /// What an agent's runs may spawn.
@@ -42,14 +42,16 @@ impl Registry {
         let goes_on = ask.goes_on.as_deref().map(SessionKey::parse).transpose();
         let awaits = Awaits {
             face: ask.face,
+            stream: ask.stream,
             goes_on: goes_on.map_err(|why| Fault::params("session_id", why.to_string()))?,
         };
         // By what was asked for, not by what is given to know beside it.
         let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
         let task = match ask.face {
-            Face::Task => ask.task,
-            Face::Sealed => self.packed(site)?.unwrap_or(ask.task),
+            Face::Task | Face::Called => ask.task,
+            Face::Sealed | Face::Planned => self.packed(site)?.unwrap_or(ask.task),
         };
+        let (face, agent) = (ask.face, ask.agent.clone());
         let spawn = SpawnAsk {
             task,
             agent: Some(ask.agent),
@@ -62,11 +64,19 @@ impl Registry {
             fork: false,
             bundle: ask.bundle,
         };
-        self.spawn_below(site, spawn, title, Some(awaits)).await?;
-        Ok(Told::Waits)
+        match self.spawn_below(site, spawn, title, Some(awaits)).await {
+            Ok(_) => Ok(Told::Waits),
+            // As a sealed failure: nobody was asked, and the caller goes on with that.
+            Err(fault) if fault.data.contains_key(BREAKER) => {
+                let supervisor = self.caller(site)?.run.agent;
+                let told = delegation::held_back(face, &agent, &supervisor, &fault.message);
+                Ok(Told::Now(told))
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
-    /// The first message of a sealed child, out of the pack that was made for its call.
+    /// The first message of a child that knows nothing of its caller's conversation, out of the pack that was made for its call.
     fn packed(&self, site: Site) -> Result<Option<String>, Fault> {
         let found = self.inner.store.read_now(|tx| {
             let (Some(run), Some(step)) = (

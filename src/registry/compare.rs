@@ -28,8 +28,8 @@ pub(super) struct Suspects {
     pub running: Vec<RunId>,
     /// Settling runs with what is left of their limits.
     pub settling: Vec<(RunId, Option<u64>)>,
-    /// Runs that hold still, with their sessions.
-    pub paused: Vec<(RunId, SessionId)>,
+    /// Runs that hold still, with their sessions and depths.
+    pub paused: Vec<(RunId, SessionId, u32)>,
     /// Windows in which something is waited for, with their ends.
     pub windows: Vec<(Window, Timestamp)>,
     /// Turns that answered another session, and whose consequence is still to be done.
@@ -100,7 +100,7 @@ fn still(inner: &Inner, first: &Rows, second: Rows) -> Suspects {
             RunState::Running => suspects.running.push(run.id),
             RunState::Settling => suspects.settling.push((run.id, run.left_at(steady))),
             RunState::Paused(_) => {
-                suspects.paused.push((run.id, run.session));
+                suspects.paused.push((run.id, run.session, run.depth));
                 if run.counting_since.is_some() {
                     suspects.settling.push((run.id, run.left_at(steady)));
                 }

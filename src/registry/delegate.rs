@@ -185,7 +185,7 @@ impl Registry {
 
     fn sessions_of(&self, site: Site) -> Result<Told, Fault> {
         let caller = self.caller(site)?;
-        let wide = caller.session.depth == 0
+        let wide = caller.run.depth == 0
             && matches!(
                 self.inner.options().policy.reach(Right::List),
                 Visibility::Agent | Visibility::All
@@ -292,9 +292,10 @@ impl Registry {
             stands = kinship(tx, caller.session.id, session);
             Ok(())
         })?;
+        // A called run is in a session that is not its own.
         let who = Who::Session {
-            agent: &caller.session.agent,
-            depth: caller.session.depth,
+            agent: &caller.run.agent,
+            depth: caller.run.depth,
         };
         let target = Target {
             key: &session.key,

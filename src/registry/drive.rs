@@ -3,12 +3,14 @@
 //! is only what the runner is shown, and is replaced by each command's answer.
 
 mod ahead;
+mod passing;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use passing::Passing;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -281,10 +283,20 @@ impl Drive<'_> {
                     None => Arc::new(Nobody),
                 };
                 let redactor = view.environment.redactor.clone();
-                let sink = Redacted::over(sink, &redactor);
-                let said = Arc::clone(&sink);
-                let mut outcome = inner.runner.perform(view, Arc::clone(&step), said).await;
-                sink.end();
+                let perform = |sink| {
+                    let sink = Redacted::over(sink, &redactor);
+                    let said: Arc<dyn TextSink> = Arc::clone(&sink) as Arc<dyn TextSink>;
+                    let work = inner.runner.perform(view.clone(), Arc::clone(&step), said);
+                    async move {
+                        let outcome = work.await;
+                        sink.end();
+                        outcome
+                    }
+                };
+                let mut outcome = match Passing::of(&inner, &view.run, &step, &sink) {
+                    Some(passing) => passing.along(perform(passing.sink())).await,
+                    None => perform(sink).await,
+                };
                 redact(&mut outcome, &redactor);
                 (step, Ok(outcome))
             }));

@@ -1,6 +1,8 @@
 //! Who may run now. A session's turn, a lane's slot and a global slot are taken together or
-//! not at all, fairly by root session, then by who asks. Rebuilt from rows at start; nothing
-//! here is durable.
+//! not at all, fairly by root session, then by who asks. A run that holds still may lend its
+//! session's turn to those that it has called, one after another in the order of its calls: the
+//! session stays busy, and the turn comes back to it. Rebuilt from rows at start; nothing here is
+//! durable.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -22,8 +24,12 @@ pub struct Lanes {
     /// holds nobody up.
     delayed: Vec<(Timestamp, Ticket)>,
     holders: HashMap<RunId, (Lane, SessionId)>,
-    /// Whose turn it is in a session, be it that the run has no slot now.
-    turns: HashMap<SessionId, RunId>,
+    /// Whose turn it is in a session, be it that the run has no slot now: the run whose own it is,
+    /// and those to which it is lent, by their depth. The deepest has it now.
+    turns: HashMap<SessionId, BTreeMap<u32, RunId>>,
+    /// Of each run that holds still, those that wait to be lent its turn, in the order of its
+    /// calls.
+    called: HashMap<RunId, BTreeMap<u32, RunId>>,
     /// Runs without a slot that keep their session's turn: they hold still, or want to go on.
     kept: HashSet<RunId>,
     /// The runs that wait for each session's turn, in order.
@@ -60,6 +66,7 @@ impl Lanes {
             delayed: Vec::new(),
             holders: HashMap::new(),
             turns: HashMap::new(),
+            called: HashMap::new(),
             kept: HashSet::new(),
             queues: HashMap::new(),
             arrivals: 0,
@@ -75,6 +82,9 @@ impl Lanes {
         let waiting = self.waiting.values().flat_map(Waiting::tickets);
         let delayed = self.delayed.iter().map(|(_, ticket)| ticket);
         for ticket in waiting.chain(delayed) {
+            if ticket.called_by.is_some() {
+                continue;
+            }
             let is_open = caps.of(ticket.lane) > 0;
             if is_open == (before.of(ticket.lane) > 0) {
                 continue;
@@ -103,9 +113,12 @@ impl Lanes {
         let delay = ticket.not_before.map_or(0, |at| at.since(now.wall));
         // A run that must wait a while is in the middle of its session's turn.
         if ticket.in_turn || delay > 0 {
-            self.keep(ticket.run, ticket.session);
+            self.keep(ticket.run, ticket.session, ticket.depth);
         }
-        if self.caps.of(ticket.lane) > 0 {
+        if let Some((caller, step)) = ticket.called_by {
+            let queue = self.called.entry(caller).or_default();
+            queue.insert(step, ticket.run);
+        } else if self.caps.of(ticket.lane) > 0 {
             let queue = self.queues.entry(ticket.session).or_default();
             queue.insert(place, ticket.run);
         }
@@ -115,10 +128,12 @@ impl Lanes {
         }
     }
 
-    /// The run has its session's turn, and keeps it without a slot.
-    pub fn keep(&mut self, run: RunId, session: SessionId) {
+    /// The run, so deep, has its session's turn, its own or a lent one, and keeps it without a
+    /// slot.
+    pub fn keep(&mut self, run: RunId, session: SessionId, depth: u32) {
         self.kept.insert(run);
-        self.turns.entry(session).or_insert(run);
+        let turn = self.turns.entry(session).or_default();
+        turn.entry(depth).or_insert(run);
     }
 
     /// Does the run keep its session's turn without a slot?
@@ -158,12 +173,25 @@ impl Lanes {
                 continue;
             }
             let (turns, queues, holders) = (&self.turns, &self.queues, &self.holders);
-            let free = |ticket: &Ticket| match turns.get(&ticket.session) {
-                Some(owner) => *owner == ticket.run && !holders.contains_key(owner),
-                None => queues
-                    .get(&ticket.session)
-                    .and_then(|queue| queue.values().next())
-                    .is_some_and(|first| *first == ticket.run),
+            let called = &self.called;
+            let free = |ticket: &Ticket| {
+                let turn = turns.get(&ticket.session);
+                let owner = turn.and_then(|turn| turn.values().next_back());
+                match (owner, &ticket.called_by) {
+                    (Some(owner), _) if holders.contains_key(owner) => false,
+                    (Some(owner), _) if *owner == ticket.run => true,
+                    (Some(owner), Some((caller, _))) => {
+                        let first = called.get(caller).and_then(|queue| queue.values().next());
+                        owner == caller && first == Some(&ticket.run)
+                    }
+                    (Some(_), None) => false,
+                    // Its caller is gone, and so is what it could wait for.
+                    (None, Some(_)) => true,
+                    (None, None) => queues
+                        .get(&ticket.session)
+                        .and_then(|queue| queue.values().next())
+                        .is_some_and(|first| *first == ticket.run),
+                }
             };
             let Some(ticket) = self
                 .waiting
@@ -176,7 +204,8 @@ impl Lanes {
             self.leave_queue(ticket.run);
             self.kept.remove(&ticket.run);
             self.holders.insert(ticket.run, (lane, ticket.session));
-            self.turns.insert(ticket.session, ticket.run);
+            let turn = self.turns.entry(ticket.session).or_default();
+            turn.insert(ticket.depth, ticket.run);
             return Some(ticket);
         }
         None
@@ -186,15 +215,22 @@ impl Lanes {
     pub fn release(&mut self, run: RunId) {
         if let Some((_, session)) = self.holders.remove(&run)
             && !self.kept.contains(&run)
+            && let Some(turn) = self.turns.get_mut(&session)
         {
-            self.turns.remove(&session);
+            turn.retain(|_, owner| *owner != run);
+            if turn.is_empty() {
+                self.turns.remove(&session);
+            }
         }
     }
 
     /// The run has ended: it waits for nothing, and keeps nothing.
     pub fn forget(&mut self, run: RunId) {
         if self.kept.remove(&run) && !self.holders.contains_key(&run) {
-            self.turns.retain(|_, owner| *owner != run);
+            self.turns.retain(|_, turn| {
+                turn.retain(|_, owner| *owner != run);
+                !turn.is_empty()
+            });
         }
         if !self.known.contains_key(&run) {
             return;
@@ -210,6 +246,10 @@ impl Lanes {
         let Some((session, place)) = self.known.remove(&run) else {
             return;
         };
+        self.called.retain(|_, queue| {
+            queue.retain(|_, waiting| *waiting != run);
+            !queue.is_empty()
+        });
         if let Some(queue) = self.queues.get_mut(&session) {
             queue.remove(&place);
             if queue.is_empty() {

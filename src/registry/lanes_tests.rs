@@ -20,6 +20,8 @@ fn ticket(run: u128, session: u128, root: u128) -> Ticket {
     Ticket {
         run: RunId(Uuid::from_u128(run)),
         session: SessionId(Uuid::from_u128(session)),
+        depth: 0,
+        called_by: None,
         root_session: SessionId(Uuid::from_u128(root)),
         requester: SessionId(Uuid::from_u128(root)),
         lane: Lane::Subagent,
@@ -151,7 +153,7 @@ fn a_run_that_holds_still_keeps_its_sessions_turn_and_no_slot() {
     lanes.enqueue(ticket(1, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [1]);
     // It holds still, before its task is gone.
-    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
+    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)), 0);
     lanes.release(RunId(Uuid::from_u128(1)));
     let mut other = ticket(2, 7, 7);
     other.lane = Lane::Nested;
@@ -174,7 +176,7 @@ fn a_run_that_holds_still_keeps_its_sessions_turn_and_no_slot() {
 #[test]
 fn the_end_of_a_run_that_holds_still_frees_its_session() {
     let mut lanes = lanes(8, 8);
-    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
+    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)), 0);
     lanes.enqueue(ticket(2, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [] as [u128; 0]);
     lanes.forget(RunId(Uuid::from_u128(1)));
@@ -186,7 +188,7 @@ fn a_run_that_wants_to_go_on_before_its_task_is_gone_starts_once_it_is() {
     let mut lanes = lanes(8, 8);
     lanes.enqueue(ticket(1, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [1]);
-    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)));
+    lanes.keep(RunId(Uuid::from_u128(1)), SessionId(Uuid::from_u128(7)), 0);
     lanes.enqueue(ticket(1, 7, 7), NOW);
     assert_eq!(admitted(&mut lanes), [] as [u128; 0]);
     lanes.release(RunId(Uuid::from_u128(1)));
@@ -283,4 +285,105 @@ fn a_lane_that_opens_lets_those_in_who_waited_for_it() {
     lanes.release(RunId(Uuid::from_u128(3)));
     lanes.configure(open);
     assert_eq!(admitted(&mut lanes), [2]);
+}
+
+/// Called by `caller`'s step `step` in session 7.
+fn called(run: u128, caller: u128, step: u32, depth: u32) -> Ticket {
+    Ticket {
+        depth,
+        called_by: Some((RunId(Uuid::from_u128(caller)), step)),
+        first: true,
+        ..ticket(run, 7, 7)
+    }
+}
+
+fn id(run: u128) -> RunId {
+    RunId(Uuid::from_u128(run))
+}
+
+#[test]
+fn b1_a_turn_is_lent_to_those_it_has_called_one_by_one_and_comes_back() {
+    // With one slot for all.
+    let mut lanes = lanes(1, 1);
+    let session = SessionId(Uuid::from_u128(7));
+    lanes.enqueue(ticket(1, 7, 7), NOW);
+    assert_eq!(admitted(&mut lanes), [1]);
+    // A message for the session, then the calls, the second one first.
+    lanes.enqueue(ticket(9, 7, 7), NOW);
+    lanes.enqueue(called(3, 1, 5, 1), NOW);
+    lanes.enqueue(called(2, 1, 4, 1), NOW);
+    assert_eq!(
+        admitted(&mut lanes),
+        [] as [u128; 0],
+        "its caller is at work"
+    );
+    lanes.keep(id(1), session, 0);
+    lanes.release(id(1));
+    assert_eq!(admitted(&mut lanes), [2], "in the order of the calls");
+    // It calls another one in turn, which has it until it ends.
+    lanes.enqueue(called(4, 2, 1, 2), NOW);
+    lanes.keep(id(2), session, 1);
+    lanes.release(id(2));
+    assert_eq!(admitted(&mut lanes), [4]);
+    lanes.forget(id(4));
+    lanes.release(id(4));
+    assert_eq!(
+        admitted(&mut lanes),
+        [] as [u128; 0],
+        "2 has not said that it goes on"
+    );
+    let back = Ticket {
+        in_turn: true,
+        ..called(2, 1, 4, 1)
+    };
+    lanes.enqueue(back, NOW);
+    assert_eq!(admitted(&mut lanes), [2]);
+    lanes.forget(id(2));
+    lanes.release(id(2));
+    assert_eq!(admitted(&mut lanes), [3]);
+    lanes.forget(id(3));
+    lanes.release(id(3));
+    let back = Ticket {
+        in_turn: true,
+        first: true,
+        ..ticket(1, 7, 7)
+    };
+    lanes.enqueue(back, NOW);
+    assert_eq!(admitted(&mut lanes), [1]);
+    lanes.forget(id(1));
+    lanes.release(id(1));
+    assert_eq!(
+        admitted(&mut lanes),
+        [9],
+        "what was said meanwhile comes last"
+    );
+}
+
+#[test]
+fn b1_a_restart_finds_the_turn_where_it_was_lent_to_in_any_order() {
+    let session = SessionId(Uuid::from_u128(7));
+    for caller_first in [true, false] {
+        let mut lanes = lanes(8, 8);
+        lanes.enqueue(ticket(9, 7, 7), NOW);
+        lanes.enqueue(called(3, 1, 5, 1), NOW);
+        let at_work = Ticket {
+            in_turn: true,
+            ..called(2, 1, 4, 1)
+        };
+        if caller_first {
+            lanes.keep(id(1), session, 0);
+            lanes.enqueue(at_work, NOW);
+        } else {
+            lanes.enqueue(at_work, NOW);
+            lanes.keep(id(1), session, 0);
+        }
+        assert_eq!(admitted(&mut lanes), [2], "{caller_first}");
+        // Its caller ends before it: nobody else has the turn until it has stopped.
+        lanes.forget(id(3));
+        lanes.forget(id(1));
+        assert_eq!(admitted(&mut lanes), [] as [u128; 0], "{caller_first}");
+        lanes.forget(id(2));
+        lanes.release(id(2));
+        assert_eq!(admitted(&mut lanes), [9], "{caller_first}");
+    }
 }

@@ -222,7 +222,7 @@ impl Service {
                 self.settling
                     .insert(run, left, self.inner.clock.monotonic());
             }
-            Effect::Paused(run, session) => self.lanes.keep(run, session),
+            Effect::Paused(run, session, depth) => self.lanes.keep(run, session, depth),
             Effect::Window(window, until) => {
                 let left = until.since(self.inner.clock.now());
                 self.windows
@@ -339,8 +339,13 @@ impl Service {
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 
-    /// Ends what the steps of an ended run have left running; most have left nothing.
+    /// Ends what the steps of an ended run have left running, and what it was lent; most have left
+    /// nothing.
     fn end_processes(&self, run: RunId) {
+        let mut returned = self.inner.runner.ended(run);
+        if (&mut returned).now_or_never().is_none() {
+            self.tasks.spawn(returned);
+        }
         let mut ending = self.inner.processes.end_run(run);
         if (&mut ending).now_or_never().is_some() {
             return;
@@ -374,10 +379,10 @@ impl Service {
                     .insert(run, left, self.inner.clock.monotonic());
             }
         }
-        for (run, session) in suspects.paused {
+        for (run, session, depth) in suspects.paused {
             if !self.lanes.keeps(run) {
                 tracing::error!(%run, "defect: a run that holds still did not keep its session's turn");
-                self.lanes.keep(run, session);
+                self.lanes.keep(run, session, depth);
             }
         }
         for (window, until) in suspects.windows {

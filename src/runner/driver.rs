@@ -119,6 +119,7 @@ impl Driver {
             run: Some(self.view.run.id),
             content,
             tool_call,
+            child_run: None,
             announce: None,
             silent: false,
             metadata: None,

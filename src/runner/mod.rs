@@ -9,6 +9,7 @@ mod driver;
 mod memory;
 mod models;
 mod perform;
+mod plan;
 mod prompt;
 mod rights;
 mod turn;

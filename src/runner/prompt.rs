@@ -43,6 +43,14 @@ pub(super) fn system(
         workspace.display()
     );
     match run.origin {
+        _ if run.is_called() => {
+            out.push_str(
+                "- The agent of this session has called you into its conversation: you see what \
+                 was said there, and its call last. Do what the call asks. You do not talk to the \
+                 user. Your last text is all that your caller gets, so it must stand on its \
+                 own.\n",
+            );
+        }
         RunOrigin::Spawn => {
             let who = run.requester.as_ref().map_or_else(
                 || "a client".to_owned(),

@@ -187,14 +187,23 @@ fn calls(message: &Message) -> impl Iterator<Item = &str> {
 fn is_turn(shown: &[&Arc<Message>], index: usize) -> bool {
     let said = |message: &Message| !matches!(message.role, Role::Assistant | Role::Tool);
     match (shown.get(index), index.checked_sub(1)) {
+        // A called agent's own turn begins with its call, whatever was said before that.
+        (Some(message), Some(_)) if message.kind == MessageKind::SubAgentUser => true,
         (Some(message), Some(before)) => said(message) && !said(shown[before]),
         (Some(message), None) => said(message),
         (None, _) => true,
     }
 }
 
-/// Where the turn of `run` begins that goes on: after the last answer of another one.
+/// Where the turn of `run` begins that goes on: after the last answer of another one, or with
+/// the call of a called run.
 fn turn_begins(shown: &[&Arc<Message>], run: RunId) -> usize {
+    let is_call = |message: &&Arc<Message>| {
+        message.kind == MessageKind::SubAgentUser && message.run == Some(run)
+    };
+    if let Some(call) = shown.iter().position(is_call) {
+        return call;
+    }
     let of_other = |message: &&Arc<Message>| {
         matches!(message.role, Role::Assistant | Role::Tool) && message.run != Some(run)
     };

@@ -25,6 +25,8 @@ mod agents;
 mod approve;
 mod ask;
 mod begin_effect;
+mod breaker;
+mod called;
 mod cancel;
 mod change_session;
 mod cleanup;
@@ -61,6 +63,7 @@ mod waiting;
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use approve::{RequestApproval, ResolveApproval};
 pub use ask::Ask;
+pub use breaker::BREAKER;
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
@@ -161,6 +164,14 @@ commands! {
                /** The run of a next turn. */ next: Option<Box<NewRun>> }) = "exchange",
     /// The step waits for the ends of these runs, or has them as its outcome.
     WaitFor((WaitFor)) = "wait_for",
+    /// The caller's stream has this piece of what the called run says.
+    NotePartial({
+        /** The called run. */ run: RunId,
+        /** The step that answers. */ step: u32,
+        /** Its try. */ attempt: u32,
+        /** How many bytes came before it. */ offset: usize,
+        /** The piece. */ text: String,
+    }) = "note_partial",
     /// The question is open, and its step waits for the answer.
     Ask((Box<Ask>)) = "ask",
     /// The question is answered, and its step has the answer as its outcome.
@@ -365,6 +376,13 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Send(message) => send::send(context, *message),
         Command::Exchange { run, next } => exchange::exchange(context, run, next),
         Command::WaitFor(wait) => waiting::wait_for(context, wait),
+        Command::NotePartial {
+            run,
+            step,
+            attempt,
+            offset,
+            text,
+        } => called::note_partial(context, run, (step, attempt), offset, &text),
         Command::Ask(ask) => ask::ask(context, *ask),
         Command::Answer {
             org,

@@ -8,15 +8,17 @@ use super::columns::{
 };
 use super::sessions;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
+use crate::kernel::called;
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::pack;
+use crate::kernel::run::Run;
 use crate::kernel::said::{Passed, Said};
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, seq, at, role, kind, origin, run_id, content, tool_call, announce_id, \
-     silent, metadata, session_id, generation";
+     silent, metadata, session_id, generation, child_run";
 
 /// A form in which entries are read.
 pub trait Form: Sized {
@@ -65,6 +67,7 @@ fn entry<Content, Metadata: DeserializeOwned>(
         run: opt_uuid(row, at!(run_id))?.map(RunId),
         content,
         tool_call: opt_string(row, at!(tool_call))?,
+        child_run: opt_uuid(row, at!(child_run))?.map(RunId),
         announce: opt_uuid(row, at!(announce_id))?.map(AnnounceId),
         silent: row.int(at!(silent))? != 0,
         metadata: opt_json(row, at!(metadata))?,
@@ -115,6 +118,7 @@ pub fn insert(
             ("run_id", new.run.as_ref().map(|id| &id.0).into()),
             ("content", (&to_json(&new.content)).into()),
             ("tool_call", new.tool_call.as_deref().into()),
+            ("child_run", new.child_run.as_ref().map(|id| &id.0).into()),
             ("announce_id", new.announce.as_ref().map(|id| &id.0).into()),
             ("silent", new.silent.into()),
             (
@@ -162,15 +166,38 @@ fn parts(
 /// A session begins with this generation.
 const FIRST_GENERATION: i64 = 1;
 
-/// What a model may see: the last `limit` messages of this generation, oldest first.
-pub fn window(
+/// What the model of this run may see: the last `limit` messages of its generation, oldest
+/// first. A called agent's doing is no part of its caller's conversation, which has the result
+/// of the call; that agent sees the conversation in its own way.
+pub fn window(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Vec<Message>, DbError> {
+    let parts = parts(tx, run.session, Some(run.generation))?;
+    let found = last_of(tx, &parts, i64::MAX, limit, shown_to(run))?;
+    Ok(as_seen_by(run, found))
+}
+
+/// What the model of this run may see of the messages after `seq`.
+pub fn window_after(
     tx: &mut dyn Tx,
-    session: SessionId,
-    generation: i64,
+    run: &Run,
+    seq: i64,
     limit: u32,
 ) -> Result<Vec<Message>, DbError> {
-    let parts = parts(tx, session, Some(generation))?;
-    last_of(tx, &parts, i64::MAX, limit, true)
+    let found = after_which(tx, run.session, seq, limit, shown_to(run))?;
+    Ok(as_seen_by(run, found))
+}
+
+fn shown_to(run: &Run) -> &'static str {
+    match run.is_called() {
+        true => ALL,
+        false => "AND child_run IS NULL",
+    }
+}
+
+fn as_seen_by(run: &Run, found: Vec<Message>) -> Vec<Message> {
+    match run.is_called() {
+        true => called::seen_by(run, found),
+        false => found,
+    }
 }
 
 /// The last `limit` messages of all generations, oldest first.
@@ -188,7 +215,7 @@ pub fn before<M: Form>(
     tools: bool,
 ) -> Result<Vec<M>, DbError> {
     let parts = parts(tx, session, None)?;
-    last_of(tx, &parts, seq, limit, tools)
+    last_of(tx, &parts, seq, limit, without(tools))
 }
 
 fn last_of<M: Form>(
@@ -196,7 +223,7 @@ fn last_of<M: Form>(
     parts: &[Part],
     seq: i64,
     limit: u32,
-    tools: bool,
+    which: &str,
 ) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts {
@@ -209,8 +236,7 @@ fn last_of<M: Form>(
             tx,
             &format!(
                 "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq < ?2 \
-                 AND (?3 IS NULL OR generation = ?3) {} ORDER BY seq DESC LIMIT {left}",
-                without(tools)
+                 AND (?3 IS NULL OR generation = ?3) {which} ORDER BY seq DESC LIMIT {left}"
             ),
             &[
                 (&part.session.0).into(),
@@ -232,6 +258,16 @@ pub fn after<M: Form>(
     limit: u32,
     tools: bool,
 ) -> Result<Vec<M>, DbError> {
+    after_which(tx, session, seq, limit, without(tools))
+}
+
+fn after_which<M: Form>(
+    tx: &mut dyn Tx,
+    session: SessionId,
+    seq: i64,
+    limit: u32,
+    which: &str,
+) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts(tx, session, None)?.iter().rev() {
         let left = limit - found.len() as u32;
@@ -245,9 +281,8 @@ pub fn after<M: Form>(
             tx,
             &format!(
                 "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq > ?2 \
-                 AND seq <= ?3 AND (?4 IS NULL OR generation = ?4) {} \
-                 ORDER BY seq LIMIT {left}",
-                without(tools)
+                 AND seq <= ?3 AND (?4 IS NULL OR generation = ?4) {which} \
+                 ORDER BY seq LIMIT {left}"
             ),
             &[
                 (&part.session.0).into(),
@@ -272,7 +307,7 @@ pub fn said_to(
         tx,
         &format!(
             "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND run_id = ?2 \
-             AND role = 'user' AND kind = 'text' ORDER BY seq LIMIT 1"
+             AND role = 'user' AND kind IN ('text', 'sub_agent_user') ORDER BY seq LIMIT 1"
         ),
         &[(&session.0).into(), (&run.0).into()],
         read,
@@ -332,6 +367,7 @@ fn with_packs(
         &format!(
             "SELECT seq, metadata, session_id FROM messages WHERE session_id = ?1 \
              AND generation = ?2 AND role = 'user' AND kind <> 'compaction' \
+             AND child_run IS NULL \
              ORDER BY seq DESC LIMIT {limit}"
         ),
         &[(&session.0).into(), generation.into()],
@@ -355,9 +391,18 @@ pub fn remove_some(tx: &mut dyn Tx, session: SessionId, limit: u32) -> Result<u6
     )
 }
 
+/// A called run has answered its call in the transcript.
+pub fn has_answer(tx: &mut dyn Tx, child: RunId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM messages WHERE child_run = ?1 \
+               AND kind = 'sub_agent_ai')";
+    Ok(number(tx, sql, &[(&child.0).into()])? != 0)
+}
+
+const ALL: &str = "";
+
 fn without(tools: bool) -> &'static str {
     if tools {
-        ""
+        ALL
     } else {
         "AND kind NOT IN ('tool_call', 'tool_result')"
     }

@@ -96,6 +96,11 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
+        name: "0017_called",
+        sql: include_str!("migrations/sqlite/0017_called.sql"),
+        destructive: false,
+    },
+    Migration {
         name: "0018_memory",
         sql: include_str!("migrations/sqlite/0018_memory.sql"),
         destructive: false,

@@ -42,10 +42,11 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
         None => None,
     };
     let bundle = match run.depth {
+        _ if run.is_called() => runs::bundle(tx, id)?,
         0 => None,
         _ => bundles::get(tx, run.session)?,
     };
-    let messages = messages::window(tx, run.session, run.generation, WINDOW)?;
+    let messages = messages::window(tx, &run, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent: agent.into(),

@@ -11,7 +11,7 @@ use super::columns::{
 };
 use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::budget::Spent;
-use crate::kernel::delegation::{Delegated, Face};
+use crate::kernel::delegation::{Delegated, Face, Stream};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
     AnnouncePolicy, CancelRequest, Lane, OnUncertain, PinnedSkills, Pins, Requester, Run, RunError,
@@ -31,7 +31,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
-     for_call, pin_skills, skills_version, env, spent_tokens, spent_micros";
+     for_call, pin_skills, skills_version, env, stream, spent_tokens, spent_micros";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -142,6 +142,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
                 face,
                 step: count(row, at!(for_step))?,
                 call: row.text(at!(for_call))?.to_owned(),
+                stream: opt_named(row, at!(stream), Stream::parse)?,
             }),
             None => None,
         },
@@ -224,6 +225,13 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
             ("face", delegated.map(|of| of.face.as_str()).into()),
             ("for_step", delegated.map(|of| of.step).into()),
             ("for_call", delegated.map(|of| of.call.as_str()).into()),
+            (
+                "stream",
+                delegated
+                    .and_then(|of| of.stream)
+                    .map(Stream::as_str)
+                    .into(),
+            ),
             ("thinking", run.thinking.map(Thinking::as_str).into()),
             ("on_uncertain", run.on_uncertain.as_str().into()),
         ],
@@ -309,6 +317,26 @@ pub fn input(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
         |row| whole(row, "runs", &[("id", 1)], |row| opt_string(row, 0)),
     )?;
     Ok(found.flatten())
+}
+
+/// What the run may do at most, if it has that not from its session.
+pub fn bundle(tx: &mut dyn Tx, id: RunId) -> Result<Option<String>, DbError> {
+    let found = first(
+        tx,
+        "SELECT bundle, id FROM runs WHERE id = ?1",
+        &[(&id.0).into()],
+        |row| whole(row, "runs", &[("id", 1)], |row| opt_string(row, 0)),
+    )?;
+    Ok(found.flatten())
+}
+
+/// The run may do no more than this, whatever its session's others may.
+pub fn set_bundle(tx: &mut dyn Tx, id: RunId, bundle: &str) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE runs SET bundle = ?2 WHERE id = ?1",
+        &[(&id.0).into(), bundle.into()],
+    )
+    .map(|_| ())
 }
 
 /// The run's input stands in its transcript now.

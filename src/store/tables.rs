@@ -83,10 +83,12 @@ pub const TABLES: &[Table] = &[
     Table {
         name: "runs",
         primary: &["seq"],
-        columns: &[runs::COLUMNS, "input"],
+        columns: &[runs::COLUMNS, "input", "bundle"],
         decode: |row| {
             runs::decode(row)?;
-            row.opt_text(runs::WIDTH).map(drop)
+            row.opt_text(runs::WIDTH)?;
+            // Without it the run would be bound by nothing.
+            row.opt_text(runs::WIDTH + 1).map(drop)
         },
         mends: &[
             ("user", "user = ''"),
@@ -160,6 +162,7 @@ pub const TABLES: &[Table] = &[
             ("spent_micros", "spent_micros = 0"),
             ("cancel_reason", "cancel_reason = NULL"),
             ("cancel_inherited", "cancel_inherited = 0"),
+            ("stream", "stream = NULL"),
             ("thinking", "thinking = NULL"),
         ],
         beyond: Beyond::Moved,
@@ -178,6 +181,8 @@ pub const TABLES: &[Table] = &[
             ("run_id", "run_id = NULL"),
             ("content", GAP),
             ("tool_call", "tool_call = NULL"),
+            // Whoever else's it was, it stays out of the session's own conversation.
+            ("child_run", "child_run = run_id"),
             ("announce_id", "announce_id = NULL"),
             ("silent", "silent = 0"),
             ("metadata", "metadata = NULL"),
@@ -302,7 +307,10 @@ pub const TABLES: &[Table] = &[
         primary: &["org", "name"],
         columns: &[agents::COLUMNS],
         decode: |row| agents::decode(row).map(drop),
-        mends: &[("revision", "revision = 1")],
+        mends: &[
+            ("revision", "revision = 1"),
+            ("created_at", "created_at = 0"),
+        ],
         beyond: Beyond::Moved,
     },
     Table {

@@ -32,6 +32,7 @@ use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::kernel::gate::{Decision, Rights, Subject};
+use crate::kernel::ids::RunId;
 use crate::kernel::step::Effect;
 
 /// What the catalogue must know.
@@ -108,20 +109,22 @@ impl Catalogue {
             .find(|tool| tool.name() == name)
     }
 
-    /// The tools by which a run deals with the registry. The last one stands for any agent that
-    /// is a tool.
+    /// The tools by which a run deals with the registry. The last two stand for any agents that
+    /// are tools.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
-        let delegating = [&delegating::TASK, &delegating::SEALED];
+        let delegating = [
+            &delegating::TASK,
+            &delegating::DELEGATE,
+            &delegating::SEALED,
+            &delegating::CALLED,
+        ];
         let dealings = session_tools::ALL.iter().chain(memory_tools::ALL);
         dealings.chain(delegating)
     }
 
     /// One of them.
     fn dealing(name: &str) -> Option<&'static Dealing> {
-        let name = match name.starts_with(linked::SEALED) {
-            true => linked::SEALED,
-            false => name,
-        };
+        let name = linked::prefix_of(name).unwrap_or(name);
         Self::dealings().find(|tool| tool.name == name)
     }
 
@@ -226,7 +229,7 @@ impl Catalogue {
         } = call;
         let arguments = arguments.clone();
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
-            self.call_served(served, arguments)
+            self.call_served(site, served, arguments)
         } else if let Some(dealing) = Self::dealing(name) {
             let by = By {
                 site,
@@ -279,8 +282,31 @@ impl Catalogue {
 }
 
 impl Catalogue {
+    /// From now on the run has connections of its own to these servers of tools.
+    pub fn lease(&self, run: RunId, servers: &[String]) {
+        if let Some(known) = &self.servers {
+            known.lease(run, servers);
+        }
+    }
+
+    /// The run has ended: once this resolves, nothing is left of its own connections.
+    pub fn release(&self, run: RunId) -> BoxFuture<'static, ()> {
+        match &self.servers {
+            Some(servers) if servers.has_leased(run) => {
+                let servers = servers.clone();
+                Box::pin(async move { servers.release(run).await })
+            }
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+
     /// Calls a tool of a server.
-    fn call_served(&self, served: &Served, arguments: Value) -> BoxFuture<'static, Called> {
+    fn call_served(
+        &self,
+        site: Site,
+        served: &Served,
+        arguments: Value,
+    ) -> BoxFuture<'static, Called> {
         let Value::Object(arguments) = arguments else {
             return done(ToolOutput::error("an object of arguments is expected"));
         };
@@ -289,7 +315,7 @@ impl Catalogue {
         };
         let served = served.clone();
         Box::pin(async move {
-            let called = servers.call(&served.server, &served.tool, arguments);
+            let called = servers.call(site.run, &served.server, &served.tool, arguments);
             Called::Done(called.await)
         })
     }

@@ -1,16 +1,17 @@
-//! Tools whose calls another agent carries out while the caller waits: `task`, and
-//! `subagent_<agent>` for each agent that the caller is linked with as one of its own. Which
-//! agents there are is written into their descriptions where an agent is made ready.
+//! Tools whose calls another agent carries out while the caller waits: `task`, and for each agent
+//! that the caller is linked with `subagent_<agent>` in a session of its own, or `call_<agent>` in
+//! the caller's. Which agents there are is written into their descriptions where an agent is made
+//! ready.
 
 use std::future::ready;
 
 use super::arguments::{Parameter, Shape};
-use super::dealing::Dealing;
+use super::dealing::{Answer, By, Dealing};
 use crate::contract::delegate::DelegateAsk;
-use crate::contract::linked;
-use crate::kernel::delegation::Face;
+use crate::contract::linked::{self, Link};
+use crate::kernel::delegation::{Face, Stream};
 use crate::kernel::fault::Fault;
-use crate::kernel::gate::WriteScope;
+use crate::kernel::gate::{Bundle, WriteScope};
 use crate::kernel::step::Effect;
 
 /// `task`.
@@ -57,6 +58,7 @@ pub(super) const TASK: Dealing = Dealing {
                 title: Some(format!("{} (@{agent})", given("description"))),
                 goes_on: Some(given("session_id").to_owned()).filter(|key| !key.is_empty()),
                 timeout_ms: None,
+                stream: None,
                 bundle: by.rights.bundle(),
             },
         )
@@ -78,8 +80,7 @@ pub(super) const SEALED: Dealing = Dealing {
     parameters: TASK_SUMMARY,
     ask: |registry, by, arguments| {
         let Some(link) = by.link else {
-            let fault = Fault::internal("a tool that is an agent without its link");
-            return Box::pin(ready(Err(fault)));
+            return without_link();
         };
         registry.delegate(
             by.site,
@@ -93,11 +94,88 @@ pub(super) const SEALED: Dealing = Dealing {
                 title: None,
                 goes_on: None,
                 timeout_ms: link.timeout_ms,
-                bundle: by.rights.bundle().narrowed(
-                    link.write_scope.unwrap_or(WriteScope::Workspace),
-                    link.agent.as_str(),
-                ),
+                stream: None,
+                bundle: narrowed(&by, link),
             },
         )
     },
 };
+
+/// `call_<agent>`, whichever agent that is.
+pub(super) const CALLED: Dealing = Dealing {
+    name: linked::CALLED,
+    description: "",
+    effect: Effect::Idempotent,
+    parameters: &[Parameter {
+        name: "message",
+        shape: Shape::Text,
+        required: true,
+        description: "What it is to do or to answer.",
+    }],
+    ask: |registry, by, arguments| {
+        let Some(link) = by.link else {
+            return without_link();
+        };
+        registry.delegate(
+            by.site,
+            DelegateAsk {
+                face: Face::Called,
+                agent: link.agent.to_string(),
+                task: arguments.text("message").unwrap_or_default().to_owned(),
+                title: None,
+                goes_on: None,
+                timeout_ms: link.timeout_ms,
+                stream: Some(link.stream.unwrap_or(Stream::Aggregated)),
+                bundle: narrowed(&by, link),
+            },
+        )
+    },
+};
+
+/// `delegate`, as plans call it.
+pub(super) const DELEGATE: Dealing = Dealing {
+    name: linked::DELEGATE,
+    description: "Has one other agent carry out a plan, and waits for its result.",
+    effect: Effect::Idempotent,
+    parameters: &[
+        Parameter {
+            name: "agent",
+            shape: Shape::Agent,
+            required: true,
+            description: "Which.",
+        },
+        Parameter {
+            name: "task",
+            shape: Shape::Text,
+            required: true,
+            description: "What it is to do.",
+        },
+    ],
+    ask: |registry, by, arguments| {
+        let given = |name| arguments.text(name).unwrap_or_default().to_owned();
+        registry.delegate(
+            by.site,
+            DelegateAsk {
+                face: Face::Planned,
+                agent: given("agent"),
+                task: given("task"),
+                title: None,
+                goes_on: None,
+                timeout_ms: None,
+                stream: None,
+                bundle: by.rights.bundle(),
+            },
+        )
+    },
+};
+
+/// What a linked agent may do at most for who asks it.
+fn narrowed(by: &By<'_>, link: &Link) -> Bundle {
+    let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
+    by.rights.bundle().narrowed(scope, link.agent.as_str())
+}
+
+fn without_link() -> Answer {
+    let fault = Fault::internal("a tool that is an agent without its link");
+    Box::pin(ready(Err(fault)))
+}

@@ -44,6 +44,13 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::EnvRestored, shape::<EnvNames>),
     (EventKind::EnvMissing, shape::<EnvNames>),
     (EventKind::EnvProvided, shape::<EnvNames>),
+    (EventKind::SubAgentCallStart, shape::<SubAgentCallStart>),
+    (EventKind::SubAgentPartial, shape::<SubAgentPartial>),
+    (EventKind::SubAgentComplete, shape::<SubAgentComplete>),
+    (EventKind::SubAgentError, shape::<SubAgentError>),
+    (EventKind::DelegationStart, shape::<DelegationStart>),
+    (EventKind::DelegationComplete, shape::<DelegationComplete>),
+    (EventKind::DelegationBreaker, shape::<DelegationBreaker>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::SkillsChanged, shape::<SkillsChanged>),
     (EventKind::QuestionAsked, shape::<QuestionAsked>),
@@ -207,6 +214,10 @@ pub struct StepMoved {
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+    /// `subagent:<agent>`: it is no step of this run, but of one that a plan of it has delegated
+    /// to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A run that carries out a call of a tool has begun or ended a step of its own.
@@ -240,6 +251,127 @@ pub struct Progress {
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+/// An agent was called into the session of the run that this is an event of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentCallStart {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: Option<String>,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// What it is called for, on one line.
+    pub args_summary: String,
+}
+
+/// A called agent says something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentPartial {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// How many bytes of this answer came before; 0 where it begins, also when it begins anew.
+    pub offset: usize,
+    /// The piece.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
+    /// About how many tokens it has said by now.
+    pub tokens_so_far: u64,
+}
+
+/// A called agent has answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentComplete {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// Its answer, cut to 32 KiB.
+    pub text: String,
+    /// Model use.
+    pub usage: Usage,
+    /// From the call to its end.
+    pub duration_ms: u64,
+}
+
+/// A called agent has failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubAgentError {
+    /// Which.
+    pub agent: AgentId,
+    /// The model's name for the call.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// What happened.
+    pub error: String,
+    /// What had gone wrong before that in it, the latest first; at most 5.
+    pub cause: Vec<String>,
+    /// Model use.
+    pub usage: Usage,
+    /// From the call to its end.
+    pub duration_ms: u64,
+}
+
+/// A plan has another agent do something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegationStart {
+    /// Which.
+    pub sub_agent_id: AgentId,
+    /// Its name.
+    pub sub_agent_name: String,
+    /// The call of tool `delegate`.
+    pub tool_call_id: Option<String>,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// What it is to do, up to 200 characters.
+    pub task: String,
+}
+
+/// The agent that a plan has delegated to has ended.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegationComplete {
+    /// Which.
+    pub sub_agent_id: AgentId,
+    /// Its name.
+    pub sub_agent_name: String,
+    /// The call of tool `delegate`.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// It went well.
+    pub success: bool,
+    /// Its result, up to 500 characters.
+    pub result_preview: Option<String>,
+    /// Why it has none.
+    pub error: Option<String>,
+}
+
+/// Calls of an agent are let through no more, or again.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DelegationBreaker {
+    /// Whose.
+    pub agent: AgentId,
+    /// `open` or `closed`.
+    pub state: Word,
+    /// Until when it is open.
+    pub until: Option<Timestamp>,
 }
 
 /// A transcript has a new entry.

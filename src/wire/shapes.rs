@@ -123,7 +123,7 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegatedCall {
-    /// `task` or `subagent`.
+    /// `task`, `subagent`, `call` or `plan`.
     pub face: Word,
     /// The step there that waits.
     pub step: u32,
@@ -328,7 +328,8 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     pub at: Timestamp,
     /// `user`, `assistant`, `tool` or `system`.
     pub role: Word,
-    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`, …
+    /// `text`, `tool_call`, `tool_result`, `announce`, `restart_notice`, `compaction`,
+    /// `sub_agent_user`, `sub_agent_ai`, …
     pub kind: Word,
     /// `user`, `agent`, `session` or `internal`.
     pub origin: Word,
@@ -338,8 +339,11 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     pub content: Content,
     /// The texts are longer than one page holds.
     pub truncated: bool,
-    /// For a tool result, the call that it answers.
+    /// For a tool result, the call that it answers; of a called agent's two sides, the call that
+    /// it carries out.
     pub tool_call_id: Option<String>,
+    /// The run of the called agent that the entry belongs to.
+    pub child_run_id: Option<RunId>,
     /// For an announce, its id.
     pub announce_id: Option<AnnounceId>,
     /// Nobody was told of it.

@@ -15,7 +15,7 @@ fn task(description: &str, prompt: &str) -> Value {
 }
 
 /// What the tools in this session have answered, in order.
-async fn told(client: &Link, session: &str) -> Vec<Value> {
+pub(crate) async fn told(client: &Link, session: &str) -> Vec<Value> {
     let history = client
         .call("sessions.history", json!({ "sessionKey": session }))
         .await;
@@ -30,7 +30,7 @@ async fn told(client: &Link, session: &str) -> Vec<Value> {
 }
 
 /// The events of these kinds up to the end of `run`.
-async fn until_ended(events: &mut Events, run: &str) -> Vec<Value> {
+pub(crate) async fn until_ended(events: &mut Events, run: &str) -> Vec<Value> {
     let mut found = Vec::new();
     loop {
         let event = serde_json::to_value(next(events).await).unwrap();
@@ -42,7 +42,7 @@ async fn until_ended(events: &mut Events, run: &str) -> Vec<Value> {
     }
 }
 
-async fn children(client: &Link, session: &str) -> Vec<Value> {
+pub(crate) async fn children(client: &Link, session: &str) -> Vec<Value> {
     let params = json!({ "parent": session });
     let found = client.call("runs.list", params).await;
     found["runs"].as_array().unwrap().clone()

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::usage::Thresholds;
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
+use crate::kernel::breaker::BreakerPolicy;
 use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub policy: Policy,
     /// The most turns of an exchange of replies after the first answer.
     pub max_ping_pong: u32,
+    /// When calls of an agent are let through no more.
+    pub breaker: BreakerPolicy,
     /// What a run that nobody's run has asked for may use at most, with all runs below it.
     pub tree_budget: Budget,
     /// So many audit rows are kept, the newest.
@@ -49,6 +52,10 @@ pub struct Ticket {
     pub run: RunId,
     /// Its session: one turn at a time.
     pub session: SessionId,
+    /// Levels below a root session. A called run has the turn of a higher one in its session.
+    pub depth: u32,
+    /// It is called: in the turn of this run, by this step of it.
+    pub called_by: Option<(RunId, u32)>,
     /// Slots are shared out fairly between these.
     pub root_session: SessionId,
     /// Within a root session, between these.
@@ -66,9 +73,12 @@ pub struct Ticket {
 impl Ticket {
     /// The ticket of a queued run; `in_turn`: it is in the middle of a turn.
     pub fn of(run: &Run, in_turn: bool) -> Ticket {
+        let step = run.delegated.as_ref().map(|of| of.step);
         Ticket {
             run: run.id,
             session: run.session,
+            depth: run.depth,
+            called_by: run.parent_run.zip(step).filter(|_| run.is_called()),
             root_session: run.root_session,
             requester: run
                 .requester
@@ -76,7 +86,10 @@ impl Ticket {
                 .map_or(run.session, |requester| requester.session),
             lane: run.lane,
             in_turn,
-            first: run.started_at.is_some() || run.origin == RunOrigin::Wake,
+            first: run.started_at.is_some()
+                || run.origin == RunOrigin::Wake
+                // Part of a turn that goes on.
+                || run.is_called(),
             not_before: run.not_before,
         }
     }
@@ -127,8 +140,9 @@ pub enum Effect {
     Released(RunId),
     /// It is settling, or holds still while its time counts, and has so much of its limit left.
     Settling(RunId, Option<u64>),
-    /// It holds still in the middle of this session's turn, which stays its own.
-    Paused(RunId, SessionId),
+    /// It holds still in the middle of this session's turn, which stays its own; so many levels
+    /// below a root session.
+    Paused(RunId, SessionId, u32),
     /// The window is over at this point.
     Window(Window, Timestamp),
     /// Nobody waits for the window any more.
@@ -377,6 +391,20 @@ impl<'a> Context<'a> {
             );
         }
         Ok(appended)
+    }
+
+    /// Appends messages of `run` to its session's transcript, and says so in the event log.
+    pub fn append_of(
+        &mut self,
+        run: &Run,
+        mut new: Vec<NewMessage>,
+    ) -> Result<Vec<Message>, Fault> {
+        if run.is_called() {
+            for message in &mut new {
+                message.child_run = Some(run.id);
+            }
+        }
+        self.append(&run.org, run.session, run.generation, new)
     }
 
     /// Says in the event log that a transcript has a new entry.

@@ -1,18 +1,25 @@
 //! Runs that carry out a call of a tool of another run: the session that an earlier one has left
 //! and that goes on, what binds the run to its call, and how the call gets its outcome.
 
+use serde_json::json;
+
 use super::cancel;
 use super::context::Context;
 use super::moves::load;
-use super::spawn::Spawn;
+use super::spawn::{Awaits, Spawn};
+use super::waiting;
 use crate::kernel::action::EventKind;
 use crate::kernel::delegation::{self, Delegated, Face};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
-use crate::kernel::step::{Step, WaitKind};
+use crate::kernel::step::{Step, StepKind, Wait, WaitKind};
+use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps, waits};
+
+/// The most characters that are shown of a task.
+const TASK: usize = 200;
 
 /// The session in which an earlier child of the same agent has worked for this parent, and
 /// which is free.
@@ -59,16 +66,39 @@ pub fn session(
 }
 
 /// The run carries out this call, within what is left of its caller's time.
-pub fn bind(context: &Context<'_>, run: &mut Run, face: Face, caller: &Run, step: &Step) {
+pub fn bind(context: &Context<'_>, run: &mut Run, awaits: &Awaits, caller: &Run, step: &Step) {
     run.delegated = Some(Delegated {
-        face,
+        face: awaits.face,
         step: step.seq,
         call: step.tool_call.clone().unwrap_or_default(),
+        stream: awaits.stream,
     });
     run.limit_ms = match (run.limit_ms, caller.left_at(context.now.steady)) {
         (Some(own), Some(left)) => Some(own.min(left)),
         (own, left) => own.or(left),
     };
+}
+
+/// The stream of a planner says whom it delegates to.
+pub fn planned(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId, agent: &AgentId) {
+    let task = step.input["task"].as_str().unwrap_or_default();
+    let data = json!({
+        "subAgentId": agent,
+        "subAgentName": agent,
+        "toolCallId": step.tool_call,
+        "childRunId": run,
+        "task": preview(task, TASK),
+    });
+    context.emit(EventKind::DelegationStart, caller, data);
+}
+
+/// The step of `caller` waits for the end of `run`, which carries out its call.
+pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) -> Result<(), Fault> {
+    let wait = Wait {
+        kind: WaitKind::Child,
+        until: None,
+    };
+    waiting::begin(context, caller, step, wait, &[run.0])
 }
 
 /// What the step of `waiter` is told of the run that carries out its call, if that is what it
@@ -90,7 +120,7 @@ pub fn outcome(
     }
     let steps = match delegated.face {
         Face::Task => steps::latest(context.tx, child).map_err(db_fault)?,
-        Face::Sealed => Vec::new(),
+        Face::Sealed | Face::Called | Face::Planned => Vec::new(),
     };
     let host = load(context, waiter)?;
     Ok(Some(delegation::outcome(
@@ -101,21 +131,41 @@ pub fn outcome(
     )))
 }
 
-/// A step of `child` is shown to the run whose call it carries out, if that one may see it.
-pub fn show(context: &mut Context<'_>, child: &Run, step: &Step) -> Result<(), Fault> {
-    let Some(delegated) = child.delegated.as_ref().filter(|of| of.face == Face::Task) else {
+/// A step of `child` is shown to the run whose call it carries out, if that one may see it: as
+/// progress, or as it is told of (`told`) with whose it is.
+pub fn show(
+    context: &mut Context<'_>,
+    child: &Run,
+    step: &Step,
+    (kind, mut told): (EventKind, serde_json::Value),
+) -> Result<(), Fault> {
+    let (Some(delegated), Some(parent)) = (&child.delegated, child.parent_run) else {
         return Ok(());
     };
-    let Some(progress) = delegation::progress(&delegated.call, child, step) else {
-        return Ok(());
-    };
-    let Some(parent) = child.parent_run else {
-        return Ok(());
-    };
-    let above = runs::get(context.tx, parent).map_err(db_fault)?;
-    // A child may still be stopping when its caller has ended, and an end is the last of a run.
+    match delegated.face {
+        Face::Task => match delegation::progress(&delegated.call, child, step) {
+            Some(progress) => tell(context, parent, EventKind::ToolProgress, progress),
+            None => Ok(()),
+        },
+        Face::Planned if step.kind == StepKind::Tool => {
+            told["source"] = delegation::source(&child.agent).into();
+            tell(context, parent, kind, told)
+        }
+        Face::Sealed | Face::Called | Face::Planned => Ok(()),
+    }
+}
+
+/// An event of `caller`. What it has called may still be stopping when it has ended, and an end
+/// is the last of a run.
+pub fn tell(
+    context: &mut Context<'_>,
+    caller: RunId,
+    kind: EventKind,
+    data: serde_json::Value,
+) -> Result<(), Fault> {
+    let above = runs::get(context.tx, caller).map_err(db_fault)?;
     if let Some(above) = above.filter(|above| !above.state.is_terminal()) {
-        context.emit(EventKind::ToolProgress, &above, progress);
+        context.emit(kind, &above, data);
     }
     Ok(())
 }

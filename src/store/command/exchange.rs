@@ -86,12 +86,8 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
     if clear::is_to_come(context, session.id)? {
         return Ok(None);
     }
-    let queued = runs::live_in(context.tx, session.id)
-        .map_err(db_fault)?
-        .iter()
-        .filter(|run| run.state == RunState::Queued)
-        .count();
-    let room = check_queued_turns(&context.settings.limits, queued as u32).is_ok();
+    let queued = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
+    let room = check_queued_turns(&context.settings.limits, queued).is_ok();
     Ok(room.then_some(session))
 }
 

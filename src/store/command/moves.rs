@@ -6,7 +6,7 @@ use serde_json::json;
 use super::context::{Context, Delegation, Effect};
 use super::record_outcome::SUMMARY;
 use super::{
-    TurnEnd, cancel, cleanup, clear, delegated, environment, steer, usage, waiting,
+    TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, usage, waiting,
 };
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
@@ -95,6 +95,7 @@ fn move_with(
         cleanup::after_run(context, &next)?;
     }
     if next.state.is_terminal() {
+        called::ended(context, &next)?;
         waiting::run_ended(context, &next)?;
         clear::carry_out(context)?;
     }
@@ -103,7 +104,7 @@ fn move_with(
 
 /// A run that holds still keeps its session's turn, and its limit is watched while it counts.
 pub fn holds_still(context: &mut Context<'_>, run: &Run) {
-    context.effect(Effect::Paused(run.id, run.session));
+    context.effect(Effect::Paused(run.id, run.session, run.depth));
     if run.counting_since.is_some() {
         context.effect(Effect::Settling(run.id, run.left_at(context.now.steady)));
     }
@@ -264,8 +265,12 @@ pub fn look_at_settling(context: &mut Context<'_>, session: SessionId) -> Result
     Ok(())
 }
 
-/// What a run whose turn is over still owes or is owed.
+/// What a run whose turn is over still owes or is owed. A called run leaves that to the session
+/// whose turn it has borrowed.
 pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
+    if run.is_called() {
+        return Ok(Owed::default());
+    }
     let tx = &mut *context.tx;
     let children = runs::count_live_children(tx, run.session).map_err(db_fault)?;
     let waiting = outbox::has_waking(tx, run.session).map_err(db_fault)?;
@@ -282,11 +287,14 @@ pub fn owed(context: &mut Context<'_>, run: &Run) -> Result<Owed, Fault> {
 /// for that case. When it must see announces that stand in its transcript already, it is
 /// queued again at once.
 pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<Intended, Fault> {
-    if !end.more.is_empty() && steer::waits(context, run)? {
+    if goes_on(context, run, &end)? {
         return intend(context, run, end.more);
     }
     let owed = owed(context, run)?;
     let text = end.text.map(|text| storable(&text));
+    if let Some(text) = text.as_deref().filter(|_| run.is_called()) {
+        called::answer(context, run, text)?;
+    }
     let mut next = move_run(context, run, RunEvent::TurnEnded { text, owed })?;
     if next.state == RunState::Settling {
         let seen = steps::seen_up_to(context.tx, run.id).map_err(db_fault)?;
@@ -295,6 +303,11 @@ pub fn end_turn(context: &mut Context<'_>, run: &Run, end: TurnEnd) -> Result<In
         }
     }
     Ok(Intended::nothing(next))
+}
+
+/// Does the turn go on, because something waits to enter it?
+pub fn goes_on(context: &mut Context<'_>, run: &Run, end: &TurnEnd) -> Result<bool, Fault> {
+    Ok(!end.more.is_empty() && steer::waits(context, run)?)
 }
 
 /// A run with the steps that were intended, and what entered its transcript with them.
@@ -372,19 +385,16 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
         (StepKind::Tool, true) => EventKind::ToolStarted,
         (StepKind::Tool, false) => EventKind::ToolCompleted,
     };
-    context.emit(
-        kind,
-        run,
-        json!({
-            "stepId": step.id,
-            "seq": step.seq,
-            "state": step.state,
-            "toolName": step.tool,
-            "toolCallId": step.tool_call,
-            "paramsSummary": step.params_summary,
-            "resultSummary": step.result_summary,
-            "error": step.error,
-        }),
-    );
-    delegated::show(context, run, step)
+    let told = json!({
+        "stepId": step.id,
+        "seq": step.seq,
+        "state": step.state,
+        "toolName": step.tool,
+        "toolCallId": step.tool_call,
+        "paramsSummary": step.params_summary,
+        "resultSummary": step.result_summary,
+        "error": step.error,
+    });
+    context.emit(kind, run, told.clone());
+    delegated::show(context, run, step, (kind, told))
 }

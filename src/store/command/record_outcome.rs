@@ -1,15 +1,15 @@
 //! Writes what came out of a step, and what follows it.
 
 use super::context::Context;
-use super::moves::{emit_step, end_turn, intend, load, move_run};
-use super::{Reply, RunAfter, TurnEnd, remember, usage};
+use super::moves::{emit_step, end_turn, goes_on, intend, load, move_run};
+use super::{Reply, RunAfter, TurnEnd, called, remember, usage};
 use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin, Usage};
-use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
+use crate::kernel::step::{Intent, NODE, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps};
 
@@ -59,7 +59,11 @@ impl Recorded {
         match self {
             Recorded::Answer { blocks, usage, .. } => {
                 let id = MessageId::answer_of(step.id);
-                Some(NewMessage::answer(id, step.run, blocks.clone()).counted(usage))
+                let message = NewMessage::answer(id, step.run, blocks.clone()).counted(usage);
+                Some(match step.input.get(NODE) {
+                    Some(node) => message.noted(NODE, node.clone()),
+                    None => message,
+                })
             }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();
@@ -140,6 +144,17 @@ pub fn record(
             if let Some(message) = &mut message {
                 // Only a wake run may be silent: nobody asked it anything.
                 message.silent = run.origin == RunOrigin::Wake && text.trim() == NO_REPLY;
+                if let Then::EndTurn(end) = &then
+                    && run.is_called()
+                    && run.cancel.is_none()
+                    && end
+                        .text
+                        .as_deref()
+                        .is_some_and(|text| !text.trim().is_empty())
+                    && !goes_on(context, &run, end)?
+                {
+                    called::is_answer(&run, message);
+                }
             }
         }
         Recorded::ToolResult { text, is_error } => {
@@ -169,12 +184,7 @@ pub fn record(
             step.error = error;
         }
     }
-    let mut messages = context.append(
-        &run.org,
-        run.session,
-        run.generation,
-        message.into_iter().collect(),
-    )?;
+    let mut messages = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;

@@ -99,7 +99,7 @@ fn reopen(
         StepFate::Uncertain => {
             let text = waiting::uncertain(step.tool.as_deref().unwrap_or("the tool"));
             let message = tool_result(context, &step, &text, true);
-            let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
+            let appended = context.append_of(run, vec![message])?;
             step.message_seq = appended.first().map(|message| message.seq);
             step.state = StepState::Uncertain;
             step.ended_at = Some(context.now.wall);
@@ -138,7 +138,7 @@ fn notice(
     );
     message.run = Some(run.id);
     message.metadata = Some(json!({ "recoveries": run.recoveries }));
-    context.append(&run.org, run.session, run.generation, vec![message])?;
+    context.append_of(run, vec![message])?;
     Ok(())
 }
 

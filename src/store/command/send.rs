@@ -11,7 +11,7 @@ use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::limits::{check_queued_turns, check_total};
 use crate::kernel::message::{NewMessage, Origin};
 use crate::kernel::policy::{Kinship, Right, Target, Who};
-use crate::kernel::run::{Lane, Run, RunOrigin, RunState};
+use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::send;
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Step, Wait, WaitKind};
@@ -78,12 +78,8 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
     if target.owner == Owner::Client {
         return leave(context, message, &target, &speaker);
     }
-    let queued = runs::live_in(context.tx, target.id)
-        .map_err(db_fault)?
-        .iter()
-        .filter(|run| run.state == RunState::Queued)
-        .count();
-    check_queued_turns(&context.settings.limits, queued as u32)?;
+    let queued = runs::count_waiting_turns(context.tx, target.id).map_err(db_fault)?;
+    check_queued_turns(&context.settings.limits, queued)?;
     if message.window_ms > 0
         && let Some(own) = &speaker.session
         && waits_for(context.tx, target.id, own.id)?
@@ -159,9 +155,10 @@ fn speaker(
                 .map_err(db_fault)?
                 .ok_or_else(|| Fault::not_found("session", run.session))?;
             let kinship = kinship(context.tx, session.id, target)?;
+            // A called run is in a session that is not its own.
             let who = Who::Session {
-                agent: &session.agent,
-                depth: session.depth,
+                agent: &run.agent,
+                depth: run.depth,
             };
             let aim = Target {
                 key: &target.key,

@@ -2,17 +2,16 @@
 
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
-use super::waiting::{self, acting};
-use super::{NewRun, Reply, StepRef, clear, create_session, delegated};
+use super::waiting::acting;
+use super::{NewRun, Reply, StepRef, breaker, called, clear, create_session, delegated};
 use crate::contract::allow::check_allowed;
-use crate::kernel::delegation::Face;
+use crate::kernel::delegation::{Face, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
-use crate::kernel::run::{AnnouncePolicy, Requester, RunOrigin, Usage};
+use crate::kernel::run::{AnnouncePolicy, Requester, Run, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
-use crate::kernel::step::{Wait, WaitKind};
 use crate::kernel::thinking::Thinking;
 use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
@@ -79,6 +78,8 @@ pub struct SpawnedBy {
 pub struct Awaits {
     /// By which tool.
     pub face: Face,
+    /// How much of what it says is shown while it comes, if it is called.
+    pub stream: Option<Stream>,
     /// In this session of an earlier one, which goes on.
     pub goes_on: Option<SessionKey>,
 }
@@ -108,16 +109,19 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
                 })?,
         ),
     };
-    // Without a parent the session is a root of its own.
-    let depth = parent.as_ref().map_or(0, |parent| parent.depth + 1);
+    // Without a parent the session is a root of its own. A called run lies deeper than the
+    // session that it works in.
+    let above = caller.as_ref().map(|caller| caller.depth);
+    let depth = above.or(parent.as_ref().map(|parent| parent.depth));
+    let depth = depth.map_or(0, |above| above + 1);
     let mut warnings = Vec::new();
     if let Some(parent) = &parent {
         clear::refuse(context, parent.id)?;
         let mut limits = context.settings.limits;
-        if let Some(by) = &spawn.by {
+        if let (Some(by), Some(caller)) = (&spawn.by, &caller) {
             limits.max_depth = by.max_depth.unwrap_or(limits.max_depth);
             check_depth(&limits, depth)?;
-            check_allowed(&parent.agent, &spawn.run.agent.id, &by.allowed)?;
+            check_allowed(&caller.agent, &spawn.run.agent.id, &by.allowed)?;
         }
         let tx = &mut *context.tx;
         let total = match &caller {
@@ -140,6 +144,9 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         };
         warnings.extend(check_spawn(&limits, &counts)?);
     }
+    if awaits.is_some() {
+        breaker::refuse(context, &spawn.org, &spawn.run.agent.id)?;
+    }
     if let Some(caller) = &caller
         && let Some(used_up) = runs::used_up(context.tx, caller.id).map_err(db_fault)?
     {
@@ -152,6 +159,12 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     };
     warnings.extend(warning);
 
+    if let (Some(awaits), Some(caller), Some(step), Some(parent)) =
+        (&awaits, &caller, &step, &parent)
+        && awaits.face == Face::Called
+    {
+        return called::spawn(context, spawn, awaits, (caller, step), parent);
+    }
     let goes_on = awaits.as_ref().and_then(|awaits| awaits.goes_on.as_ref());
     let (session, is_new) = match (goes_on, &parent) {
         (Some(key), Some(parent)) => (delegated::session(context, key, parent, &spawn)?, false),
@@ -182,13 +195,10 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     });
     row.run.warnings.extend(warnings);
     if let Some(caller) = &caller {
-        row.run.parent_run = Some(caller.id);
-        row.run.root_run = caller.root_run;
-        row.run.trace_id = caller.trace_id.clone();
-        row.run.user = caller.user.clone();
+        below(&mut row.run, caller);
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        delegated::bind(context, &mut row.run, awaits.face, caller, step);
+        delegated::bind(context, &mut row.run, awaits, caller, step);
     }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
@@ -203,14 +213,21 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     } else {
         context.append(&spawn.org, session.id, session.generation, vec![task])?;
     }
-    if let (Some(_), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        let wait = Wait {
-            kind: WaitKind::Child,
-            until: None,
-        };
-        waiting::begin(context, caller, step, wait, &[run.0])?;
+    if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
+        if awaits.face == Face::Planned {
+            delegated::planned(context, caller, step, run, &accepted.agent);
+        }
+        delegated::wait(context, caller, step, run)?;
     }
     Ok(Reply::Accepted(accepted))
+}
+
+/// The run lies below `caller`, and belongs to what that one belongs to.
+pub fn below(run: &mut Run, caller: &Run) {
+    run.parent_run = Some(caller.id);
+    run.root_run = caller.root_run;
+    run.trace_id.clone_from(&caller.trace_id);
+    run.user.clone_from(&caller.user);
 }
 
 /// The session of a spawned run. Its first message is counted already.

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::moves::{intend, load, move_run};
 use super::send::said;
-use super::{Reply, RunAfter, environment};
+use super::{Reply, RunAfter, called, environment};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -23,21 +23,26 @@ pub fn start(
     environment::applied(context, &run)?;
     let run = move_run(context, &run, RunEvent::Started)?;
     if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
-        let send = match run.origin {
-            RunOrigin::Send => sends::get(context.tx, id).map_err(db_fault)?,
-            _ => None,
+        let mut input = match &run.delegated {
+            Some(delegated) if run.is_called() => called::call(context, &run, delegated, &text),
+            _ => {
+                let send = match run.origin {
+                    RunOrigin::Send => sends::get(context.tx, id).map_err(db_fault)?,
+                    _ => None,
+                };
+                let from = send.as_ref().and_then(|send| send.from.as_ref());
+                let turn = send.as_ref().map_or(0, |send| send.turn);
+                said(context, &text, from.map(|(_, key)| key), turn)
+            }
         };
-        let from = send.as_ref().and_then(|send| send.from.as_ref());
-        let turn = send.as_ref().map_or(0, |send| send.turn);
-        let mut input = said(context, &text, from.map(|(_, key)| key), turn);
         input.run = Some(id);
-        context.append(&run.org, run.session, run.generation, vec![input])?;
+        context.append_of(&run, vec![input])?;
         runs::clear_input(context.tx, id).map_err(db_fault)?;
     }
     // An announce may have come between the caller's look and this turn: what the first model
     // call is said to see, it must be shown.
     let mut messages =
-        messages::after(context.tx, run.session, seen, read::WINDOW, true).map_err(db_fault)?;
+        messages::window_after(context.tx, &run, seen, read::WINDOW).map_err(db_fault)?;
     let open = steps::open(context.tx, id).map_err(db_fault)?;
     let (run, steps) = if open.is_empty() {
         let intended = intend(context, &run, intents)?;

@@ -111,7 +111,7 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
         let mut message = NewMessage::user(steer.message, &steer.text);
         message.run = Some(run.id);
         message.metadata = Some(json!({ "steer": true }));
-        let said = context.append(&run.org, run.session, run.generation, vec![message])?;
+        let said = context.append_of(run, vec![message])?;
         let place = said.first().map_or(0, |message| message.seq);
         steers::mark_said(context.tx, run.id, steer.seq, place).map_err(db_fault)?;
         entered.extend(said);
@@ -125,8 +125,12 @@ pub fn enter(context: &mut Context<'_>, run: &Run) -> Result<Vec<Message>, Fault
     Ok(entered)
 }
 
-/// Announces for this turn. What was asked for before a reset waits for the turn's end.
+/// Announces for this turn. What was asked for before a reset waits for the turn's end. A called
+/// run is told of none: they are for the agent whose session it is.
 fn announces(context: &mut Context<'_>, run: &Run) -> Result<Vec<Entry>, Fault> {
+    if run.is_called() {
+        return Ok(Vec::new());
+    }
     let waiting = outbox::steering(context.tx, run.session).map_err(db_fault)?;
     Ok(waiting
         .into_iter()

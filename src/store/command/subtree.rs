@@ -17,8 +17,9 @@ use crate::store::{db_fault, runs, sessions};
 pub fn open_from_run(context: &mut Context<'_>, run: &Run) -> Result<Vec<Run>, Fault> {
     let mut below = Below {
         run: Some(run.id),
-        // Its session exists for a spawned run alone; a turn's session goes on without it.
-        session: (run.origin == RunOrigin::Spawn).then_some(run.session),
+        // Its session exists for a spawned run alone; a turn's session goes on without it, and
+        // so does that of a called run.
+        session: (run.origin == RunOrigin::Spawn && !run.is_called()).then_some(run.session),
         ..Below::default()
     };
     below.open(context.tx, run.root_session).map_err(db_fault)

@@ -7,7 +7,7 @@ use super::{NewRun, Reply, create_session};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::check_queued_turns;
-use crate::kernel::run::{RunOrigin, RunState};
+use crate::kernel::run::RunOrigin;
 use crate::kernel::session::Owner;
 use crate::kernel::step::{Intent, Why};
 use crate::kernel::text::storable;
@@ -82,12 +82,8 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
         )
         .hint("leave the agent away, or use another session"));
     }
-    let waiting = runs::live_in(context.tx, session.id)
-        .map_err(db_fault)?
-        .iter()
-        .filter(|run| run.state == RunState::Queued)
-        .count();
-    check_queued_turns(&context.settings.limits, waiting as u32)?;
+    let waiting = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
+    check_queued_turns(&context.settings.limits, waiting)?;
 
     let mut row = new_run(context, &turn.org, turn.run, &session, RunOrigin::Turn);
     if !turn.model_named

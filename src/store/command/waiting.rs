@@ -147,7 +147,7 @@ pub fn finish(
         }
         false => tool_result(context, &step, text, failed),
     };
-    let appended = context.append(&run.org, run.session, run.generation, vec![message])?;
+    let appended = context.append_of(&run, vec![message])?;
     step.message_seq = appended.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;

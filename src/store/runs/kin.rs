@@ -1,11 +1,14 @@
 //! Which runs belong together: those of a tree, of a session, of whoever asked for them; and how
 //! many are open.
 
+use std::sync::LazyLock;
+
 use super::{COLUMNS, read};
-use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::run::Run;
+use crate::kernel::breaker::{End, MOST_ENDS};
+use crate::kernel::ids::{AgentId, RunId, SessionId};
+use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
-use crate::store::columns::{amount, opt_time, opt_uuid, uuid};
+use crate::store::columns::{amount, opt_time, opt_uuid, time, uuid};
 use crate::store::filter::Filter;
 use crate::store::tx::{DbError, Tx, all, first, number};
 
@@ -115,25 +118,59 @@ pub fn maker_of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<RunId>, Db
     Ok(found.flatten())
 }
 
-/// The open runs that this session asked for.
+/// Those that work in sessions of their own. What a run has called works in its session, and
+/// is part of its turn.
+const APART: &str = "(face IS NULL OR face <> 'call')";
+
+/// The open runs that this session asked for, in sessions of their own.
 pub fn live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<Vec<Run>, DbError> {
     all(
         tx,
         &format!(
-            "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL ORDER BY seq"
+            "SELECT {COLUMNS} FROM runs WHERE requester_id = ?1 AND ended_at IS NULL \
+             AND {APART} ORDER BY seq"
         ),
         &[(&requester.0).into()],
         read,
     )
 }
 
-/// How many open runs this session asked for.
+/// How many open runs this session asked for, in sessions of their own.
 pub fn count_live_children(tx: &mut dyn Tx, requester: SessionId) -> Result<i64, DbError> {
-    number(
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL AND {APART}"
+        )
+    });
+    number(tx, &SQL, &[(&requester.0).into()])
+}
+
+/// How the last calls of this agent have ended, whichever tool they were of, the latest first.
+pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<End>, DbError> {
+    all(
         tx,
-        "SELECT count(*) FROM runs WHERE requester_id = ?1 AND ended_at IS NULL",
-        &[(&requester.0).into()],
+        &format!(
+            "SELECT ended_at, state FROM runs WHERE org = ?1 AND agent = ?2 \
+             AND face IS NOT NULL AND ended_at IS NOT NULL AND state <> 'cancelled' \
+             ORDER BY ended_at DESC, seq DESC LIMIT {MOST_ENDS}"
+        ),
+        &[org.into(), agent.as_str().into()],
+        |row| {
+            Ok(End {
+                at: time(row, 0)?,
+                failed: row.text(1)? != "ok",
+            })
+        },
     )
+}
+
+/// The turns that wait in this session; called runs are part of one that goes on.
+pub fn count_waiting_turns(tx: &mut dyn Tx, session: SessionId) -> Result<u32, DbError> {
+    let waiting = live_in(tx, session)?;
+    let waiting = waiting
+        .iter()
+        .filter(|run| run.state == RunState::Queued && !run.is_called());
+    Ok(u32::try_from(waiting.count()).unwrap_or(u32::MAX))
 }
 
 /// How many runs were spawned, and messages sent, below this root run, ended ones included.
@@ -193,9 +230,11 @@ pub fn live_in(tx: &mut dyn Tx, session: SessionId) -> Result<Vec<Run>, DbError>
     )
 }
 
-/// The run that was made last in this session.
+/// The run that was made last for this session's own agent.
 pub fn last_in(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
-    let sql = format!("SELECT {COLUMNS} FROM runs WHERE session_id = ?1 ORDER BY seq DESC LIMIT 1");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND {APART} ORDER BY seq DESC LIMIT 1"
+    );
     first(tx, &sql, &[(&session.0).into()], read)
 }
 

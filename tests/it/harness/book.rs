@@ -119,6 +119,8 @@ pub(crate) struct Run {
     pub(crate) spent_tokens: Option<i64>,
     /// The step of another run whose call it carries out, and the model's name for that call.
     pub(crate) delegated: Option<((String, i64), String)>,
+    /// By which tool.
+    pub(crate) face: Option<String>,
 }
 
 /// A row of `steps`.
@@ -151,6 +153,7 @@ pub(crate) struct Message {
     pub(crate) run: Option<String>,
     pub(crate) content: Value,
     pub(crate) tool_call: Option<String>,
+    pub(crate) child_run: Option<String>,
     pub(crate) announce: Option<String>,
     pub(crate) silent: bool,
 }
@@ -254,6 +257,11 @@ impl Run {
     pub(crate) fn owes_announce(&self) -> bool {
         self.requester.is_some() && self.announce != "none"
     }
+
+    /// Does it work in its caller's session?
+    pub(crate) fn is_called(&self) -> bool {
+        self.face.as_deref() == Some("call")
+    }
 }
 
 impl Step {
@@ -312,6 +320,6 @@ impl Message {
 
     /// Was it said to the agent?
     pub(crate) fn is_said(&self) -> bool {
-        self.role == "user" && self.kind == "text"
+        self.role == "user" && matches!(self.kind.as_str(), "text" | "sub_agent_user")
     }
 }

@@ -129,6 +129,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
         used_tokens: number(row, 20),
         spent_tokens: (number(row, 22) == 1).then(|| number(row, 21)),
         delegated: maybe_text(row, 16).map(|_| ((id(row, 17), number(row, 18)), text(row, 19))),
+        face: maybe_text(row, 16),
     });
     rows.into_iter().map(|row| (row.id.clone(), row)).collect()
 }
@@ -159,7 +160,7 @@ fn steps(db: &Connection) -> BTreeMap<(String, i64), Step> {
 
 fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
     let sql = "SELECT session_id, seq, role, kind, origin, run_id, content, tool_call, \
-               announce_id, silent FROM messages";
+               announce_id, silent, child_run FROM messages";
     let rows = rows(db, sql, |row| Message {
         session: id(row, 0),
         seq: number(row, 1),
@@ -171,6 +172,7 @@ fn messages(db: &Connection) -> BTreeMap<(String, i64), Message> {
         tool_call: maybe_text(row, 7),
         announce: maybe_id(row, 8),
         silent: number(row, 9) == 1,
+        child_run: maybe_id(row, 10),
     });
     rows.into_iter()
         .map(|row| ((row.session.clone(), row.seq), row))

@@ -30,6 +30,13 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::ToolStarted
         | Kind::ToolCompleted
         | Kind::ToolProgress
+        | Kind::SubAgentCallStart
+        | Kind::SubAgentPartial
+        | Kind::SubAgentComplete
+        | Kind::SubAgentError
+        | Kind::DelegationStart
+        | Kind::DelegationComplete
+        | Kind::DelegationBreaker
         | Kind::QuestionAsked
         | Kind::QuestionAnswered
         | Kind::ApprovalRequested

@@ -38,7 +38,60 @@ pub(super) fn nothing_is_lost_or_doubled(book: &Book) {
             }
         }
         calls_are_answered(book, &entries);
-        turns_do_not_mix(book, &entries);
+        let (called, own): (Vec<&Message>, Vec<&Message>) =
+            entries.iter().partition(|entry| entry.child_run.is_some());
+        turns_do_not_mix(book, &own);
+        called_ones_have_two_sides(book, &entries, &called);
+    }
+}
+
+/// What a called agent does stands together, begins with its call, and lies between the answer
+/// of its caller that makes the call and the result of that.
+fn called_ones_have_two_sides(book: &Book, entries: &[&Message], called: &[&Message]) {
+    let mut by_run: BTreeMap<&str, Vec<&Message>> = BTreeMap::new();
+    for entry in called {
+        assert_eq!(entry.child_run, entry.run, "{entry:?}");
+        by_run
+            .entry(entry.run.as_ref().unwrap())
+            .or_default()
+            .push(entry);
+    }
+    for (id, own) in by_run {
+        turns_do_not_mix(book, &own);
+        let Some(run) = book.runs.get(id) else {
+            continue;
+        };
+        assert!(run.is_called(), "{run:?}");
+        let ((caller, _), call) = run.delegated.as_ref().unwrap();
+        let of_kind = |kind: &str| -> Vec<&&Message> {
+            own.iter().filter(|entry| entry.kind == kind).collect()
+        };
+        let (asked, answered) = (of_kind("sub_agent_user"), of_kind("sub_agent_ai"));
+        assert_eq!(own[0].kind, "sub_agent_user", "{run:?}");
+        assert_eq!(asked.len(), 1, "{run:?}");
+        assert_eq!(answered.len(), usize::from(run.state == "ok"), "{run:?}");
+        for side in asked.iter().chain(&answered) {
+            assert_eq!(side.tool_call.as_ref(), Some(call), "{side:?}");
+        }
+        if let [answer] = &answered[..] {
+            assert_eq!(
+                run.result.as_deref(),
+                Some(answer.text().as_str()),
+                "{run:?}"
+            );
+        }
+        let made = entries.iter().find(|entry| {
+            let calls = entry.tool_calls();
+            entry.run.as_ref() == Some(caller) && calls.iter().any(|(id, ..)| id == call)
+        });
+        let result = entries.iter().find(|entry| {
+            entry.kind == "tool_result"
+                && entry.run.as_ref() == Some(caller)
+                && entry.tool_call.as_ref() == Some(call)
+        });
+        assert!(made.is_some_and(|made| made.seq < own[0].seq), "{run:?}");
+        let last = answered.last().map_or(own[0].seq, |answer| answer.seq);
+        assert!(result.is_none_or(|result| last < result.seq), "{run:?}");
     }
 }
 
@@ -46,8 +99,12 @@ fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
     let of = step.map(|step| step.kind.as_str());
     match (entry.role.as_str(), entry.kind.as_str()) {
         // Inputs and announces are looked at with their runs.
-        ("user", "text" | "announce") | ("system", "restart_notice") => {
+        ("user", "text" | "announce" | "sub_agent_user") | ("system", "restart_notice") => {
             assert_eq!(of, None, "{entry:?}");
+        }
+        ("assistant", "sub_agent_ai") => {
+            assert!(matches!(of, None | Some("model" | "command")), "{entry:?}");
+            assert!(entry.tool_calls().is_empty(), "{entry:?}");
         }
         ("assistant", "text") => {
             assert!(matches!(of, Some("model" | "command")), "{entry:?}");
@@ -63,7 +120,9 @@ fn entry_has_its_cause(entry: &Message, step: Option<&Step>) {
     }
     if let Some(step) = step {
         assert_eq!(entry.run.as_ref(), Some(&step.run), "{entry:?}");
-        assert_eq!(entry.tool_call, step.tool_call, "{entry:?}");
+        if entry.kind != "sub_agent_ai" {
+            assert_eq!(entry.tool_call, step.tool_call, "{entry:?}");
+        }
     }
 }
 
@@ -85,7 +144,8 @@ fn calls_are_answered(book: &Book, entries: &[&Message]) {
             .collect();
         let calls = entry.tool_calls();
         // The steps of an answer come with its outcome, all of them, unless the run ends then.
-        if !(steps.is_empty() && book.runs[run].cancel_by.is_some()) {
+        let one_by_one = asked.input["node"] == "plan" && !book.runs[run].ended;
+        if !one_by_one && !(steps.is_empty() && book.runs[run].cancel_by.is_some()) {
             assert_eq!(steps.len(), calls.len(), "{entry:?}");
         }
         for (step, (id, tool, arguments)) in steps.iter().zip(&calls) {
@@ -126,7 +186,7 @@ fn turns_do_not_mix(book: &Book, entries: &[&Message]) {
                     "an announce between calls and results: {entry:?}"
                 );
             }
-            "text" if entry.role == "user" => {
+            "text" | "sub_agent_user" if entry.role == "user" => {
                 assert_eq!(awaited, 0, "{entry:?}");
                 open = Some(run);
             }

@@ -83,6 +83,36 @@ pub(super) fn delegations_are_whole(book: &Book) {
     }
 }
 
+/// The stream of its caller tells of each called run that it was called, once, and then how it
+/// has ended, once, unless the caller had ended before.
+pub(super) fn called_ones_are_told_of(book: &Book) {
+    if book.is_trimmed() {
+        return;
+    }
+    for run in book.runs.values().filter(|run| run.is_called()) {
+        let ((caller, _), _) = run.delegated.as_ref().unwrap();
+        let told = |kind: &'static str| {
+            let events = book.events.values();
+            let own = events.filter(move |event| event.kind == kind);
+            own.filter(|event| event.data["childRunId"] == run.id.as_str())
+                .inspect(|event| assert_eq!(event.run.as_ref(), Some(caller), "{event:?}"))
+                .count()
+        };
+        assert_eq!(told("sub_agent.call_start"), 1, "{run:?}");
+        let (well, badly) = (told("sub_agent.complete"), told("sub_agent.error"));
+        assert!(
+            well + badly <= 1 && run.ended >= (well + badly == 1),
+            "{run:?}"
+        );
+        assert!(well == 0 || run.state == "ok", "{run:?}");
+        assert!(badly == 0 || run.state != "ok", "{run:?}");
+        let caller = book.runs.get(caller);
+        let is_told = well + badly == 1 || !run.ended;
+        let fell = caller.is_none_or(|caller| caller.ended && caller.state != "ok");
+        assert!(is_told || fell, "{run:?}");
+    }
+}
+
 /// A question is open exactly while its step waits.
 pub(super) fn questions_are_whole(book: &Book) {
     for (id, question) in &book.questions {

@@ -18,6 +18,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         place: sealed_place,
         play: |caller| Box::pin(sealed(caller)),
     },
+    Scenario {
+        name: "called",
+        place: called_place,
+        play: |caller| Box::pin(called(caller)),
+    },
+    Scenario {
+        name: "planned",
+        place: planned_place,
+        play: |caller| Box::pin(planned(caller)),
+    },
 ];
 
 fn task_place() -> Place {
@@ -112,4 +122,138 @@ async fn sealed(caller: &mut Caller) {
         .await;
     let packs = &history["messages"][0]["metadata"]["delegation_context"];
     assert_eq!(packs.as_object().unwrap().len(), 2, "{packs}");
+}
+
+fn called_place() -> Place {
+    let message = |text: &str| json!({ "message": text });
+    Place::new(
+        Script::new()
+            .on(
+                "[kid a]",
+                [
+                    calls("read", json!({ "path": "notes.txt" })),
+                    says("a is done").in_pieces(3, 1, "go-a"),
+                ],
+            )
+            .on("[kid b]", [fails("no model today")])
+            .on(
+                "[host]",
+                [
+                    calls("call_helper", message("[kid a]")).and("call_second", message("[kid b]")),
+                    says("host is done"),
+                ],
+            )
+            .on("[later]", [says("later is done")]),
+    )
+    .with_agent(
+        "host",
+        "mode: primary\ntools: []\nlinked_agents: [{agent: helper, session: shared, stream: \
+         direct}, {agent: second, session: shared}]",
+    )
+    .with_agent("helper", "mode: subagent\ntools: [read]")
+    .with_agent("second", "mode: subagent\ntools: [read]")
+    .with("lanes.global", "1")
+}
+
+/// A host calls two agents into its session, one of which fails, with one slot for all; what is
+/// said to the session meanwhile comes after its turn.
+async fn called(caller: &mut Caller) {
+    let session = "agent:host:x";
+    let params = json!({ "key": session, "agent": "host", "ifExists": "get" });
+    caller.call("sessions.create", params).await;
+    let host = caller.turn(session, "[host]").await;
+    caller.in_state(&host.id, "paused").await;
+    let later = caller.turn(session, "[later]").await;
+    caller.place().let_go("go-a");
+    assert_eq!(caller.ended(&host.id).await["result"], "host is done");
+    assert_eq!(caller.ended(&later.id).await["result"], "later is done");
+    caller.quiet().await;
+    let history = caller
+        .call("sessions.history", json!({ "sessionKey": session }))
+        .await;
+    let entries = history["messages"].as_array().unwrap();
+    let own = entries
+        .iter()
+        .filter(|entry| entry["kind"] == "tool_result" && entry.get("childRunId").is_none());
+    let answers: Vec<Value> = own
+        .map(|entry| serde_json::from_str(entry["content"][0]["text"].as_str().unwrap()).unwrap())
+        .collect();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert_eq!(answers[0]["result"], "a is done");
+    assert_eq!(answers[1]["unavailable"], true);
+    let said: Vec<&str> = entries
+        .iter()
+        .filter(|entry| {
+            matches!(
+                entry["kind"].as_str(),
+                Some("sub_agent_user" | "sub_agent_ai")
+            )
+        })
+        .map(|entry| entry["content"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(said, ["[kid a]", "a is done", "[kid b]"]);
+}
+
+fn planned_place() -> Place {
+    let plan = |steps: Value, to: Value| {
+        let delegates = !to.is_null();
+        let plan = json!({
+            "steps": steps, "requires_delegation": delegates, "delegate_to": to, "task": "[kid]",
+        });
+        says(&plan.to_string())
+    };
+    let read = json!([{ "tool": "read", "arguments": { "path": "notes.txt" } }]);
+    Place::new(
+        Script::new()
+            .on(
+                "[kid]",
+                [
+                    calls("read", json!({ "path": "notes.txt" })),
+                    says("kid is done").held_by("go-kid"),
+                ],
+            )
+            .on(
+                "[boss]",
+                [
+                    plan(read, Value::Null),
+                    says("half is known\nNEXT: PLAN"),
+                    plan(json!([]), json!("helper")),
+                    says("all is known\nNEXT: RESPOND"),
+                    says("boss is done"),
+                ],
+            ),
+    )
+    .with_agent(
+        "boss",
+        "mode: primary\nstrategy: plan\ntools: [read]\nallow_agents: [helper]",
+    )
+    .with_agent("helper", "mode: subagent\ntools: [read]")
+    .with("lanes.global", "1")
+}
+
+/// A planner reads something by itself, then has another agent do the rest.
+async fn planned(caller: &mut Caller) {
+    let session = "agent:boss:x";
+    let params = json!({ "key": session, "agent": "boss", "ifExists": "get" });
+    caller.call("sessions.create", params).await;
+    let boss = caller.turn(session, "[boss]").await;
+    caller.in_state(&boss.id, "paused").await;
+    caller.place().let_go("go-kid");
+    assert_eq!(caller.ended(&boss.id).await["result"], "boss is done");
+    caller.quiet().await;
+    let answers = told_last(caller, session).await;
+    assert_eq!(answers["result"], "kid is done", "{answers}");
+    let children = caller.call("runs.list", json!({ "parent": session })).await;
+    assert_eq!(children["runs"].as_array().unwrap().len(), 1, "{children}");
+    assert_eq!(children["runs"][0]["delegated"]["face"], "plan");
+}
+
+/// What the last tool result in this session says.
+async fn told_last(caller: &mut Caller, session: &str) -> Value {
+    let history = caller
+        .call("sessions.history", json!({ "sessionKey": session }))
+        .await;
+    let entries = history["messages"].as_array().unwrap();
+    let last = entries.iter().rfind(|entry| entry["kind"] == "tool_result");
+    serde_json::from_str(last.unwrap()["content"][0]["text"].as_str().unwrap()).unwrap()
 }

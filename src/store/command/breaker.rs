@@ -1,0 +1,58 @@
+//! The breaker of delegation over rows: calls of an agent that fails again and again are refused
+//! for a while, and the caller's stream says when that begins and when it is over.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::delegated::tell;
+use crate::kernel::action::EventKind;
+use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::run::{Outcome, Run, RunState};
+use crate::store::{db_fault, runs};
+
+/// The name in a refusal's data by which it is known as the breaker's.
+pub const BREAKER: &str = "breaker";
+
+/// Refuses a call of an agent whose breaker is open.
+pub fn refuse(context: &mut Context<'_>, org: &str, agent: &AgentId) -> Result<(), Fault> {
+    let policy = context.settings.breaker;
+    if policy.failures == 0 {
+        return Ok(());
+    }
+    let ends = runs::ends_of_calls(context.tx, org, agent).map_err(db_fault)?;
+    let now = context.now.wall;
+    let Some(until) = policy.open_until(&ends, now) else {
+        return Ok(());
+    };
+    Err(Fault::new(
+        Kind::Unavailable,
+        format!(
+            "agent {agent} has failed {} times in a row (delegation.breaker.failures): it is not \
+             called again before {until}. Nothing was created",
+            ends.iter().take_while(|end| end.failed).count()
+        ),
+    )
+    .hint("go on without it, or wait")
+    .with(BREAKER, agent.as_str())
+    .with("retryAfterMs", until.since(now)))
+}
+
+/// A call has ended: the caller's stream says so if the breaker of its agent opens or closes.
+pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), Fault> {
+    let policy = context.settings.breaker;
+    let cancelled = run.state == RunState::Ended(Outcome::Cancelled);
+    if policy.failures == 0 || cancelled {
+        return Ok(());
+    }
+    let ends = runs::ends_of_calls(context.tx, &run.org, &run.agent).map_err(db_fault)?;
+    let before = ends.get(1..).unwrap_or_default();
+    let data = match policy.open_until(&ends, context.now.wall) {
+        Some(until) => json!({ "agent": run.agent, "state": "open", "until": until }),
+        None if policy.has_tripped(before) && !policy.has_tripped(&ends) => {
+            json!({ "agent": run.agent, "state": "closed" })
+        }
+        None => return Ok(()),
+    };
+    tell(context, caller, EventKind::DelegationBreaker, data)
+}

@@ -1,0 +1,154 @@
+//! Runs that are called into the session of their caller: made there, with their two sides in
+//! its transcript, and told of on its stream.
+
+use serde_json::json;
+
+use super::context::Context;
+use super::delegated::{self, tell};
+use super::moves::load;
+use super::new_run::{accept, new_run};
+use super::spawn::{Awaits, Spawn, below};
+use super::{Reply, breaker};
+use crate::kernel::action::EventKind;
+use crate::kernel::called::AGENT;
+use crate::kernel::delegation::{Delegated, Face, called_end, planned_end};
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
+use crate::kernel::run::{Requester, Run, RunOrigin};
+use crate::kernel::session::Session;
+use crate::kernel::step::Step;
+use crate::kernel::text::{preview, storable};
+use crate::store::{db_fault, messages, runs, steps};
+
+/// The most characters that are shown of what an agent is called for.
+const ARGUMENTS: usize = 200;
+
+/// The called run is queued in its caller's session, where what it is called for waits with it,
+/// and the caller's step waits for its end. Its session is not touched.
+pub fn spawn(
+    context: &mut Context<'_>,
+    spawn: Spawn,
+    awaits: &Awaits,
+    (caller, step): (&Run, &Step),
+    session: &Session,
+) -> Result<Reply, Fault> {
+    let mut row = new_run(context, &spawn.org, spawn.run, session, RunOrigin::Spawn);
+    row.run.requester = Some(Requester {
+        session: session.id,
+        key: session.key.clone(),
+        generation: session.generation,
+    });
+    below(&mut row.run, caller);
+    // It has the turn of its caller, and its place among all that waits.
+    row.run.lane = caller.lane;
+    row.run.depth = caller.depth + 1;
+    row.run.cwd.clone_from(&caller.cwd);
+    delegated::bind(context, &mut row.run, awaits, caller, step);
+    let run = row.run.clone();
+    let message = storable(&spawn.task);
+    let accepted = accept(context, row, Some(&message), false)?;
+    if let Some(bundle) = &spawn.bundle {
+        runs::set_bundle(context.tx, run.id, bundle).map_err(db_fault)?;
+    }
+    let data = json!({
+        "agent": run.agent,
+        "toolCallId": step.tool_call,
+        "childRunId": run.id,
+        "argsSummary": preview(&message, ARGUMENTS),
+    });
+    context.emit(EventKind::SubAgentCallStart, caller, data);
+    delegated::wait(context, caller, step, run.id)?;
+    Ok(Reply::Accepted(accepted))
+}
+
+/// What the run is called for, as it stands in the transcript.
+pub fn call(context: &Context<'_>, run: &Run, delegated: &Delegated, text: &str) -> NewMessage {
+    let block = Block::Text {
+        text: text.to_owned(),
+    };
+    let id = context.message_id();
+    let mut message = NewMessage::new(
+        id,
+        Role::User,
+        MessageKind::SubAgentUser,
+        Origin::Agent,
+        block,
+    );
+    message.tool_call = Some(delegated.call.clone());
+    message.metadata = Some(json!({ AGENT: run.agent }));
+    message
+}
+
+/// This answer of the run is the one to its call.
+pub fn is_answer(run: &Run, message: &mut NewMessage) {
+    let Some(delegated) = run.delegated.as_ref() else {
+        return;
+    };
+    message.kind = MessageKind::SubAgentAi;
+    message.tool_call = Some(delegated.call.clone());
+    *message = message.clone().noted(AGENT, json!(run.agent));
+}
+
+/// The run's answer stands in the transcript, also where its last text was not said as such.
+pub fn answer(context: &mut Context<'_>, run: &Run, text: &str) -> Result<(), Fault> {
+    let stands = messages::has_answer(context.tx, run.id).map_err(db_fault)?;
+    if stands || text.trim().is_empty() {
+        return Ok(());
+    }
+    let text = text.to_owned();
+    let id = context.message_id();
+    let mut message = NewMessage::answer(id, run.id, vec![Block::Text { text }]);
+    is_answer(run, &mut message);
+    context.append_of(run, vec![message]).map(|_| ())
+}
+
+/// A run has ended that carries out a call: the breaker takes note, and the stream of who has
+/// called it says how.
+pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
+    let (Some(delegated), Some(caller)) = (&run.delegated, run.parent_run) else {
+        return Ok(());
+    };
+    if run.is_called() {
+        let steps = steps::latest(context.tx, run).map_err(db_fault)?;
+        let (well, data) = called_end(delegated, run, &steps);
+        let kind = match well {
+            true => EventKind::SubAgentComplete,
+            false => EventKind::SubAgentError,
+        };
+        tell(context, caller, kind, data)?;
+    }
+    if delegated.face == Face::Planned {
+        let data = planned_end(delegated, run);
+        tell(context, caller, EventKind::DelegationComplete, data)?;
+    }
+    breaker::ended(context, run, caller)
+}
+
+/// The caller's stream has this piece of what the called run says, unless it came too late.
+pub fn note_partial(
+    context: &mut Context<'_>,
+    id: RunId,
+    (step, attempt): (u32, u32),
+    offset: usize,
+    text: &str,
+) -> Result<Reply, Fault> {
+    let run = load(context, id)?;
+    let found = steps::get(context.tx, id, step).map_err(db_fault)?;
+    let comes = found.is_some_and(|step| step.state.is_open() && step.attempts == attempt);
+    if let (Some(delegated), Some(caller), true) = (&run.delegated, run.parent_run, comes) {
+        // What the provider has counted of its earlier answers, and about what this one has.
+        let about = (offset + text.len()).div_ceil(4) as u64;
+        let data = json!({
+            "agent": run.agent,
+            "toolCallId": delegated.call,
+            "childRunId": id,
+            "offset": offset,
+            "text": text,
+            "at": context.now.wall,
+            "tokensSoFar": run.usage.output_tokens + about,
+        });
+        tell(context, caller, EventKind::SubAgentPartial, data)?;
+    }
+    Ok(Reply::Done)
+}
