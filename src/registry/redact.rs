@@ -24,11 +24,17 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
             warnings.iter_mut().for_each(|one| redactor.in_place(one));
         }
         StepOutcome::ToolResult { text, .. } => redactor.in_place(text),
-        StepOutcome::Shortened { summary, told, .. } => {
+        StepOutcome::Shortened {
+            summary,
+            told,
+            remember,
+            ..
+        } => {
             if let Some((text, _)) = summary {
                 redactor.in_place(text);
             }
             redactor.in_place(told);
+            remember.iter_mut().for_each(|one| redactor.in_place(one));
         }
         StepOutcome::TooLong(failed) | StepOutcome::Failed(failed) => error(failed),
         StepOutcome::Waits => {}
@@ -156,7 +162,8 @@ mod tests {
             },
             StepOutcome::Shortened {
                 summary: None,
-                told: text,
+                told: text.clone(),
+                remember: vec![text],
                 usage: Usage::default(),
             },
             StepOutcome::TooLong(failed.clone()),
