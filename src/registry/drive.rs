@@ -18,7 +18,7 @@ use super::Inner;
 use super::admit::admit;
 use super::redact::{Redacted, redact};
 use crate::contract::journal::RunView;
-use crate::contract::runner::{Next, Nobody, StepOutcome};
+use crate::contract::runner::{Next, Nobody, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId, StepId};
@@ -285,7 +285,7 @@ impl Drive<'_> {
                 let redactor = view.environment.redactor.clone();
                 let perform = |sink| {
                     let sink = Redacted::over(sink, &redactor);
-                    let said: Arc<dyn TextSink> = Arc::clone(&sink) as Arc<dyn TextSink>;
+                    let said = Arc::clone(&sink) as Arc<dyn TextSink>;
                     let work = inner.runner.perform(view.clone(), Arc::clone(&step), said);
                     async move {
                         let outcome = work.await;

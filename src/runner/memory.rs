@@ -90,6 +90,7 @@ pub(super) fn recalled(
         kind: MessageKind::Text,
         origin: Origin::Internal,
         run: None,
+        child_run: None,
         content: vec![Block::Text {
             text: memory::frame(&found),
         }],
