@@ -43,6 +43,13 @@ pub struct Counted<T> {
     what: T,
 }
 
+/// How runs that are counted together ended, in how long, and how many they are.
+pub struct Ends {
+    verdict: Verdict,
+    bucket: u32,
+    runs: u64,
+}
+
 impl<T> Counted<T> {
     fn read(row: &dyn Row, what: T) -> Result<Self, DbError> {
         row.int(1)?;
@@ -67,12 +74,12 @@ impl<T> Counted<T> {
 }
 
 /// Ended runs out of [`RUN_COLUMNS`].
-pub fn decode_runs(row: &dyn Row) -> Result<Counted<(Verdict, u32, u64)>, DbError> {
-    let what = (
-        named(row, 5, Verdict::parse)?,
-        count(row, 6)?,
-        amount(row, 7)?,
-    );
+pub fn decode_runs(row: &dyn Row) -> Result<Counted<Ends>, DbError> {
+    let what = Ends {
+        verdict: named(row, 5, Verdict::parse)?,
+        bucket: count(row, 6)?,
+        runs: amount(row, 7)?,
+    };
     Counted::read(row, what)
 }
 
@@ -160,13 +167,11 @@ pub fn spent(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<u64, DbError> {
 pub fn failed(tx: &mut dyn Tx, org: &str, hour: i64) -> Result<(u64, u64), DbError> {
     let found = ends(tx, org, (hour, hour + 1), &Only::default())?;
     let (mut all, mut failed) = (0, 0);
-    for Counted {
-        what: (verdict, _, runs),
-        ..
-    } in found
-    {
-        all += runs;
-        failed += if verdict == Verdict::Failed { runs } else { 0 };
+    for Counted { what, .. } in found {
+        all += what.runs;
+        if what.verdict == Verdict::Failed {
+            failed += what.runs;
+        }
     }
     Ok((all, failed))
 }
@@ -226,8 +231,12 @@ pub fn summary(
     let hours = (hour(since), hour(Timestamp(until.0 + HOUR - 1)));
     let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
     for counted in ends(tx, org, hours, only)? {
-        let (verdict, bucket, runs) = counted.what;
         let tally = sums.entry(counted.name(by).to_owned()).or_default();
+        let Ends {
+            verdict,
+            bucket,
+            runs,
+        } = counted.what;
         tally.add_runs(verdict, bucket, runs);
     }
     for counted in uses(tx, org, hours, only)? {
@@ -244,7 +253,7 @@ fn ends(
     org: &str,
     hours: Hours,
     only: &Only,
-) -> Result<Vec<Counted<(Verdict, u32, u64)>>, DbError> {
+) -> Result<Vec<Counted<Ends>>, DbError> {
     let mut filter = Filter::default();
     within(&mut filter, org, hours, only);
     let (conditions, params) = filter.finish();
