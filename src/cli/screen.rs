@@ -135,7 +135,6 @@ impl Canvas {
             out.push_str("\r\n");
             self.drawn.push(plain(line).width());
         }
-        add(&mut out, EnableLineWrap);
         if !self.lines.is_empty() {
             add(&mut out, Clear(ClearType::FromCursorDown));
         }
@@ -150,6 +149,7 @@ impl Canvas {
             }
             out.push_str(shown);
         }
+        add(&mut out, EnableLineWrap);
         add(&mut out, EndSynchronizedUpdate);
         out
     }
