@@ -20,6 +20,7 @@ use crate::contract::rows::AgentRows;
 use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
+use crate::kernel::budget::{self, Budget};
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
@@ -93,6 +94,10 @@ pub fn store_settings(config: &Config) -> store::Settings {
         },
         policy: policy(config),
         max_ping_pong: config.max_ping_pong,
+        tree_budget: Budget {
+            tokens: config.budget_tree_tokens.map(u64::from),
+            cost_micros: config.budget_tree_cost.map(budget::micros),
+        },
         audit_rows: config.audit_rows,
     }
 }

@@ -4,6 +4,7 @@
 pub mod action;
 pub mod announce;
 pub mod approval;
+pub mod budget;
 pub mod delegation;
 pub mod env;
 pub mod event;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub policy: Policy,
     /// The most turns of an exchange of replies after the first answer.
     pub max_ping_pong: u32,
+    /// What a run that nobody's run has asked for may use at most, with all runs below it.
+    pub tree_budget: Budget,
     /// So many audit rows are kept, the newest.
     pub audit_rows: u32,
 }

@@ -140,6 +140,11 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         };
         warnings.extend(check_spawn(&limits, &counts)?);
     }
+    if let Some(caller) = &caller
+        && let Some(used_up) = runs::used_up(context.tx, caller.id).map_err(db_fault)?
+    {
+        return Err(used_up.refuses());
+    }
     let (announce, warning) = match &awaits {
         // Its step is told, in the transaction of its end.
         Some(_) => (AnnouncePolicy::None, None),

@@ -30,6 +30,7 @@ use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
@@ -60,6 +61,7 @@ impl Bench {
             db: engine(folder.path()),
             clock: Clock::test(Timestamp(1_000_000)),
             settings: Settings {
+                tree_budget: Budget::default(),
                 audit_rows: 1000,
                 limits: SpawnLimits {
                     max_depth: 3,

@@ -7,6 +7,7 @@ use super::super::open::{OpenError, OpenOptions};
 use super::super::sqlite::{Sqlite, Use};
 use super::{Command, Reply, Settings, id, spawn};
 use crate::clock::Clock;
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
 use crate::kernel::limits::SpawnLimits;
@@ -22,6 +23,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         folder: folder.to_owned(),
         clock: Clock::system(),
         settings: Settings {
+            tree_budget: Budget::default(),
             audit_rows: 1000,
             limits: SpawnLimits {
                 max_depth: 1,

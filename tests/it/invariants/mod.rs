@@ -32,6 +32,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::steps_are_whole(book);
     waiting::who_waits_is_known(book);
     waiting::delegations_are_whole(book);
+    rows::budgets_count_the_tree(book);
     waiting::questions_are_whole(book);
     waiting::approvals_are_whole(book);
     waiting::exchanges_are_whole(book, moment == Moment::Finished);
