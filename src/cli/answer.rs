@@ -136,10 +136,10 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
         span(question.expires_at.since(now)),
     );
     let origin = format!(
-        "from {} in {}, run {}: {name}",
+        "from {}, run {}: {name} (in {})",
         question.agent,
-        question.session_key,
-        short(question.run_id)
+        short(question.run_id),
+        question.session_key
     );
     let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
     out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));

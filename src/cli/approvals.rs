@@ -243,10 +243,10 @@ pub(crate) fn show(approval: &Approval, now: Timestamp) -> String {
         span(approval.expires_at.since(now)),
     );
     let origin = format!(
-        "from {} in {}, run {}: {name}",
+        "from {}, run {}: {name} (in {})",
         approval.agent,
-        approval.session_key,
-        short(approval.run_id)
+        short(approval.run_id),
+        approval.session_key
     );
     let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
     out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));

@@ -29,7 +29,7 @@ const EARLIER: u32 = 10;
 /// the agents to talk with, and /agent NAME goes on with one, in a conversation of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "abide chat
-abide chat agent:explore:tour")]
+abide chat agent:build:tour")]
 pub(crate) struct Chat {
     /// A session key or label; a key that is not there yet makes a new session [default: the
     /// default agent's session "chat"]
@@ -97,7 +97,13 @@ async fn open(link: &Link, name: &str) -> Result<Session, Failure> {
             return Err(missing.hint("for a new session give a key: abide chat agent:build:NAME"));
         }
     };
+    // What stands in the key must not be another one than who answers.
+    let agent = match key.as_str().split(':').collect::<Vec<_>>()[..] {
+        ["agent", agent, _, ..] => Some(agent.to_owned()),
+        _ => None,
+    };
     let request = Create {
+        agent,
         key: Some(key),
         cwd: here(),
         ..Create::default()

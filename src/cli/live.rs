@@ -12,7 +12,7 @@ use super::asked::{self, Asked};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::person::Person;
+use super::person::{Person, Typed};
 use super::print;
 use super::view::{FRAME, View};
 use super::watch::{Seen, Watch};
@@ -83,6 +83,7 @@ impl<'a> Live<'a> {
     /// What comes next. Meanwhile the picture is drawn, and what is asked is put to the person.
     /// Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<News, Failure> {
+        let keys = self.view.as_ref().is_some_and(View::takes_keys);
         loop {
             tokio::select! {
                 seen = self.watch.seen() => match seen? {
@@ -96,7 +97,10 @@ impl<'a> Live<'a> {
                         return Ok(News::Anew);
                     }
                 },
-                line = said(&mut self.person), if self.open.is_some() => self.answer(line).await?,
+                typed = typed(&mut self.person, keys), if self.open.is_some() => match typed {
+                    Typed::More => self.prompt(),
+                    Typed::Line(line) => self.answer(line).await?,
+                },
                 _ = self.frames.tick(), if self.is_watched() => self.show().await?,
                 _ = self.quiet.tick() => {
                     self.asks_anew = true;
@@ -158,8 +162,11 @@ impl<'a> Live<'a> {
         let is_open = |open: &Asked| self.asked.iter().any(|one| one.id() == open.id());
         if self.open.as_ref().is_some_and(|open| !is_open(open)) {
             self.open = None;
-            self.typed(None);
-            self.note("it ran out, or was answered elsewhere");
+            self.unprompt();
+            // Where the terminal draws what is typed, the line with the prompt is not over.
+            let keys = self.view.as_ref().is_some_and(View::takes_keys);
+            let end = if keys { "" } else { "\n" };
+            self.note(&format!("{end}it ran out, or was answered elsewhere"));
         }
         Ok(())
     }
@@ -176,18 +183,30 @@ impl<'a> Live<'a> {
             return;
         };
         self.note(&asked.show(self.clock.now()));
-        self.prompt(&asked);
         self.open = Some(asked);
+        self.prompt();
     }
 
-    fn prompt(&mut self, asked: &Asked) {
-        let text = print::styled(print::HEAD, format!("{}> ", asked.prompt()));
+    /// Asks for what is open.
+    fn prompt(&mut self) {
+        let (Some(open), Some(person)) = (&self.open, &self.person) else {
+            return;
+        };
+        let text = print::styled(print::HEAD, format!("{}> ", open.prompt()));
         match &mut self.view {
-            Some(view) => view.ask(&text),
-            None if self.person.as_ref().is_some_and(|person| person.is_there) => {
-                print::prompt(&text);
-            }
+            Some(view) => view.ask(&text, person.typed()),
+            None if person.is_there => print::prompt(&text),
             None => {}
+        }
+    }
+
+    /// Nothing is asked for any more.
+    fn unprompt(&mut self) {
+        if let Some(person) = &mut self.person {
+            person.forget_typed();
+        }
+        if let Some(view) = &mut self.view {
+            view.asked();
         }
     }
 
@@ -196,7 +215,7 @@ impl<'a> Live<'a> {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
-        self.typed(line.as_deref());
+        self.unprompt();
         let said = line.unwrap_or_default();
         if said.trim().is_empty() {
             return Ok(());
@@ -205,8 +224,8 @@ impl<'a> Live<'a> {
             Ok(true) => self.note(&open.decided(said.trim())),
             Ok(false) => {
                 self.note("say yes or no");
-                self.prompt(&open);
                 self.open = Some(open);
+                self.prompt();
             }
             // It ran out, or somebody else was first.
             Err(refused) if refused.kind == "conflict" => self.note(&refused.to_string()),
@@ -221,14 +240,6 @@ impl<'a> Live<'a> {
         }
         self.asks_anew = true;
         Ok(())
-    }
-
-    fn typed(&mut self, line: Option<&str>) {
-        match &mut self.view {
-            Some(view) => view.asked(line),
-            None if line.is_none() => print::note(""),
-            None => {}
-        }
     }
 
     fn note(&mut self, text: &str) {
@@ -247,9 +258,11 @@ impl<'a> Live<'a> {
     }
 }
 
-async fn said(person: &mut Option<&mut Person>) -> Option<String> {
+/// What the person types: key by key, or whole lines.
+async fn typed(person: &mut Option<&mut Person>, keys: bool) -> Typed {
     match person {
-        Some(person) => person.line().await,
+        Some(person) if keys => person.key().await,
+        Some(person) => Typed::Line(person.line().await),
         None => std::future::pending().await,
     }
 }

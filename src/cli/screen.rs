@@ -5,12 +5,14 @@
 use std::io::Write;
 
 use crossterm::Command;
-use crossterm::cursor::{MoveToColumn, MoveUp};
+use crossterm::cursor::{MoveDown, MoveToColumn, MoveUp};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap,
     EndSynchronizedUpdate,
 };
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use unicode_width::UnicodeWidthStr;
 
 use super::person;
@@ -22,7 +24,8 @@ const USUAL: (usize, usize) = (80, 24);
 /// Lines that are redrawn in place.
 pub(crate) struct Screen {
     canvas: Canvas,
-    silence: Option<Silence>,
+    /// Ends with the screen.
+    _silence: Option<Silence>,
 }
 
 impl Screen {
@@ -31,7 +34,7 @@ impl Screen {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         (print::notes_are_watched() && !is_dumb).then(|| Screen {
             canvas: Canvas::default(),
-            silence: Silence::keep(),
+            _silence: Silence::keep(),
         })
     }
 
@@ -42,9 +45,9 @@ impl Screen {
         (columns, rows.saturating_sub(2).max(1))
     }
 
-    /// Shows `lines` in place of those before. While a person types, the picture stands still.
+    /// Shows `lines` in place of those before.
     pub(crate) fn draw(&mut self, lines: Vec<String>) {
-        if self.canvas.prompt.is_none() && self.canvas.lines != lines {
+        if self.canvas.lines != lines {
             self.canvas.lines = lines;
             self.paint("");
         }
@@ -52,12 +55,12 @@ impl Screen {
 
     /// Does something with the live part out of the way.
     pub(crate) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let lines = std::mem::take(&mut self.canvas.lines);
-        let prompt = self.canvas.prompt.take();
+        let before = std::mem::take(&mut self.canvas);
+        self.canvas.drawn = before.drawn;
         self.paint("");
         let done = work();
-        self.canvas.lines = lines;
-        self.canvas.prompt = prompt;
+        self.canvas.lines = before.lines;
+        self.canvas.prompt = before.prompt;
         self.paint("");
         done
     }
@@ -67,21 +70,10 @@ impl Screen {
         self.paint(text.trim_end_matches('\n'));
     }
 
-    /// Asks for a line, which is typed below the picture.
-    pub(crate) fn ask(&mut self, prompt: &str) {
-        self.silence = None;
-        self.canvas.prompt = Some(prompt.to_owned());
-        self.paint("");
-    }
-
-    /// What was asked for was typed, or is not wanted any more (`None`).
-    pub(crate) fn asked(&mut self, typed: Option<&str>) {
-        if typed.is_none() && self.canvas.prompt.is_some() {
-            person::forget_typed();
-            write("\r\n");
-        }
-        self.canvas.typed(typed.unwrap_or_default());
-        self.silence = Silence::keep();
+    /// What a person is asked for, with what they have typed so far, stands below the picture;
+    /// `None`: nothing any more.
+    pub(crate) fn ask(&mut self, prompt: Option<(&str, &str)>) {
+        self.canvas.prompt = prompt.map(|(prompt, typed)| (prompt.to_owned(), typed.to_owned()));
         self.paint("");
     }
 
@@ -93,11 +85,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if self.canvas.prompt.is_some() {
-            self.asked(None);
-        }
-        self.canvas.lines.clear();
-        if !self.canvas.drawn.is_empty() {
+        let before = std::mem::take(&mut self.canvas);
+        if !before.drawn.is_empty() || before.prompt.is_some() {
+            self.canvas.drawn = before.drawn;
             self.paint("");
         }
     }
@@ -107,10 +97,10 @@ impl Drop for Screen {
 #[derive(Default)]
 struct Canvas {
     lines: Vec<String>,
-    /// The widths of what stands above the cursor's line and goes with the next painting.
+    /// The widths of the lines that stand above the cursor's.
     drawn: Vec<usize>,
-    /// What a person is asked for, on the cursor's line.
-    prompt: Option<String>,
+    /// What a person is asked for and what they have typed, on the cursor's line.
+    prompt: Option<(String, String)>,
 }
 
 impl Canvas {
@@ -119,12 +109,18 @@ impl Canvas {
         let mut out = String::new();
         add(&mut out, BeginSynchronizedUpdate);
         add(&mut out, MoveToColumn(0));
-        // Some terminals take a move by nothing for one by one.
-        if let Ok(up @ 1..) = u16::try_from(self.height(columns)) {
-            add(&mut out, MoveUp(up));
+        let height = self.height(columns);
+        up(&mut out, height);
+        if self.lines.is_empty() || !above.is_empty() {
+            // Line by line: some terminals keep what is cleared from the top of the screen on.
+            for _ in 0..height {
+                add(&mut out, Clear(ClearType::CurrentLine));
+                add(&mut out, MoveDown(1));
+            }
+            add(&mut out, Clear(ClearType::CurrentLine));
+            up(&mut out, height);
         }
         if !above.is_empty() {
-            add(&mut out, Clear(ClearType::FromCursorDown));
             out.push_str(&above.replace('\n', "\r\n"));
             out.push_str("\r\n");
         }
@@ -139,29 +135,37 @@ impl Canvas {
             out.push_str("\r\n");
             self.drawn.push(plain(line).width());
         }
+        if !self.lines.is_empty() {
+            add(&mut out, Clear(ClearType::FromCursorDown));
+        }
+        if let Some((prompt, typed)) = &self.prompt {
+            out.push_str(prompt);
+            // Of a long line its end is seen.
+            let room = columns.saturating_sub(plain(prompt).width() + 1);
+            let mut shown = typed.as_str();
+            while shown.width() > room {
+                let first = shown.chars().next().map_or(0, char::len_utf8);
+                shown = &shown[first..];
+            }
+            out.push_str(shown);
+        }
         add(&mut out, EnableLineWrap);
-        add(&mut out, Clear(ClearType::FromCursorDown));
-        out.push_str(self.prompt.as_deref().unwrap_or_default());
         add(&mut out, EndSynchronizedUpdate);
         out
-    }
-
-    /// The prompt's line was ended, after this was typed behind it.
-    fn typed(&mut self, text: &str) {
-        if let Some(prompt) = self.prompt.take() {
-            self.drawn.push(plain(&prompt).width() + text.width());
-        }
     }
 
     /// How many lines the cursor stands below the first one that is drawn. Lines that were
     /// drawn on a wider screen take more of a narrow one.
     fn height(&self, columns: usize) -> usize {
-        let rows = |width: usize| width.div_ceil(columns.max(1)).max(1);
-        let prompt = self
-            .prompt
-            .as_ref()
-            .map_or(0, |prompt| rows(plain(prompt).width()).saturating_sub(1));
-        self.drawn.iter().map(|width| rows(*width)).sum::<usize>() + prompt
+        let rows = |width: &usize| width.div_ceil(columns.max(1)).max(1);
+        self.drawn.iter().map(rows).sum()
+    }
+}
+
+/// Some terminals take a move by nothing for one by one.
+fn up(out: &mut String, lines: usize) {
+    if let Ok(lines @ 1..) = u16::try_from(lines) {
+        add(out, MoveUp(lines));
     }
 }
 
@@ -205,8 +209,8 @@ fn without_styles(text: &str) -> String {
     out
 }
 
-/// Keeps what is typed from being shown in the middle of the picture; it is read later all the
-/// same. Ends with this.
+/// Takes keys as they are pressed, and keeps them from being shown in the middle of the picture.
+/// The terminal is as before once this ends.
 struct Silence(Termios);
 
 impl Silence {
@@ -216,7 +220,11 @@ impl Silence {
         }
         let before = tcgetattr(std::io::stdin()).ok()?;
         let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
+        silent
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ICANON);
+        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(std::io::stdin(), OptionalActions::Now, &silent).ok()?;
         Some(Silence(before))
     }
@@ -275,13 +283,6 @@ mod tests {
             watched.paint("", &[full, full]),
             format!("kept\nlong\n{full}\n{full}")
         );
-        // Wider than this terminal takes it for: it is cut, and moves nothing.
-        let over = "子代理恢复运行中心abc";
-        let shown = "子代理恢复运行中心ac";
-        assert_eq!(
-            watched.paint("", &[over, "x"]),
-            format!("kept\nlong\n{shown}\nx")
-        );
         assert_eq!(watched.paint("", &[]), "kept\nlong");
     }
 
@@ -299,15 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_and_what_was_typed_go_with_the_next_picture() {
+    fn a_prompt_stands_below_the_picture_with_what_was_typed() {
         let mut watched = Watched::new();
-        watched.paint("", &["tree"]);
-        watched.canvas.prompt = Some(styled(GOOD, "allow it? "));
-        assert_eq!(watched.paint("", &["tree"]), "tree\nallow it?");
-        // Something is told meanwhile.
-        assert_eq!(watched.paint("told", &["tree"]), "told\ntree\nallow it?");
-        watched.terminal.process(b"yes, if you like\r\n");
-        watched.canvas.typed("yes, if you like");
+        let ask = |watched: &mut Watched, typed: &str| {
+            let prompt = styled(GOOD, "allow it? ");
+            watched.canvas.prompt = Some((prompt, typed.to_owned()));
+        };
+        ask(&mut watched, "");
+        assert_eq!(watched.paint("", &["tree"]), "tree\nallow it? ");
+        ask(&mut watched, "ye");
+        // Something is told meanwhile, and something happens.
+        assert_eq!(watched.paint("told", &["tree"]), "told\ntree\nallow it? ye");
+        ask(&mut watched, "yes, 子代理恢复运行");
+        let shown = "told\ntree\nof two\nallow it? 恢复运行";
+        assert_eq!(watched.paint("", &["tree", "of two"]), shown);
+        watched.canvas.prompt = None;
         assert_eq!(watched.paint("", &["tree"]), "told\ntree");
     }
 
@@ -317,8 +324,6 @@ mod tests {
         watched.paint("", &["12345678901234567890", "123"]);
         assert_eq!(watched.canvas.height(20), 2);
         assert_eq!(watched.canvas.height(8), 4);
-        watched.canvas.prompt = Some("123456789".to_owned());
-        assert_eq!(watched.canvas.height(8), 5);
     }
 
     #[test]

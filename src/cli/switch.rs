@@ -66,8 +66,9 @@ fn list(agents: &[Agent], current: &AgentId) {
 /// other. It bears the same name.
 pub(crate) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> String {
     let own = format!("agent:{current}:");
-    let name = key.as_str().strip_prefix(&own).unwrap_or("chat");
-    format!("agent:{chosen}:{name}")
+    let name = key.as_str().strip_prefix(&own);
+    let name = name.filter(|name| !name.starts_with("subagent:"));
+    format!("agent:{chosen}:{}", name.unwrap_or("chat"))
 }
 
 #[cfg(test)]
@@ -88,5 +89,6 @@ mod tests {
         let of = |key: &str| session_of(&SessionKey::parse(key).unwrap(), &build, "plan");
         assert_eq!(of("agent:build:tour"), "agent:plan:tour");
         assert_eq!(of("client:x"), "agent:plan:chat");
+        assert_eq!(of("agent:build:subagent:0a"), "agent:plan:chat");
     }
 }

@@ -140,21 +140,23 @@ impl View {
         }
     }
 
-    /// Asks for a line, which is typed below the picture. Until [`View::asked`] it stands still.
-    pub(crate) fn ask(&mut self, prompt: &str) {
+    /// Does the terminal give keys as they are pressed, which are drawn here?
+    pub(crate) fn takes_keys(&self) -> bool {
+        matches!(self.shown, Shown::Tree(_))
+    }
+
+    /// What a person is asked for, with what they have typed so far.
+    pub(crate) fn ask(&mut self, prompt: &str, typed: &str) {
         match &mut self.shown {
-            Shown::Tree(screen) => screen.ask(prompt),
-            Shown::Notes => print::prompt(prompt),
-            Shown::Json => {}
+            Shown::Tree(screen) => screen.ask(Some((prompt, typed))),
+            Shown::Notes | Shown::Json => print::prompt(prompt),
         }
     }
 
-    /// What was asked for was typed, or is not wanted any more.
-    pub(crate) fn asked(&mut self, typed: Option<&str>) {
-        match &mut self.shown {
-            Shown::Tree(screen) => screen.asked(typed),
-            Shown::Notes if typed.is_none() => print::note(""),
-            Shown::Notes | Shown::Json => {}
+    /// A person is not asked any more.
+    pub(crate) fn asked(&mut self) {
+        if let Shown::Tree(screen) = &mut self.shown {
+            screen.ask(None);
         }
     }
 

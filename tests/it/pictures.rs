@@ -35,7 +35,10 @@ fn place() -> Place {
             )
             .on(
                 "[touch]",
-                [calls("shell", touch), says("the kid has made it")],
+                [
+                    calls("shell", touch),
+                    says("the kid has made it").held_by("kid"),
+                ],
             )
             .on(
                 "[risk]",
@@ -53,8 +56,8 @@ fn place() -> Place {
                 ],
             ),
     )
-    .with_agent("careful", "mode: all\ngate: {shell: ask}")
-    .with_agent("second", "mode: primary");
+    .with_agent("careful", "mode: all\ntools: [shell]\ngate: {shell: ask}")
+    .with_agent("second", "mode: primary\nallow_agents: [careful]");
     fs::write(
         place.work().join("wild.txt"),
         "\u{1b}[2J\u{1b}]0;owned\u{7}wild\u{202e}\n",
@@ -83,7 +86,7 @@ fn e6_the_display_shows_a_task_as_a_tree_until_its_result() {
         let seen = boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
         assert!(seen.contains("◉ build · "), "{seen}");
         assert!(
-            seen.contains("  └ ◉ task (description: Look around"),
+            seen.contains("  └ ◉ task (Look around (@explore)"),
             "{seen}"
         );
         place.let_go("go");
@@ -93,7 +96,7 @@ fn e6_the_display_shows_a_task_as_a_tree_until_its_result() {
         let lines: Vec<&str> = seen.lines().map(str::trim_end).collect();
         assert!(lines[0].starts_with("● build · "), "{seen}");
         assert!(
-            lines[1].starts_with("  └ ● task (description: Look around"),
+            lines[1].starts_with("  └ ● task (Look around (@explore)"),
             "{seen}"
         );
         assert!(
@@ -119,16 +122,16 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
     run(async {
         let place = place();
         let daemon = place.start().await;
-        let mut risk = Terminal::start(command(&place, &["run", "[risk]"]));
+        let mut risk = Terminal::start(command(&place, &["run", "--agent", "second", "[risk]"]));
         let seen = risk.until_seen(|seen| seen.contains("later)> "));
         // From whom it is and how long it may be answered; the tree stands below it.
-        let (asked, tree) = seen.split_once("◉ build · ").unwrap();
+        let (asked, tree) = seen.split_once("◉ second · ").unwrap();
         assert!(
             asked.contains("wants to call shell (") && asked.contains("denied in "),
             "{seen}"
         );
         assert!(
-            asked.contains("from careful in agent:careful:subagent:"),
+            asked.contains("from careful, run ") && asked.contains(": Look around (@careful)"),
             "{seen}"
         );
         assert!(asked.contains("command: touch made"), "{seen}");
@@ -137,7 +140,9 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         risk.until("say yes or no\n");
         risk.types("yes\n");
         risk.until("allowed: shell touch made\n");
+        place.let_go("kid");
         let (code, _) = risk.end();
+        fs::remove_file(place.path().join("kid")).unwrap();
         let seen = risk.seen();
         assert_eq!(
             (code, place.work().join("made").exists()),
@@ -148,7 +153,7 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         assert_eq!(count(&seen, "wants to call shell ("), 1, "{seen}");
 
         // Who looks on can answer, too, and so can others meanwhile.
-        let mut chat = Terminal::start(command(&place, &["chat"]));
+        let mut chat = Terminal::start(command(&place, &["chat", "agent:second:risk"]));
         chat.until("you> ");
         chat.types("[risk]\n");
         chat.until("later)> ");
@@ -165,7 +170,8 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         client
             .call("approvals.resolve", json!({ "id": id, "decision": "deny" }))
             .await;
-        look.until("answered elsewhere");
+        look.until("it ran out, or was answered elsewhere\n");
+        place.let_go("kid");
         assert_eq!(look.end().0, 0);
         chat.until("risk is done\n");
         chat.until("you> ");
@@ -290,14 +296,14 @@ fn g14_what_tools_give_does_not_steer_the_terminal_and_a_smaller_window_is_kept_
         wild.until_seen(|seen| seen.contains("● read (path: wild.txt)"));
         wild.resize(40);
         wild.until_seen(|seen| {
-            let drawn = |line: &str| line.contains("read") && line.trim_end().ends_with('…');
-            seen.lines().any(drawn)
+            let cut = |line: &str| line.contains("build · ") && line.trim_end().ends_with('…');
+            seen.lines().any(cut)
         });
         place.let_go("go");
         assert_eq!(wild.end().0, 0, "{}", wild.seen());
         let raw = wild.raw();
         assert!(
-            !raw.contains("]0;") && !raw.contains("\u{1b}[2J"),
+            !raw.contains("\u{1b}]") && !raw.contains("\u{1b}[2J"),
             "{raw:?}"
         );
         assert!(!raw.contains('\u{202e}'), "{raw:?}");

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
 use crate::cli::asked::Asked;
 use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::text::{self, line, short, span};
+use crate::cli::text::{clean, line, short, span, wrap};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
 
@@ -106,7 +106,7 @@ impl Tree {
     pub(crate) fn draw(&self, look: &Look) -> Vec<String> {
         let mut lines = Vec::new();
         for detail in DETAILS {
-            lines = self.asked().iter().map(|asked| ask(asked, look)).collect();
+            lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
             let pen = Pen { look, detail };
             let roots = self.runs.iter().filter(|one| !self.is_below(&one.run));
             let is_alone = roots.clone().count() == 1;
@@ -253,19 +253,25 @@ impl Pen<'_> {
         room -= tool.width();
         let mark = child.map_or_else(|| Mark::of_step(step), |child| Mark::of_run(&child.run));
         let out = match child.map(|child| &child.run) {
-            Some(run) if !is_ended(&run.state) => Some((DIM, standing(run, self.look.now))),
+            Some(run) if !is_ended(&run.state) => Some((DIM, "·", standing(run, self.look.now))),
             // What it came to stands below it, where there is room.
-            Some(run) => result(run).filter(|_| !self.detail.ended),
+            Some(run) => result(run)
+                .filter(|_| !self.detail.ended)
+                .map(|(style, text)| (style, "→", text)),
             None if step.ended_at.is_none() => None,
             None => outcome(step).map(|out| match &*step.state {
-                "failed" => (BAD, format!("error: {out}")),
-                "uncertain" => (BAD, format!("nobody knows whether it was done: {out}")),
-                _ => (DIM, out.to_owned()),
+                "failed" => (BAD, "→", format!("error: {out}")),
+                "uncertain" => (BAD, "→", format!("nobody knows whether it was done: {out}")),
+                _ => (DIM, "→", out.to_owned()),
             }),
         };
+        let out = out.map(|(style, mark, text)| (style, line(&format!(" {mark} {text}"), room)));
+        // Where there is an outcome, some of both is to be seen.
+        let most = match &out {
+            Some((_, out)) => (room / 2).max(room.saturating_sub(out.width() + 1)),
+            None => room,
+        };
         let params = step.params_summary.as_deref().unwrap_or_default();
-        // Where there is an outcome, both are to be seen.
-        let most = if out.is_some() { room / 2 } else { room };
         let params = match params.trim().is_empty() || most < NARROWEST {
             true => String::new(),
             false => format!(" ({})", line(params, most - 3)),
@@ -273,7 +279,7 @@ impl Pen<'_> {
         room -= params.width();
         let out = match out {
             Some((style, out)) if room >= NARROWEST => {
-                styled(style, format!(" → {}", line(&out, room - 3)))
+                styled(style, format!(" {}", line(&out, room - 1)))
             }
             _ => String::new(),
         };
@@ -376,16 +382,17 @@ fn standing(run: &Run, now: Timestamp) -> String {
     }
 }
 
-/// What people are asked, on one line: who asks, until when, and what.
-fn ask(asked: &Asked, look: &Look) -> String {
-    let text = line(&asked.in_short(look.now), look.columns);
-    styled(OPEN.bold(), text)
+/// What people are asked: who asks, until when, and what.
+fn ask(asked: &Asked, look: &Look) -> Vec<String> {
+    let lines = wrap(&asked.in_short(look.now), look.columns);
+    let painted = lines.into_iter().map(|line| styled(OPEN.bold(), line));
+    painted.collect()
 }
 
 /// The last lines of a text that is coming.
 fn tail(said: &str, indent: &str, columns: usize) -> Vec<String> {
     let from = said.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
-    let clean = text::clean(&said[from..]);
+    let clean = clean(&said[from..]);
     let room = columns.saturating_sub(indent.width() + 2);
     let mut last: Vec<String> = clean
         .lines()

@@ -225,7 +225,10 @@ fn e6_g14_9_an_error_is_shown_at_the_child_that_it_belongs_to() {
     let mut tree = task();
     let error = json!({ "kind": "provider", "message": "the model's server answered 500" });
     work_to_the_end(&mut tree, "error", json!({ "error": error }));
-    let failed = json!({ "state": "failed", "error": "{\"success\":false" });
+    let failed = json!({
+        "state": "failed", "error": "{\"success\":false",
+        "paramsSummary": "description: Find where errors are reported",
+    });
     tree.hear(&moved(HOST, 2, "task", failed));
     seen("error", &tree);
 }
