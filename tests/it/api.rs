@@ -464,7 +464,6 @@ fn a_wait_tells_every_outcome_apart() {
 fn what_later_versions_bring_is_refused_by_name() {
     with_daemon(async |_, client| {
         for (name, value) in [
-            ("env", json!({"A": "b"})),
             ("attachments", json!([])),
             // It exists only where an agent calls another one.
             ("context", json!("shared")),
