@@ -154,6 +154,7 @@ impl Agents {
                         untrusted: trust.refusal(&project.folder, &draft.needs_trust),
                         file: Some(file),
                         revision: None,
+                        stored_at: None,
                         draft,
                     }),
                     Err(broken) => layers.reject(Source::Project, Some(&file), &broken),

@@ -124,6 +124,7 @@ impl Fixture {
             format: "json".to_owned(),
             text: json!({"description": "stored"}).to_string(),
             revision: 1,
+            created_at: Timestamp(1),
         });
     }
 

@@ -125,6 +125,7 @@ pub(super) fn read_base(
                     source: Source::Stored,
                     file: None,
                     revision: Some(agent.revision),
+                    stored_at: Some(agent.created_at),
                     draft,
                     untrusted: None,
                 }),

@@ -87,6 +87,9 @@ pub struct AgentDefinition {
     /// Where its file tools may write; anywhere in the workspace if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
+    /// How its model goes about its work.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub strategy: Strategy,
     /// The program that does its work; unset = a model does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandSpec>,
@@ -98,6 +101,21 @@ pub struct AgentDefinition {
     /// they are told, if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_child_failure: Option<OnFailure>,
+}
+
+/// How an agent's model goes about its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// It calls tools until it answers.
+    #[default]
+    React,
+    /// It plans, has the plan carried out, reflects and responds.
+    Plan,
+}
+
+fn is_usual(strategy: &Strategy) -> bool {
+    *strategy == Strategy::React
 }
 
 fn is_false(value: &bool) -> bool {
@@ -133,6 +151,7 @@ impl AgentDefinition {
             max_spawn_depth: None,
             gate: Vec::new(),
             write_scope: None,
+            strategy: Strategy::React,
             command: None,
             on_uncertain: None,
             on_child_failure: None,
@@ -162,6 +181,8 @@ impl AgentDefinition {
     /// Whom it may delegate to.
     pub fn allow(&self) -> AllowList {
         match &self.allow_agents {
+            // Whom its plans may choose, everything may.
+            None if self.strategy == Strategy::Plan => AllowList::Any,
             None => AllowList::Unset,
             Some(names) if names.iter().any(|name| name == "*") => AllowList::Any,
             // Names that are no agent's name are nobody's.

@@ -1,11 +1,13 @@
 //! The tools of an agent by which others do something for it, as its model is told of them:
 //! which agents there are is written in when the agent is made ready, and pinned with it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
-use crate::contract::linked::{HELPER_FORMAT, Link, LinkSession, TASK};
+use crate::contract::linked::{
+    Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MOST_CANDIDATES, TASK,
+};
 use crate::kernel::ids::AgentId;
 
 /// What `task` says behind the list of its agents.
@@ -50,6 +52,42 @@ pub(super) fn described(
     )
     .into();
     Some(schema)
+}
+
+/// The schema of the tool by which a planner delegates, with those whom it may choose, newest
+/// first; and what is to be said of them. Without anybody there is no such tool.
+pub(super) fn pool(
+    own: &AgentId,
+    tools: &[Value],
+    allowed: &[AgentId],
+    agents: &[AgentSummary],
+) -> (Option<Value>, Vec<String>) {
+    let others = agents
+        .iter()
+        .filter(|agent| agent.id != *own && agent.active && allowed.contains(&agent.id));
+    let mut found: Vec<&AgentSummary> = others.collect();
+    found.sort_by_key(|agent| std::cmp::Reverse(agent.made_at));
+    found.truncate(MOST_CANDIDATES);
+    let pattern = tools.iter().find(|schema| schema["name"] == DELEGATE);
+    let (Some(pattern), false) = (pattern, found.is_empty()) else {
+        let note = "strategy plan: there is nobody to delegate to".to_owned();
+        return (None, vec![note]);
+    };
+    let mut schema = pattern.clone();
+    let names: Vec<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
+    name_agents(&mut schema, AGENT_FORMAT, &names);
+    let candidates = found.iter().map(|agent| Candidate {
+        id: agent.id.clone(),
+        name: agent.title.clone().unwrap_or_else(|| agent.id.to_string()),
+        description: agent.description.clone(),
+    });
+    schema["candidates"] = json!(candidates.collect::<Vec<_>>());
+    // It stays: by the time that it is chosen it may be mended.
+    let warnings = found.iter().filter_map(|agent| {
+        let problem = agent.problems.first()?;
+        Some(format!("candidate {}: {problem}", agent.id))
+    });
+    (Some(schema), warnings.collect())
 }
 
 /// The names of these agents wherever an argument has this format. Without any the argument

@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value};
 
-use super::AgentDefinition;
 use super::command;
 use super::names;
 use super::raw::{Broken, Format, Raw};
@@ -12,6 +11,7 @@ use super::values::{
     allow_agents, count, decision, duration, flag, line, matched, mode, model, models, no_word,
     on_failure, on_uncertain, temperature, text, texts, thinking,
 };
+use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::delegation::Stream;
@@ -204,8 +204,8 @@ impl Reader<'_> {
             "execution" => self.execution(value)?,
             "command" => definition.command = Some(command::read(value)?),
             "strategy" => match text(value)?.as_str() {
-                "react" => {}
-                "plan" => self.later("strategy: plan"),
+                "react" => definition.strategy = Strategy::React,
+                "plan" => definition.strategy = Strategy::Plan,
                 other => return Err(no_word(other, &["react", "plan"])),
             },
             "runner" => match text(value)?.as_str() {

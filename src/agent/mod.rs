@@ -28,7 +28,7 @@ mod corpus_tests;
 
 pub use agents::{Agents, Checked, Options};
 pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
-pub use definition::AgentDefinition;
+pub use definition::{AgentDefinition, Strategy};
 pub use project::find as project;
 pub use raw::Broken;
 pub use view::Models;

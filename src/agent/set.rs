@@ -12,6 +12,7 @@ use super::raw::Broken;
 use super::tools::ToolChoice;
 use crate::contract::catalog::Aside;
 use crate::kernel::ids::AgentId;
+use crate::kernel::time::Timestamp;
 
 /// Where a definition comes from; the later ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +48,8 @@ pub(super) struct Candidate {
     pub file: Option<PathBuf>,
     /// How often it was written, if it is stored.
     pub revision: Option<i64>,
+    /// Since when it is stored, if it is.
+    pub stored_at: Option<Timestamp>,
     /// What it says.
     pub draft: Draft,
     /// What it states and may not state before its project is trusted, and why it is not.
@@ -81,6 +84,7 @@ impl Layers {
             source: Source::Preset,
             file: None,
             revision: None,
+            stored_at: None,
             untrusted: None,
             draft: Draft {
                 tools: ToolChoice {
@@ -106,6 +110,7 @@ impl Layers {
                     source,
                     file: Some(file),
                     revision: None,
+                    stored_at: None,
                     draft,
                     untrusted: None,
                 }),

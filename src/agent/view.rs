@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::AgentDefinition;
 use super::command::ProgramCheck;
 use super::delegating;
 use super::names::nearest;
 use super::served::{Equipment, Equipped};
-use super::set::{Layers, Source, Taken, shown};
+use super::set::{Candidate, Layers, Source, Taken, shown};
 use super::tools::ToolChoice;
+use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
     AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
 };
@@ -24,6 +24,7 @@ use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::text::preview;
 use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
 
 /// Which models there are, and which programs.
 #[derive(Clone)]
@@ -110,6 +111,7 @@ pub(super) struct Entry {
     choice: ToolChoice,
     equipped: Equipped,
     shadowed: Vec<Aside>,
+    made_at: Timestamp,
     /// For lists.
     warnings: Vec<String>,
     /// For lists and for whoever uses it.
@@ -124,8 +126,8 @@ impl Set {
         let names: Vec<String> = tools
             .iter()
             .filter_map(|schema| schema["name"].as_str())
-            // They stand for as many tools as there are links.
-            .filter(|name| ![linked::SEALED, linked::CALLED].contains(name))
+            // They stand for as many tools as there are links, and for what plans come to.
+            .filter(|name| ![linked::SEALED, linked::CALLED, linked::DELEGATE].contains(name))
             .map(str::to_owned)
             .collect();
         let entries = layers.agents.iter();
@@ -304,6 +306,7 @@ impl Entry {
             equipped: Equipped::default(),
             pinned_definition: pin(&definition),
             definition,
+            made_at: made_at(&taken.candidate),
             shadowed: taken.shadowed.clone(),
             warnings,
             notes: taken.notes.clone(),
@@ -329,6 +332,11 @@ impl Entry {
                 Ok(schema) => schemas.push(schema),
                 Err(why) => self.warnings.push(why),
             }
+        }
+        if definition.strategy == Strategy::Plan {
+            let (pool, warnings) = delegating::pool(id, tools, &allowed, agents);
+            schemas.extend(pool);
+            self.warnings.extend(warnings);
         }
         let names = schemas.iter().filter_map(|schema| schema["name"].as_str());
         self.definition.tools = names.map(str::to_owned).collect();
@@ -414,8 +422,21 @@ impl Entry {
             system_prompt: definition.system_prompt.clone(),
             warnings: [self.warnings.as_slice(), &self.notes, &equipment.notes].concat(),
             problems,
+            made_at: self.made_at,
             shadowed: self.shadowed.clone(),
         }
+    }
+}
+
+/// When the definition was stored, or its file was written; what is built in is older than all.
+fn made_at(candidate: &Candidate) -> Timestamp {
+    let written = candidate.file.as_ref().and_then(|file| {
+        let modified = std::fs::metadata(file).and_then(|about| about.modified());
+        modified.ok()?.duration_since(std::time::UNIX_EPOCH).ok()
+    });
+    match (written, candidate.stored_at) {
+        (Some(since), _) => Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+        (None, stored) => stored.unwrap_or_default(),
     }
 }
 

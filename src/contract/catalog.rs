@@ -11,6 +11,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
 
 /// What an agent may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,8 @@ pub struct AgentSummary {
     pub warnings: Vec<String>,
     /// Why it cannot be used as things stand; empty if it can.
     pub problems: Vec<String>,
+    /// When it was stored, or its file was written.
+    pub made_at: Timestamp,
     /// Definitions of the same name in lower layers.
     pub shadowed: Vec<Aside>,
 }
@@ -140,6 +143,7 @@ impl AgentSummary {
             system_prompt: String::new(),
             warnings: Vec::new(),
             problems: Vec::new(),
+            made_at: Timestamp::default(),
             shadowed: Vec::new(),
         }
     }

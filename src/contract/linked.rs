@@ -14,6 +14,29 @@ pub const SEALED: &str = "subagent_";
 /// What the name of a tool begins with that is one agent, in its caller's session.
 pub const CALLED: &str = "call_";
 
+/// The tool by which a plan has another agent do something. No model calls it by itself.
+pub const DELEGATE: &str = "delegate";
+/// So many agents a plan may choose from.
+pub const MOST_CANDIDATES: usize = 20;
+
+/// An agent that a plan may choose, as a run has pinned it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// By which it is told apart.
+    pub id: AgentId,
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+}
+
+impl Candidate {
+    /// As the planner is told of it.
+    pub fn line(&self) -> String {
+        format!("{} (id: {}): {}", self.name, self.id, self.description)
+    }
+}
+
 /// The `format` of a tool's argument that names an agent for spawned work. Where an agent is
 /// made ready, those that it may delegate to take its place.
 pub const HELPER_FORMAT: &str = "helper";
@@ -151,7 +174,7 @@ pub fn prefix_of(tool: &str) -> Option<&'static str> {
 
 /// Does another agent carry out a call of this tool, while its caller waits?
 pub fn is_waited_for(tool: &str) -> bool {
-    tool == TASK || prefix_of(tool).is_some()
+    tool == TASK || tool == DELEGATE || prefix_of(tool).is_some()
 }
 
 /// Does a call of this tool make a run below its caller's?

@@ -17,6 +17,8 @@ pub struct StoredAgent {
     pub text: String,
     /// How often it was written, from 1.
     pub revision: i64,
+    /// When it was stored first.
+    pub created_at: Timestamp,
 }
 
 /// A project that somebody trusts, as far as its content is still the same.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::BoxFuture;
 use super::journal::RunView;
 use crate::kernel::approval::Consent;
+use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Compacted};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::{Intent, Step};
@@ -98,6 +99,10 @@ pub trait Runner: Send + Sync + 'static {
     /// Whether the effect of a tool's step may begin. Asked before each try, and before anything
     /// is begun.
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission>;
+
+    /// The run has ended: once this resolves, nothing is left of what it was lent. Called for every
+    /// run, in every outcome.
+    fn ended(&self, run: RunId) -> BoxFuture<'static, ()>;
 
     /// Carries out one step whose intent is committed. Dropping the future stops it. May be
     /// called again for the same step after a kill, as the step's effect class allows. What a

@@ -74,6 +74,10 @@ super::text_enum::text_enum! {
         SubAgentComplete = "sub_agent.complete",
         /// It has failed.
         SubAgentError = "sub_agent.error",
+        /// A plan has another agent do something.
+        DelegationStart = "delegation.start",
+        /// That agent has ended.
+        DelegationComplete = "delegation.complete",
         /// Calls of an agent are let through no more, or again.
         DelegationBreaker = "delegation.breaker",
         /// A run asks a person something.

@@ -25,6 +25,8 @@ text_enum! {
         Sealed = "subagent",
         /// `call_<agent>`: it works in its caller's session, in its caller's turn.
         Called = "call",
+        /// `delegate`, by a plan: its tools are shown as its own.
+        Planned = "plan",
     }
 }
 
@@ -53,6 +55,8 @@ impl Stream {
 
 /// See [`Stream::pause_ms`].
 const PARTIAL_EACH_MS: u64 = 250;
+/// The most characters of a result that are shown.
+const PREVIEW: usize = 500;
 /// But not later than when so many bytes have come.
 pub const PARTIAL_BYTES: usize = 2048;
 /// The most errors that are named as causes of one.
@@ -156,8 +160,8 @@ pub fn outcome(
                 "summary": calls(steps),
             },
         }),
-        Face::Sealed | Face::Called if well => json!({ "result": shown }),
-        Face::Sealed | Face::Called => json!({}),
+        Face::Sealed | Face::Called | Face::Planned if well => json!({ "result": shown }),
+        Face::Sealed | Face::Called | Face::Planned => json!({}),
     };
     told["runId"] = json!(child.id);
     told["sessionKey"] = json!(child.session_key);
@@ -229,6 +233,31 @@ pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, 
             (false, told)
         }
     }
+}
+
+/// What the stream of a planner shows of the end of who it has delegated to.
+pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
+    let well = child.error.is_none() && child.result.is_some();
+    let mut told = json!({
+        "subAgentId": child.agent,
+        "subAgentName": child.agent,
+        "toolCallId": delegated.call,
+        "childRunId": child.id,
+        "success": well,
+    });
+    match (&child.result, &child.error) {
+        (Some(text), _) if well => {
+            told["resultPreview"] = text::prefix_chars(text, PREVIEW).into();
+        }
+        (_, Some(error)) => told["error"] = error.message.as_str().into(),
+        _ => told["error"] = format!("it ended {}", child.state.as_str()).into(),
+    }
+    told
+}
+
+/// The `source` of an event that tells of a step of this agent.
+pub fn source(agent: &AgentId) -> String {
+    format!("subagent:{agent}")
 }
 
 /// What the caller's stream shows of a step of a child that works for `call`: `None` for the

@@ -347,6 +347,17 @@ impl NewMessage {
         self
     }
 
+    /// The same with this below `name` of its metadata.
+    pub fn noted(mut self, name: &str, value: Value) -> Self {
+        let mut metadata = self
+            .metadata
+            .take()
+            .unwrap_or_else(|| serde_json::json!({}));
+        metadata[name] = value;
+        self.metadata = Some(metadata);
+        self
+    }
+
     /// What stands for the entries that `compacted` names.
     pub fn compaction(id: MessageId, run: RunId, text: &str, compacted: &Compacted) -> Self {
         let text = super::text::storable(text);

@@ -161,6 +161,22 @@ impl Step {
     }
 }
 
+/// The name in a model call's input, and in the metadata of its answer, below which stands what
+/// the call is for, where a run goes by plans.
+pub const NODE: &str = "node";
+
+text_enum! {
+    /// What a model call is for, where a run goes by plans.
+    Node {
+        /// What is to be done.
+        Plan = "plan",
+        /// What came of it.
+        Reflect = "reflect",
+        /// The answer.
+        Respond = "respond",
+    }
+}
+
 /// A step that a runner wants to take; the store gives it its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {

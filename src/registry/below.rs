@@ -49,7 +49,7 @@ impl Registry {
         let title = Some(ask.title.unwrap_or_else(|| ask.task.clone()));
         let task = match ask.face {
             Face::Task | Face::Called => ask.task,
-            Face::Sealed => self.packed(site)?.unwrap_or(ask.task),
+            Face::Sealed | Face::Planned => self.packed(site)?.unwrap_or(ask.task),
         };
         let (face, agent) = (ask.face, ask.agent.clone());
         let spawn = SpawnAsk {
@@ -76,7 +76,7 @@ impl Registry {
         }
     }
 
-    /// The first message of a sealed child, out of the pack that was made for its call.
+    /// The first message of a child that knows nothing of its caller's conversation, out of the pack that was made for its call.
     fn packed(&self, site: Site) -> Result<Option<String>, Fault> {
         let found = self.inner.store.read_now(|tx| {
             let (Some(run), Some(step)) = (

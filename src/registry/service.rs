@@ -332,8 +332,13 @@ impl Service {
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
     }
 
-    /// Ends what the steps of an ended run have left running; most have left nothing.
+    /// Ends what the steps of an ended run have left running, and what it was lent; most have left
+    /// nothing.
     fn end_processes(&self, run: RunId) {
+        let mut returned = self.inner.runner.ended(run);
+        if (&mut returned).now_or_never().is_none() {
+            self.tasks.spawn(returned);
+        }
         let mut ending = self.inner.processes.end_run(run);
         if (&mut ending).now_or_never().is_some() {
             return;

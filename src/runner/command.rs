@@ -16,7 +16,7 @@ use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::env::Environment;
-use crate::kernel::ids::StepId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Role, plain_text};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
@@ -129,6 +129,10 @@ impl Runner for CommandRunner {
         });
         let admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
         Box::pin(std::future::ready(admitted))
+    }
+
+    fn ended(&self, _: RunId) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn perform(

@@ -9,6 +9,7 @@ use super::{CommandRunner, TurnRunner};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::ids::RunId;
 use crate::kernel::step::Step;
 
 /// Carries out runs of every kind.
@@ -42,6 +43,10 @@ impl Runner for Runners {
 
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
         self.of(&view).admit(view, step)
+    }
+
+    fn ended(&self, run: RunId) -> BoxFuture<'static, ()> {
+        self.turn.ended(run)
     }
 
     fn perform(

@@ -8,6 +8,7 @@ mod dispatch;
 mod driver;
 mod models;
 mod perform;
+mod plan;
 mod prompt;
 mod rights;
 mod turn;

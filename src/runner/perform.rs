@@ -7,19 +7,20 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::compact::too_long;
+use super::plan::node_of;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
-use crate::agent::AgentDefinition;
+use crate::agent::{AgentDefinition, Strategy};
 use crate::contract::BoxFuture;
 use crate::contract::catalog::SKILL_TOOL;
 use crate::contract::delegate::Site;
 use crate::contract::journal::RunView;
-use crate::contract::linked;
+use crate::contract::linked::{self, Candidate};
 use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
-use crate::kernel::step::{Effect, Step};
+use crate::kernel::step::{Effect, Node, Step};
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};
 
@@ -34,9 +35,18 @@ impl TurnRunner {
             Ok(definition) => definition,
             Err(error) => return StepOutcome::Failed(error),
         };
-        match self.request(view, step, &definition) {
-            Ok(request) => too_long(self.ask(view, &definition, request, sink).await),
-            Err(error) => StepOutcome::Failed(error),
+        let request = match self.request(view, step, &definition) {
+            Ok(request) => request,
+            Err(error) => return StepOutcome::Failed(error),
+        };
+        let Some(node) = node_of(step) else {
+            return too_long(self.ask(view, &definition, request, sink).await);
+        };
+        let request = self.node_request(view, &definition, step, node, request);
+        let outcome = too_long(self.ask(view, &definition, request, sink).await);
+        match node {
+            Node::Plan => self.planned(view, &definition, step, outcome),
+            Node::Reflect | Node::Respond => outcome,
         }
     }
 
@@ -68,7 +78,7 @@ impl TurnRunner {
 
     /// The tools that the model is told of: those of the agent, without the ones that could
     /// only be refused.
-    fn offered_tools(
+    pub(super) fn offered_tools(
         &self,
         definition: &AgentDefinition,
         view: &RunView,
@@ -77,6 +87,10 @@ impl TurnRunner {
         let tools = pinned_tools(view)?.into_iter().map(|tool| tool.schema);
         let mut tools: Vec<ToolSchema> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
+        // Only plans come to it.
+        if definition.strategy != Strategy::Plan {
+            tools.retain(|tool| tool.name != linked::DELEGATE);
+        }
         if view.skills.is_none() {
             tools.retain(|tool| tool.name != SKILL_TOOL);
         }
@@ -197,9 +211,12 @@ impl TurnRunner {
 
 /// A tool as the run has pinned it.
 #[derive(Deserialize)]
-struct PinnedTool {
+pub(super) struct PinnedTool {
     #[serde(flatten)]
-    schema: ToolSchema,
+    pub(super) schema: ToolSchema,
+    /// Whom a plan may choose, if it is the tool that has them do something.
+    #[serde(default)]
+    pub(super) candidates: Vec<Candidate>,
     /// Whose it is, if a server has it.
     served: Option<Served>,
 }
@@ -211,7 +228,7 @@ pub(super) fn served_effect(view: &RunView, name: &str) -> Option<Effect> {
     tool.served.map(|served| served.effect)
 }
 
-fn pinned_tools(view: &RunView) -> Result<Vec<PinnedTool>, RunError> {
+pub(super) fn pinned_tools(view: &RunView) -> Result<Vec<PinnedTool>, RunError> {
     serde_json::from_str(&view.tools).map_err(|error| {
         let message = format!("the tools that this run pinned cannot be read: {error}");
         RunError::new("pins", message)

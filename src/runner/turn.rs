@@ -6,31 +6,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::perform::served_effect;
 use super::rights::rights;
-use crate::agent::AgentDefinition;
+use crate::agent::{AgentDefinition, Strategy};
 use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
+use crate::kernel::delegation::Face;
 use crate::kernel::gate::{Rights, WriteScope};
-use crate::kernel::ids::StepId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Message, plain_text};
 use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
-use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState, Why};
+use crate::kernel::step::{Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
 use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
 
 /// What the turn says of a model that yields without a word.
 const WAITING: &str = "Waiting for what others were asked to do.";
+
+/// What stands in a definition whose runs go by plans.
+const PLANS: &str = r#""strategy":"plan""#;
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
@@ -107,11 +111,13 @@ impl TurnRunner {
         }
     }
 
-    fn ask_model(&self, view: &RunView) -> Next {
-        let definition = match pinned_agent(view) {
-            Ok(definition) => definition,
-            Err(error) => return Next::Fail(error),
-        };
+    /// The next call of the model, for `node` in a run that goes by plans; within the run's limits.
+    pub(super) fn ask_model(
+        &self,
+        view: &RunView,
+        definition: &AgentDefinition,
+        node: Option<Node>,
+    ) -> Next {
         let asked = view
             .steps
             .iter()
@@ -134,13 +140,31 @@ impl TurnRunner {
             );
             return Next::Fail(RunError::new("budget", message));
         }
-        if let Some(next) = self.shorten_first(view, &definition) {
+        if let Some(next) = self.shorten_first(view, definition) {
             return next;
         }
-        self.model_call(view)
+        self.model_call(view, node)
     }
 
-    fn model_call(&self, view: &RunView) -> Next {
+    /// A run that a plan has delegated to has connections of its own to the servers that its agent
+    /// names, as long as it lives.
+    fn connect(&self, view: &RunView) {
+        let delegated = view.run.delegated.as_ref();
+        if delegated.is_none_or(|of| of.face != Face::Planned) {
+            return;
+        }
+        if let Ok(definition) = pinned_agent(view)
+            && let Some(servers) = &definition.mcp_servers
+        {
+            self.tools.lease(view.run.id, servers);
+        }
+    }
+
+    fn model_call(&self, view: &RunView, node: Option<Node>) -> Next {
+        let summary = match node {
+            Some(node) => format!("{node}: {}", view.run.model),
+            None => view.run.model.clone(),
+        };
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),
             kind: StepKind::Model,
@@ -148,13 +172,13 @@ impl TurnRunner {
             tool_call: None,
             asked_by: None,
             effect: Effect::Read,
-            input: Value::Null,
-            params_summary: Some(text::preview(&view.run.model, SUMMARY_LIMIT)),
+            input: node.map_or(Value::Null, |node| json!({ NODE: node })),
+            params_summary: Some(text::preview(&summary, SUMMARY_LIMIT)),
             context: None,
         }])
     }
 
-    fn call_tool(
+    pub(super) fn call_tool(
         &self,
         view: &RunView,
         asked_by: &Step,
@@ -194,14 +218,28 @@ impl Runner for TurnRunner {
         if let Some(end) = asked_for(view) {
             return end;
         }
+        let ask = || match pinned_agent(view) {
+            Ok(definition) => self.ask_model(view, &definition, None),
+            Err(error) => Next::Fail(error),
+        };
+        // A text inside of JSON has its quotes escaped, so most definitions need not be read.
+        if view.agent.contains(PLANS) {
+            match pinned_agent(view) {
+                Ok(definition) if definition.strategy == Strategy::Plan => {
+                    return self.next_planned(view, &definition);
+                }
+                Ok(_) => {}
+                Err(error) => return Next::Fail(error),
+            }
+        }
         let Some(latest) = models().next() else {
-            return self.ask_model(view);
+            return ask();
         };
         if latest.was_too_long() {
             return match pinned_agent(view) {
                 Ok(definition) => match self.after_too_long(view, &definition) {
                     Some(next) => next,
-                    None => self.ask_model(view),
+                    None => ask(),
                 },
                 Err(error) => Next::Fail(error),
             };
@@ -236,14 +274,14 @@ impl Runner for TurnRunner {
             return Next::EndTurn(Some(text.unwrap_or(WAITING).to_owned()));
         }
         if !calls.is_empty() || has_unseen_input(view, latest) {
-            return self.ask_model(view);
+            return ask();
         }
         let text = plain_text(answer);
         if !text.trim().is_empty() {
             return Next::EndTurn(Some(text));
         }
         if empty_answers(view) <= EMPTY_RETRIES {
-            return self.ask_model(view);
+            return ask();
         }
         Next::EndTurn(None)
     }
@@ -253,6 +291,10 @@ impl Runner for TurnRunner {
             Ok(admitted) => admitted,
             Err(error) => Box::pin(std::future::ready(Admission::Refused(error.message))),
         }
+    }
+
+    fn ended(&self, run: RunId) -> BoxFuture<'static, ()> {
+        self.tools.release(run)
     }
 
     fn perform(
@@ -268,8 +310,14 @@ impl Runner for TurnRunner {
                 tokio::time::sleep(pace).await;
             }
             match step.kind {
-                StepKind::Model => runner.perform_model(&view, &step, sink).await,
-                StepKind::Tool => runner.perform_tool(&view, &step).await,
+                StepKind::Model => {
+                    runner.connect(&view);
+                    runner.perform_model(&view, &step, sink).await
+                }
+                StepKind::Tool => {
+                    runner.connect(&view);
+                    runner.perform_tool(&view, &step).await
+                }
                 StepKind::Compaction => runner.perform_compaction(&view, &step).await,
                 StepKind::Command => {
                     let why = "a model's run has a step of a program";
@@ -316,18 +364,26 @@ fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     })
 }
 
-/// What a sealed subagent is given to know, where the call is of one.
+/// What a subagent is given to know that knows nothing of the conversation, where the call is of
+/// one.
 fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
-    if linked::prefix_of(tool) != Some(linked::SEALED) {
-        return None;
-    }
-    let definition = pinned_agent(view).ok()?;
-    let mut links = definition.linked_agents.iter();
-    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
-    let task = arguments.get("task_summary")?.as_str()?;
-    let own = rights(&definition, view).ok()?;
-    let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
-    let child = Rights::new(link.agent.as_str(), &[], scope, own.bundle());
+    let (agent, task, scope) = match linked::prefix_of(tool) {
+        Some(linked::SEALED) => {
+            let definition = pinned_agent(view).ok()?;
+            let mut links = definition.linked_agents.iter();
+            let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+            let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
+            (link.agent.to_string(), "task_summary", scope)
+        }
+        None if tool == linked::DELEGATE => {
+            let agent = arguments.get("agent")?.as_str()?;
+            (agent.to_owned(), "task", WriteScope::Workspace)
+        }
+        _ => return None,
+    };
+    let task = arguments.get(task)?.as_str()?;
+    let own = rights(&pinned_agent(view).ok()?, view).ok()?;
+    let child = Rights::new(&agent, &[], scope, own.bundle());
     let transcript = view.messages.iter().map(AsRef::as_ref);
     serde_json::to_value(Pack::build(task, transcript, &child)).ok()
 }
@@ -409,7 +465,7 @@ fn at(view: &RunView, seq: i64) -> Option<&Message> {
     index.ok().map(|index| view.messages[index].as_ref())
 }
 
-fn tool_calls(content: &[Block]) -> Vec<(&str, &str, &Value)> {
+pub(super) fn tool_calls(content: &[Block]) -> Vec<(&str, &str, &Value)> {
     content
         .iter()
         .filter_map(|block| match block {
@@ -423,7 +479,7 @@ fn tool_calls(content: &[Block]) -> Vec<(&str, &str, &Value)> {
         .collect()
 }
 
-fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
+pub(super) fn has_step(view: &RunView, model: &Step, call: &str) -> bool {
     view.steps
         .iter()
         .any(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(call))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{json, to_json, whole};
+use super::columns::{json, time, to_json, whole};
 use super::tx::{DbError, Row, Tx, all, first, number};
 use super::{Store, trust};
 use crate::contract::rows::{AgentRows, StoredAgent, TrustedProject};
@@ -10,7 +10,7 @@ use crate::kernel::fault::Fault;
 use crate::kernel::time::Timestamp;
 
 /// The columns that [`decode`] reads.
-pub const COLUMNS: &str = "org, name, format, body, revision";
+pub const COLUMNS: &str = "org, name, format, body, revision, created_at";
 
 fn read(row: &dyn Row) -> Result<StoredAgent, DbError> {
     whole(row, "agents", &[("org", 0), ("name", 1)], decode)
@@ -24,6 +24,7 @@ pub fn decode(row: &dyn Row) -> Result<StoredAgent, DbError> {
         format: row.text(2)?.to_owned(),
         text: row.text(3)?.to_owned(),
         revision: row.int(4)?,
+        created_at: time(row, 5)?,
     })
 }
 
@@ -49,7 +50,7 @@ pub fn count(tx: &mut dyn Tx, org: &str) -> Result<i64, DbError> {
 pub fn put(tx: &mut dyn Tx, agent: &StoredAgent, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO agents (org, name, format, body, revision, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT (org, name) DO UPDATE SET \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (org, name) DO UPDATE SET \
          format = excluded.format, body = excluded.body, revision = excluded.revision, \
          updated_at = excluded.updated_at",
         &[
@@ -58,6 +59,7 @@ pub fn put(tx: &mut dyn Tx, agent: &StoredAgent, now: Timestamp) -> Result<(), D
             (&agent.format).into(),
             (&agent.text).into(),
             agent.revision.into(),
+            agent.created_at.0.into(),
             now.0.into(),
         ],
     )

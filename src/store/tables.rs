@@ -298,7 +298,10 @@ pub const TABLES: &[Table] = &[
         primary: &["org", "name"],
         columns: &[agents::COLUMNS],
         decode: |row| agents::decode(row).map(drop),
-        mends: &[("revision", "revision = 1")],
+        mends: &[
+            ("revision", "revision = 1"),
+            ("created_at", "created_at = 0"),
+        ],
         beyond: Beyond::Moved,
     },
     Table {

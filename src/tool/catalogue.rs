@@ -30,6 +30,7 @@ use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::kernel::gate::{Decision, Rights, Subject};
+use crate::kernel::ids::RunId;
 use crate::kernel::step::Effect;
 
 /// What the catalogue must know.
@@ -107,7 +108,12 @@ impl Catalogue {
     /// The tools by which a run deals with the registry. The last two stand for any agents that
     /// are tools.
     fn dealings() -> impl Iterator<Item = &'static Dealing> {
-        let delegating = [&delegating::TASK, &delegating::SEALED, &delegating::CALLED];
+        let delegating = [
+            &delegating::TASK,
+            &delegating::DELEGATE,
+            &delegating::SEALED,
+            &delegating::CALLED,
+        ];
         session_tools::ALL.iter().chain(delegating)
     }
 
@@ -217,7 +223,7 @@ impl Catalogue {
         } = call;
         let arguments = arguments.clone();
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
-            self.call_served(served, arguments)
+            self.call_served(site, served, arguments)
         } else if let Some(dealing) = Self::dealing(name) {
             let by = By {
                 site,
@@ -265,8 +271,31 @@ impl Catalogue {
 }
 
 impl Catalogue {
+    /// From now on the run has connections of its own to these servers of tools.
+    pub fn lease(&self, run: RunId, servers: &[String]) {
+        if let Some(known) = &self.servers {
+            known.lease(run, servers);
+        }
+    }
+
+    /// The run has ended: once this resolves, nothing is left of its own connections.
+    pub fn release(&self, run: RunId) -> BoxFuture<'static, ()> {
+        match &self.servers {
+            Some(servers) if servers.has_leased(run) => {
+                let servers = servers.clone();
+                Box::pin(async move { servers.release(run).await })
+            }
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+
     /// Calls a tool of a server.
-    fn call_served(&self, served: &Served, arguments: Value) -> BoxFuture<'static, Called> {
+    fn call_served(
+        &self,
+        site: Site,
+        served: &Served,
+        arguments: Value,
+    ) -> BoxFuture<'static, Called> {
         let Value::Object(arguments) = arguments else {
             return done(ToolOutput::error("an object of arguments is expected"));
         };
@@ -275,7 +304,7 @@ impl Catalogue {
         };
         let served = served.clone();
         Box::pin(async move {
-            let called = servers.call(&served.server, &served.tool, arguments);
+            let called = servers.call(site.run, &served.server, &served.tool, arguments);
             Called::Done(called.await)
         })
     }

@@ -132,6 +132,43 @@ pub(super) const CALLED: Dealing = Dealing {
     },
 };
 
+/// `delegate`, as plans call it.
+pub(super) const DELEGATE: Dealing = Dealing {
+    name: linked::DELEGATE,
+    description: "Has one other agent carry out a plan, and waits for its result.",
+    effect: Effect::Idempotent,
+    parameters: &[
+        Parameter {
+            name: "agent",
+            shape: Shape::Agent,
+            required: true,
+            description: "Which.",
+        },
+        Parameter {
+            name: "task",
+            shape: Shape::Text,
+            required: true,
+            description: "What it is to do.",
+        },
+    ],
+    ask: |registry, by, arguments| {
+        let given = |name| arguments.text(name).unwrap_or_default().to_owned();
+        registry.delegate(
+            by.site,
+            DelegateAsk {
+                face: Face::Planned,
+                agent: given("agent"),
+                task: given("task"),
+                title: None,
+                goes_on: None,
+                timeout_ms: None,
+                stream: None,
+                bundle: by.rights.bundle(),
+            },
+        )
+    },
+};
+
 /// What a linked agent may do at most for who asks it.
 fn narrowed(by: &By<'_>, link: &Link) -> Bundle {
     let scope = link.write_scope.unwrap_or(WriteScope::Workspace);

@@ -44,6 +44,8 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::SubAgentPartial, shape::<SubAgentPartial>),
     (EventKind::SubAgentComplete, shape::<SubAgentComplete>),
     (EventKind::SubAgentError, shape::<SubAgentError>),
+    (EventKind::DelegationStart, shape::<DelegationStart>),
+    (EventKind::DelegationComplete, shape::<DelegationComplete>),
     (EventKind::DelegationBreaker, shape::<DelegationBreaker>),
     (EventKind::AgentsChanged, shape::<AgentsChanged>),
     (EventKind::SkillsChanged, shape::<SkillsChanged>),
@@ -193,6 +195,10 @@ pub struct StepMoved {
     pub result_summary: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+    /// `subagent:<agent>`: it is no step of this run, but of one that a plan of it has delegated
+    /// to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A run that carries out a call of a tool has begun or ended a step of its own.
@@ -298,6 +304,43 @@ pub struct SubAgentError {
     pub usage: Usage,
     /// From the call to its end.
     pub duration_ms: u64,
+}
+
+/// A plan has another agent do something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegationStart {
+    /// Which.
+    pub sub_agent_id: AgentId,
+    /// Its name.
+    pub sub_agent_name: String,
+    /// The call of tool `delegate`.
+    pub tool_call_id: Option<String>,
+    /// The run that carries it out.
+    pub child_run_id: RunId,
+    /// What it is to do, up to 200 characters.
+    pub task: String,
+}
+
+/// The agent that a plan has delegated to has ended.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegationComplete {
+    /// Which.
+    pub sub_agent_id: AgentId,
+    /// Its name.
+    pub sub_agent_name: String,
+    /// The call of tool `delegate`.
+    pub tool_call_id: String,
+    /// The run that has carried it out.
+    pub child_run_id: RunId,
+    /// It went well.
+    pub success: bool,
+    /// Its result, up to 500 characters.
+    pub result_preview: Option<String>,
+    /// Why it has none.
+    pub error: Option<String>,
 }
 
 /// Calls of an agent are let through no more, or again.

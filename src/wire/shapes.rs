@@ -116,7 +116,7 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegatedCall {
-    /// `task`, `subagent` or `call`.
+    /// `task`, `subagent`, `call` or `plan`.
     pub face: Word,
     /// The step there that waits.
     pub step: u32,

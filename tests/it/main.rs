@@ -44,6 +44,7 @@ mod ops;
 mod outputs;
 mod paging;
 mod panics;
+mod planned;
 mod policies;
 mod processes;
 mod programs;

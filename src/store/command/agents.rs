@@ -65,6 +65,7 @@ pub fn put(context: &mut Context<'_>, new: PutAgent) -> Result<Reply, Fault> {
         format: new.format,
         text: new.text,
         revision,
+        created_at: found.map_or(context.now.wall, |found| found.created_at),
     };
     agents::put(context.tx, &agent, context.now.wall).map_err(db_fault)?;
     context.effect(Effect::AgentsChanged);

@@ -11,7 +11,7 @@ use super::spawn::{Awaits, Spawn, below};
 use super::{Reply, breaker};
 use crate::kernel::action::EventKind;
 use crate::kernel::called::AGENT;
-use crate::kernel::delegation::{Delegated, called_end};
+use crate::kernel::delegation::{Delegated, Face, called_end, planned_end};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
@@ -87,9 +87,7 @@ pub fn is_answer(run: &Run, message: &mut NewMessage) {
     };
     message.kind = MessageKind::SubAgentAi;
     message.tool_call = Some(delegated.call.clone());
-    let mut metadata = message.metadata.take().unwrap_or_else(|| json!({}));
-    metadata[AGENT] = json!(run.agent);
-    message.metadata = Some(metadata);
+    *message = message.clone().noted(AGENT, json!(run.agent));
 }
 
 /// The run's answer stands in the transcript, also where its last text was not said as such.
@@ -119,6 +117,10 @@ pub fn ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
             false => EventKind::SubAgentError,
         };
         tell(context, caller, kind, data)?;
+    }
+    if delegated.face == Face::Planned {
+        let data = planned_end(delegated, run);
+        tell(context, caller, EventKind::DelegationComplete, data)?;
     }
     breaker::ended(context, run, caller)
 }

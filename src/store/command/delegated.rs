@@ -1,6 +1,8 @@
 //! Runs that carry out a call of a tool of another run: the session that an earlier one has left
 //! and that goes on, what binds the run to its call, and how the call gets its outcome.
 
+use serde_json::json;
+
 use super::cancel;
 use super::context::Context;
 use super::moves::load;
@@ -9,11 +11,15 @@ use super::waiting;
 use crate::kernel::action::EventKind;
 use crate::kernel::delegation::{self, Delegated, Face};
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
-use crate::kernel::step::{Step, Wait, WaitKind};
+use crate::kernel::step::{Step, StepKind, Wait, WaitKind};
+use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps, waits};
+
+/// The most characters that are shown of a task.
+const TASK: usize = 200;
 
 /// The session in which an earlier child of the same agent has worked for this parent, and
 /// which is free.
@@ -73,6 +79,19 @@ pub fn bind(context: &Context<'_>, run: &mut Run, awaits: &Awaits, caller: &Run,
     };
 }
 
+/// The stream of a planner says whom it delegates to.
+pub fn planned(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId, agent: &AgentId) {
+    let task = step.input["task"].as_str().unwrap_or_default();
+    let data = json!({
+        "subAgentId": agent,
+        "subAgentName": agent,
+        "toolCallId": step.tool_call,
+        "childRunId": run,
+        "task": preview(task, TASK),
+    });
+    context.emit(EventKind::DelegationStart, caller, data);
+}
+
 /// The step of `caller` waits for the end of `run`, which carries out its call.
 pub fn wait(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId) -> Result<(), Fault> {
     let wait = Wait {
@@ -101,7 +120,7 @@ pub fn outcome(
     }
     let steps = match delegated.face {
         Face::Task => steps::latest(context.tx, child).map_err(db_fault)?,
-        Face::Sealed | Face::Called => Vec::new(),
+        Face::Sealed | Face::Called | Face::Planned => Vec::new(),
     };
     let host = load(context, waiter)?;
     Ok(Some(delegation::outcome(
@@ -112,18 +131,28 @@ pub fn outcome(
     )))
 }
 
-/// A step of `child` is shown to the run whose call it carries out, if that one may see it.
-pub fn show(context: &mut Context<'_>, child: &Run, step: &Step) -> Result<(), Fault> {
-    let Some(delegated) = child.delegated.as_ref().filter(|of| of.face == Face::Task) else {
+/// A step of `child` is shown to the run whose call it carries out, if that one may see it: as
+/// progress, or as it is told of (`told`) with whose it is.
+pub fn show(
+    context: &mut Context<'_>,
+    child: &Run,
+    step: &Step,
+    (kind, mut told): (EventKind, serde_json::Value),
+) -> Result<(), Fault> {
+    let (Some(delegated), Some(parent)) = (&child.delegated, child.parent_run) else {
         return Ok(());
     };
-    let Some(progress) = delegation::progress(&delegated.call, child, step) else {
-        return Ok(());
-    };
-    let Some(parent) = child.parent_run else {
-        return Ok(());
-    };
-    tell(context, parent, EventKind::ToolProgress, progress)
+    match delegated.face {
+        Face::Task => match delegation::progress(&delegated.call, child, step) {
+            Some(progress) => tell(context, parent, EventKind::ToolProgress, progress),
+            None => Ok(()),
+        },
+        Face::Planned if step.kind == StepKind::Tool => {
+            told["source"] = delegation::source(&child.agent).into();
+            tell(context, parent, kind, told)
+        }
+        Face::Sealed | Face::Called | Face::Planned => Ok(()),
+    }
 }
 
 /// An event of `caller`. What it has called may still be stopping when it has ended, and an end

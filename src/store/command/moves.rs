@@ -348,19 +348,16 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
         (StepKind::Tool, true) => EventKind::ToolStarted,
         (StepKind::Tool, false) => EventKind::ToolCompleted,
     };
-    context.emit(
-        kind,
-        run,
-        json!({
-            "stepId": step.id,
-            "seq": step.seq,
-            "state": step.state,
-            "toolName": step.tool,
-            "toolCallId": step.tool_call,
-            "paramsSummary": step.params_summary,
-            "resultSummary": step.result_summary,
-            "error": step.error,
-        }),
-    );
-    delegated::show(context, run, step)
+    let told = json!({
+        "stepId": step.id,
+        "seq": step.seq,
+        "state": step.state,
+        "toolName": step.tool,
+        "toolCallId": step.tool_call,
+        "paramsSummary": step.params_summary,
+        "resultSummary": step.result_summary,
+        "error": step.error,
+    });
+    context.emit(kind, run, told.clone());
+    delegated::show(context, run, step, (kind, told))
 }

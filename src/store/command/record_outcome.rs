@@ -9,7 +9,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin, Usage};
-use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
+use crate::kernel::step::{Intent, NODE, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, sessions, steps};
 
@@ -57,7 +57,11 @@ impl Recorded {
         match self {
             Recorded::Answer { blocks, usage, .. } => {
                 let id = MessageId::answer_of(step.id);
-                Some(NewMessage::answer(id, step.run, blocks.clone()).counted(usage))
+                let message = NewMessage::answer(id, step.run, blocks.clone()).counted(usage);
+                Some(match step.input.get(NODE) {
+                    Some(node) => message.noted(NODE, node.clone()),
+                    None => message,
+                })
             }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();

@@ -208,7 +208,10 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     } else {
         context.append(&spawn.org, session.id, session.generation, vec![task])?;
     }
-    if let (Some(_), Some(caller), Some(step)) = (&awaits, &caller, &step) {
+    if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
+        if awaits.face == Face::Planned {
+            delegated::planned(context, caller, step, run, &accepted.agent);
+        }
         delegated::wait(context, caller, step, run)?;
     }
     Ok(Reply::Accepted(accepted))

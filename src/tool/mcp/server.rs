@@ -37,6 +37,8 @@ pub(super) struct Server {
     pub(super) table: ServerTable,
     shared: Arc<Shared>,
     link: watch::Sender<Link>,
+    /// Of one run alone: what is seen of the server under this name is another connection's.
+    is_leased: bool,
     /// It is not wanted any more.
     stop: CancellationToken,
     life: Mutex<Option<JoinHandle<()>>>,
@@ -63,7 +65,17 @@ struct Noise {
 impl Server {
     /// A server that nobody has started.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
+        Self::make(name, table, shared, false)
+    }
+
+    /// The same server once more, for one run alone.
+    pub(super) fn leased(&self) -> Arc<Server> {
+        Self::make(&self.name, &self.table, &self.shared, true)
+    }
+
+    fn make(name: &str, table: &ServerTable, shared: &Arc<Shared>, is_leased: bool) -> Arc<Server> {
         Arc::new(Server {
+            is_leased,
             name: name.to_owned(),
             table: table.clone(),
             shared: Arc::clone(shared),
@@ -227,7 +239,7 @@ impl Server {
         });
         let has_failed = why.is_some();
         self.link.send_replace(Link::Down(why));
-        if has_failed {
+        if has_failed && !self.is_leased {
             self.try_later().await;
         }
     }
@@ -328,6 +340,9 @@ impl Server {
     /// These are its tools now. They are kept before anybody sees them: a run that was offered
     /// them finds them again after a restart, while the server still starts.
     async fn take(&self, offer: Offer) {
+        if self.is_leased {
+            return;
+        }
         for skipped in offer.skipped.iter() {
             tracing::warn!(server = %self.name, tool = skipped.tool, why = skipped.reason, "a tool is not offered");
         }
@@ -440,7 +455,9 @@ impl Server {
 
     /// Changes what is seen of it. Once it is not wanted any more, another may have its name.
     fn show(&self, change: impl FnOnce(&mut ServerView)) {
-        self.shared.show(&self.name, &self.stop, change);
+        if !self.is_leased {
+            self.shared.show(&self.name, &self.stop, change);
+        }
     }
 
     fn lock_life(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {

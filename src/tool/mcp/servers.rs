@@ -1,7 +1,7 @@
 //! All servers: made from the settings, followed at a reload, ended with the daemon. What is seen
 //! of them is one value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServerRows, ServerView, ServerViews, ServersSeen};
 use crate::kernel::env::Environment;
+use crate::kernel::ids::RunId;
 use crate::process::Processes;
 use crate::tool::ToolOutput;
 
@@ -39,6 +40,8 @@ pub struct Options {
 pub struct Servers {
     shared: Arc<Shared>,
     servers: Arc<Mutex<BTreeMap<String, Arc<Server>>>>,
+    /// Connections of single runs.
+    leases: Arc<Mutex<HashMap<RunId, Vec<Arc<Server>>>>>,
     /// They are started as they come.
     open: Arc<AtomicBool>,
 }
@@ -92,6 +95,7 @@ impl Servers {
                 seen: watch::channel(Arc::default()).0,
             }),
             servers: Arc::default(),
+            leases: Arc::default(),
             open: Arc::default(),
         };
         let known = match tables.is_empty() {
@@ -152,18 +156,59 @@ impl Servers {
     pub async fn end(&self) {
         self.open.store(false, Ordering::Release);
         let servers = std::mem::take(&mut *self.lock());
-        join_all(servers.values().map(|server| server.end())).await;
+        let leased = std::mem::take(&mut *self.lock_leases());
+        let leased = leased.values().flatten();
+        join_all(servers.values().chain(leased).map(|server| server.end())).await;
     }
 
-    /// Calls a tool of a server; a server that is down is started first. Every failure is a
-    /// result that says what happened.
+    /// From now on the run has connections of its own to those of these servers that there are;
+    /// they are begun, and nobody waits for them. A repeat changes nothing.
+    pub fn lease(&self, run: RunId, names: &[String]) {
+        let mut leases = self.lock_leases();
+        if leases.contains_key(&run) {
+            return;
+        }
+        let servers = self.lock();
+        let named = names.iter().filter_map(|name| servers.get(name));
+        let leased: Vec<Arc<Server>> = named.map(|server| server.leased()).collect();
+        for server in &leased {
+            server.begin();
+        }
+        leases.insert(run, leased);
+    }
+
+    /// Once this resolves, nothing is left of the run's own connections.
+    pub async fn release(&self, run: RunId) {
+        let leased = self.lock_leases().remove(&run);
+        for server in leased.unwrap_or_default() {
+            server.end().await;
+        }
+    }
+
+    /// Has the run connections of its own?
+    pub fn has_leased(&self, run: RunId) -> bool {
+        self.lock_leases().contains_key(&run)
+    }
+
+    fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<Server>>>> {
+        // A panic leaves a map that is whole.
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls a tool of a server for this run, by its own connection if it has one; a server that
+    /// is down is started first. Every failure is a result that says what happened.
     pub async fn call(
         &self,
+        run: RunId,
         server: &str,
         tool: &str,
         arguments: Map<String, Value>,
     ) -> ToolOutput {
-        let found = self.lock().get(server).cloned();
+        let leased = self.lock_leases().get(&run).and_then(|leased| {
+            let mut leased = leased.iter();
+            leased.find(|one| one.name == server).cloned()
+        });
+        let found = leased.or_else(|| self.lock().get(server).cloned());
         let Some(found) = found else {
             return ToolOutput::error(format!(
                 "MCP server {server} is not configured any more (its table [mcp.{server}] is \

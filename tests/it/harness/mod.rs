@@ -28,7 +28,7 @@ pub(crate) use daemon::Daemon;
 pub(crate) use damage::damaged;
 pub(crate) use model_server::{ModelServer, Reply, Request, chat, messages};
 pub(crate) use place::{Faults, Place};
-pub(crate) use script::{Script, calls, fails, panics, says};
+pub(crate) use script::{Answer, Script, calls, fails, panics, says};
 
 use std::future::Future;
 use std::time::Duration;

@@ -34,6 +34,8 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::SubAgentPartial
         | Kind::SubAgentComplete
         | Kind::SubAgentError
+        | Kind::DelegationStart
+        | Kind::DelegationComplete
         | Kind::DelegationBreaker
         | Kind::QuestionAsked
         | Kind::QuestionAnswered

@@ -29,6 +29,10 @@ pub(super) fn answers_are_the_scripts(book: &Book, script: &Script) {
         };
         let entry = book.entry(&run.session, seq);
         assert_eq!(entry.text(), answer.text(), "{rule:?} {index}: {entry:?}");
+        // A plan comes to calls that the model has not made.
+        if step.input["node"] == "plan" {
+            continue;
+        }
         let calls: Vec<_> = entry
             .tool_calls()
             .into_iter()

@@ -23,6 +23,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         place: called_place,
         play: |caller| Box::pin(called(caller)),
     },
+    Scenario {
+        name: "planned",
+        place: planned_place,
+        play: |caller| Box::pin(planned(caller)),
+    },
 ];
 
 fn task_place() -> Place {
@@ -186,4 +191,68 @@ async fn called(caller: &mut Caller) {
         .map(|entry| entry["content"][0]["text"].as_str().unwrap())
         .collect();
     assert_eq!(said, ["[kid a]", "a is done", "[kid b]"]);
+}
+
+fn planned_place() -> Place {
+    let plan = |steps: Value, to: Value| {
+        let delegates = !to.is_null();
+        let plan = json!({
+            "steps": steps, "requires_delegation": delegates, "delegate_to": to, "task": "[kid]",
+        });
+        says(&plan.to_string())
+    };
+    let read = json!([{ "tool": "read", "arguments": { "path": "notes.txt" } }]);
+    Place::new(
+        Script::new()
+            .on(
+                "[kid]",
+                [
+                    calls("read", json!({ "path": "notes.txt" })),
+                    says("kid is done").held_by("go-kid"),
+                ],
+            )
+            .on(
+                "[boss]",
+                [
+                    plan(read, Value::Null),
+                    says("half is known\nNEXT: PLAN"),
+                    plan(json!([]), json!("helper")),
+                    says("all is known\nNEXT: RESPOND"),
+                    says("boss is done"),
+                ],
+            ),
+    )
+    .with_agent(
+        "boss",
+        "mode: primary\nstrategy: plan\ntools: [read]\nallow_agents: [helper]",
+    )
+    .with_agent("helper", "mode: subagent\ntools: [read]")
+    .with("lanes.global", "1")
+}
+
+/// A planner reads something by itself, then has another agent do the rest.
+async fn planned(caller: &mut Caller) {
+    let session = "agent:boss:x";
+    let params = json!({ "key": session, "agent": "boss", "ifExists": "get" });
+    caller.call("sessions.create", params).await;
+    let boss = caller.turn(session, "[boss]").await;
+    caller.in_state(&boss.id, "paused").await;
+    caller.place().let_go("go-kid");
+    assert_eq!(caller.ended(&boss.id).await["result"], "boss is done");
+    caller.quiet().await;
+    let answers = told_last(caller, session).await;
+    assert_eq!(answers["result"], "kid is done", "{answers}");
+    let children = caller.call("runs.list", json!({ "parent": session })).await;
+    assert_eq!(children["runs"].as_array().unwrap().len(), 1, "{children}");
+    assert_eq!(children["runs"][0]["delegated"]["face"], "plan");
+}
+
+/// What the last tool result in this session says.
+async fn told_last(caller: &mut Caller, session: &str) -> Value {
+    let history = caller
+        .call("sessions.history", json!({ "sessionKey": session }))
+        .await;
+    let entries = history["messages"].as_array().unwrap();
+    let last = entries.iter().rfind(|entry| entry["kind"] == "tool_result");
+    serde_json::from_str(last.unwrap()["content"][0]["text"].as_str().unwrap()).unwrap()
 }

@@ -1,0 +1,196 @@
+//! Reads what a model gives for a plan: what it must look like, whom it may delegate to, and what
+//! is wrong with it, in words by which the model can mend it.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+use crate::contract::journal::RunView;
+use crate::contract::linked::{Candidate, DELEGATE};
+use crate::kernel::ids::AgentId;
+use crate::provider::ToolSchema;
+use crate::runner::perform::pinned_tools;
+use crate::tool::YIELD;
+
+/// What a plan comes to. Own tools go first: with steps, no other agent is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Plan {
+    /// These calls, in this order.
+    Act(Vec<Act>),
+    /// One other agent does it.
+    Delegate {
+        /// Which.
+        agent: AgentId,
+        /// What it is to do; what was asked for, if unset.
+        task: Option<String>,
+    },
+    /// Nothing has to be done before the answer.
+    Respond,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Act {
+    /// A tool of the agent's own.
+    pub tool: String,
+    /// With what.
+    pub arguments: Map<String, Value>,
+    /// For the model to think by, and for whoever reads the transcript.
+    #[serde(default, rename = "why")]
+    _why: IgnoredAny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    steps: Vec<Act>,
+    requires_delegation: bool,
+    #[serde(default)]
+    delegate_to: Option<String>,
+    #[serde(default)]
+    task: Option<String>,
+}
+
+/// The JSON Schema of a plan, as the model is told it.
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "steps": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "tool": { "type": "string" },
+                        "arguments": { "type": "object" },
+                        "why": { "type": "string" },
+                    },
+                    "required": ["tool", "arguments"],
+                    "additionalProperties": false,
+                },
+            },
+            "requires_delegation": { "type": "boolean" },
+            "delegate_to": { "type": ["string", "null"] },
+            "task": { "type": ["string", "null"] },
+        },
+        "required": ["steps", "requires_delegation"],
+        "additionalProperties": false,
+    })
+}
+
+/// Whom a run may delegate to, and what tools of its own it has.
+pub(super) struct Pool {
+    /// As they were when the run began.
+    pub candidates: Vec<Candidate>,
+    /// Those that may be called.
+    pub tools: Vec<ToolSchema>,
+}
+
+impl Pool {
+    /// The pool that the run has pinned, with these tools. Without the tool that delegates it has
+    /// no levels left, or nobody to delegate to.
+    pub(super) fn of(view: &RunView, mut tools: Vec<ToolSchema>) -> Self {
+        let delegates = tools.iter().any(|tool| tool.name == DELEGATE);
+        let pinned = pinned_tools(view).unwrap_or_default().into_iter();
+        let candidates = pinned
+            .filter(|_| delegates)
+            .flat_map(|tool| tool.candidates);
+        let candidates = candidates.collect();
+        // A turn of this strategy ends with its response.
+        tools.retain(|tool| tool.name != DELEGATE && tool.name != YIELD);
+        Pool { candidates, tools }
+    }
+
+    /// By name, then by id.
+    fn resolve(&self, named: &str) -> Option<&Candidate> {
+        let mut by_name = self.candidates.iter();
+        let mut by_id = self.candidates.iter();
+        by_name
+            .find(|one| one.name == named)
+            .or_else(|| by_id.find(|one| one.id.as_str() == named))
+    }
+}
+
+/// The plan in a model's answer; the error says what is wrong with it.
+pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, String> {
+    let written: Written = serde_json::from_str(bare(text))
+        .map_err(|error| format!("it does not fit the schema: {error}"))?;
+    if !written.steps.is_empty() {
+        let unknown = written
+            .steps
+            .iter()
+            .find(|act| pool.tools.iter().all(|tool| tool.name != act.tool));
+        let Some(act) = unknown else {
+            return Ok(Plan::Act(written.steps));
+        };
+        let names: Vec<&str> = pool.tools.iter().map(|tool| tool.name.as_str()).collect();
+        return Err(format!(
+            "there is no tool {:?}; the tools are {}",
+            crate::kernel::text::preview(&act.tool, 64),
+            or_none(&names)
+        ));
+    }
+    if !written.requires_delegation {
+        return Ok(Plan::Respond);
+    }
+    let list: Vec<String> = pool.candidates.iter().map(Candidate::line).collect();
+    let list = or_none(&list.iter().map(String::as_str).collect::<Vec<_>>());
+    let named = written.delegate_to.unwrap_or_default();
+    let Some(candidate) = pool.resolve(named.trim()) else {
+        return Err(match named.trim() {
+            "" => format!(
+                "requires_delegation is true, and delegate_to names nobody; there are: {list}"
+            ),
+            named => format!(
+                "there is no agent {:?} to delegate to; there are: {list}",
+                crate::kernel::text::preview(named, 64)
+            ),
+        });
+    };
+    let task = written.task.filter(|task| !task.trim().is_empty());
+    let what = task.clone().unwrap_or_else(|| asked(view));
+    if was_delegated(view, &candidate.id, &what) {
+        return Err(format!(
+            "agent {} was given this very task before, and what came of it stands above; do not \
+             delegate it again",
+            candidate.id
+        ));
+    }
+    Ok(Plan::Delegate {
+        agent: candidate.id.clone(),
+        task,
+    })
+}
+
+/// What the run was asked for last.
+pub(super) fn asked(view: &RunView) -> String {
+    let mut inputs = view.messages.iter().rev();
+    let latest = inputs.find(|message| message.is_input());
+    latest.map_or_else(String::new, |message| message.text())
+}
+
+fn was_delegated(view: &RunView, agent: &AgentId, task: &str) -> bool {
+    view.steps.iter().any(|step| {
+        step.tool.as_deref() == Some(DELEGATE)
+            && step.input["agent"] == agent.as_str()
+            && step.input["task"].as_str().map(str::trim) == Some(task.trim())
+    })
+}
+
+/// The JSON in an answer: models like to put it between fences.
+fn bare(text: &str) -> &str {
+    let text = text.trim();
+    let Some(fenced) = text.strip_prefix("```") else {
+        return text;
+    };
+    let inside = fenced.strip_suffix("```").unwrap_or(fenced);
+    inside.strip_prefix("json").unwrap_or(inside).trim()
+}
+
+fn or_none(names: &[&str]) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
+}
