@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Address, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, OVERFLOW, Optional,
-    OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
+    Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, Form, OVERFLOW,
+    Optional, OrNever, Period, Span, Text, Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
 use crate::kernel::policy::Visibility;
@@ -134,6 +134,12 @@ settings! {
     Reload "defaults.max_children" => max_children: u32 = 5, Count(1, 20);
     /// Runs spawned and messages sent below one root run.
     Reload "defaults.max_total_children" => max_total_children: u32 = 100, Count(1, 10_000);
+    /// Tokens that a run which nobody's run has asked for may use, with all runs below it; no
+    /// limit if unset. A request's own budget narrows it.
+    Reload "budgets.tree_tokens" =>
+        budget_tree_tokens: Option<u32> = None, Optional(Count(1, u32::MAX));
+    /// The same in money, in the currency of `[prices]`.
+    Reload "budgets.tree_cost" => budget_tree_cost: Option<f64> = None, Optional(Amount);
     /// How long a call may take that another agent carries out, where neither says otherwise.
     Reload "delegation.timeout" =>
         delegation_timeout: Duration = Duration::from_mins(2), Period;

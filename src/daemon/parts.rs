@@ -21,6 +21,7 @@ use crate::contract::runner::Runner;
 use crate::contract::servers::ServerRows;
 use crate::gateway;
 use crate::kernel::breaker::BreakerPolicy;
+use crate::kernel::budget::{self, Budget};
 use crate::kernel::env::Environment;
 use crate::kernel::fault::Fault;
 use crate::kernel::limits::SpawnLimits;
@@ -98,6 +99,10 @@ pub fn store_settings(config: &Config) -> store::Settings {
             failures: config.breaker_failures,
             window_ms: millis(config.breaker_window),
             cool_off_ms: millis(config.breaker_cool_off),
+        },
+        tree_budget: Budget {
+            tokens: config.budget_tree_tokens.map(u64::from),
+            cost_micros: config.budget_tree_cost.map(budget::micros),
         },
         audit_rows: config.audit_rows,
     }

@@ -6,9 +6,10 @@ use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
 use crate::kernel::approval::{Approval, Remember, Remembered};
+use crate::kernel::budget::{Budget, Spent, micros};
 use crate::kernel::ids::{AgentId, RunId};
 use crate::kernel::question::Question;
-use crate::kernel::run::{Budget, PauseReason, RunState};
+use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
@@ -79,6 +80,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         cancel: run.cancel,
         retry_of: run.retry_of,
         usage: run.usage,
+        budget: run.budget.map(|budget| budget_use(budget, run.spent)),
         warnings: run.warnings,
         meta: run.meta,
         pins: run.pins,
@@ -251,12 +253,17 @@ pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
 pub(super) fn budget(budget: crate::wire::budget::Budget) -> Budget {
     Budget {
         tokens: budget.tokens,
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "its limits are checked where it is read"
-        )]
-        cost_micros: budget.cost.map(|cost| (cost * 1e6).round() as u64),
+        cost_micros: budget.cost.map(micros),
+    }
+}
+
+/// What a run may use, and what is used of it.
+fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
+    crate::wire::budget::BudgetUse {
+        tokens: budget.tokens,
+        cost_micros: budget.cost_micros,
+        used_tokens: spent.tokens,
+        used_cost_micros: spent.cost_micros,
     }
 }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::kernel::budget::Spent;
 use crate::kernel::event::Owed;
 use crate::kernel::ids::{AgentId, RunId, SessionId, SessionKey};
 use crate::kernel::run::{
@@ -50,6 +51,7 @@ pub(crate) fn queued(announce: AnnouncePolicy) -> Run {
         result: None,
         limit_ms: Some(10_000),
         budget: None,
+        spent: Spent::default(),
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

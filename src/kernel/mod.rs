@@ -5,6 +5,7 @@ pub mod action;
 pub mod announce;
 pub mod approval;
 pub mod breaker;
+pub mod budget;
 pub mod called;
 pub mod delegation;
 pub mod env;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::budget::{Budget, Spent};
 use super::delegation::{Delegated, Face};
 use super::ids::{AgentId, RunId, SessionId, SessionKey};
 use super::text_enum::text_enum;
@@ -216,40 +217,6 @@ impl Usage {
     }
 }
 
-/// What a run may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Tokens sent and received.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// Millionths of the currency in which the prices are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_micros: Option<u64>,
-}
-
-impl Budget {
-    /// Why `used` leaves nothing of it, in words for people.
-    pub fn exceeded(&self, used: &Usage) -> Option<String> {
-        let tokens = used.input_tokens + used.output_tokens;
-        if let Some(most) = self.tokens
-            && tokens >= most
-        {
-            return Some(format!("{tokens} tokens of {most} are used"));
-        }
-        let most = self.cost_micros.filter(|most| used.cost_micros >= *most)?;
-        Some(format!(
-            "{} of {} are spent",
-            amount(used.cost_micros),
-            amount(most)
-        ))
-    }
-}
-
-/// Millionths as a decimal number.
-fn amount(micros: u64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
-}
-
 /// The session that asked for a run and is told of its end. Fixed at spawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
@@ -341,8 +308,10 @@ pub struct Run {
     pub result: Option<String>,
     /// How long it may run; `None` = no limit.
     pub limit_ms: Option<u64>,
-    /// What it may use; `None` = no limit.
+    /// What it may use, with all runs below it; `None` = no limit.
     pub budget: Option<Budget>,
+    /// What is used of that. Written beside this row, when one of them has asked a model.
+    pub spent: Spent,
     /// How much of that is used, without the time since `counting_since`.
     pub used_ms: u64,
     /// Since when it has been using its time: a steady reading of this life of the daemon.

@@ -23,6 +23,11 @@ text_enum! {
 }
 
 impl StepKind {
+    /// May it use what a budget counts?
+    pub fn asks_a_model(self) -> bool {
+        matches!(self, StepKind::Model | StepKind::Compaction)
+    }
+
     /// Does it answer what stands in the transcript? Then its outcome is a text of the agent,
     /// and at its intent what waits enters the turn.
     pub fn answers(self) -> bool {

@@ -243,6 +243,8 @@ impl Chosen {
             blocks,
             usage: Usage {
                 model_calls: 1,
+                input_tokens: 3,
+                output_tokens: 2,
                 ..Usage::default()
             },
             warnings: Vec::new(),

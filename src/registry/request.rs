@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kernel::approval::ApprovalState;
+use crate::kernel::budget::Budget;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::question::QuestionState;
-use crate::kernel::run::{AnnouncePolicy, Budget};
+use crate::kernel::run::AnnouncePolicy;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;

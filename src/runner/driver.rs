@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
+use crate::kernel::budget::Spent;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{
@@ -294,6 +295,7 @@ fn run(folder: &Path, model: &str) -> Run {
         result: None,
         limit_ms: None,
         budget: None,
+        spent: Spent::default(),
         used_ms: 0,
         counting_since: None,
         recoveries: 0,

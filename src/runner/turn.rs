@@ -131,15 +131,6 @@ impl TurnRunner {
             );
             return Next::Fail(RunError::new("max_loops", message));
         }
-        if let Some(budget) = view.run.budget
-            && let Some(why) = budget.exceeded(&view.run.usage)
-        {
-            let message = format!(
-                "its budget is used up: {why}, in {asked} model calls. The transcript holds all \
-                 of them; a run with a larger budget can go on from there"
-            );
-            return Next::Fail(RunError::new("budget", message));
-        }
         if let Some(next) = self.shorten_first(view, definition) {
             return next;
         }

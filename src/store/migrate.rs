@@ -95,6 +95,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0017_called.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0020_budget_trees",
+        sql: include_str!("migrations/sqlite/0020_budget_trees.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the

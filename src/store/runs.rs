@@ -1,6 +1,7 @@
 //! The table of runs. Rows change only through [`update`], with the version that was read.
 
 mod kin;
+mod spent;
 
 use std::sync::LazyLock;
 
@@ -9,6 +10,7 @@ use super::columns::{
     opt_uuid, time, to_int, to_json, uuid, whole, width,
 };
 use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
+use crate::kernel::budget::Spent;
 use crate::kernel::delegation::{Delegated, Face, Stream};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::run::{
@@ -19,6 +21,7 @@ use crate::kernel::thinking::Thinking;
 use crate::kernel::time::Timestamp;
 
 pub use kin::*;
+pub use spent::*;
 
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, requester_id, \
@@ -28,7 +31,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
-     for_call, pin_skills, skills_version, stream";
+     for_call, pin_skills, skills_version, stream, spent_tokens, spent_micros";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -110,6 +113,10 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
         budget: match row.opt_text(at!(budget))? {
             Some(_) => Some(json(row, at!(budget))?),
             None => None,
+        },
+        spent: Spent {
+            tokens: amount(row, at!(spent_tokens))?,
+            cost_micros: amount(row, at!(spent_micros))?,
         },
         meta: opt_json(row, at!(meta))?,
         pins: Pins {

@@ -8,7 +8,8 @@ use serde_with::skip_serializing_none;
 /// The most that a request may give, in the currency of the prices.
 const COST_LIMIT: f64 = 1e9;
 
-/// What a run may use. Looked at before each model call: the call that goes beyond is the last.
+/// What a run may use, with all runs below it. Looked at before each model call: the call that
+/// goes beyond is the last.
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -19,6 +20,21 @@ pub struct Budget {
     /// Money, in the currency in which `[prices]` are.
     #[schemars(range(min = 0.000_001, max = 1e9))]
     pub cost: Option<f64>,
+}
+
+/// What a run may use, and what it and all runs below it have used.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetUse {
+    /// Tokens sent and received, at most.
+    pub tokens: Option<u64>,
+    /// Money at most, in millionths of the currency in which `[prices]` are.
+    pub cost_micros: Option<u64>,
+    /// Tokens that were used.
+    pub used_tokens: u64,
+    /// Millionths that were spent.
+    pub used_cost_micros: u64,
 }
 
 /// Reads a budget that limits something.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
+use super::budget::BudgetUse;
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
 };
@@ -84,6 +85,8 @@ pub struct Run {
     pub retry_of: Option<RunId>,
     /// Model use.
     pub usage: Usage,
+    /// What it may use, with all runs below it, and what of that is used.
+    pub budget: Option<BudgetUse>,
     /// What the caller should know.
     pub warnings: Vec<String>,
     /// What the client gave to get back.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
 use crate::kernel::breaker::BreakerPolicy;
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub max_ping_pong: u32,
     /// When calls of an agent are let through no more.
     pub breaker: BreakerPolicy,
+    /// What a run that nobody's run has asked for may use at most, with all runs below it.
+    pub tree_budget: Budget,
     /// So many audit rows are kept, the newest.
     pub audit_rows: u32,
 }

@@ -301,7 +301,7 @@ impl Intended {
 }
 
 /// Writes the intents of the next steps. One that answers is the one place where something may
-/// enter a turn that goes on.
+/// enter a turn that goes on. Where nothing is left for a step that asks a model, the run ends.
 pub fn intend(
     context: &mut Context<'_>,
     run: &Run,
@@ -309,6 +309,13 @@ pub fn intend(
 ) -> Result<Intended, Fault> {
     if intents.is_empty() {
         return Ok(Intended::nothing(run.clone()));
+    }
+    if intents.iter().any(|intent| intent.kind.asks_a_model())
+        && let Some(used_up) = runs::used_up(context.tx, run.id).map_err(db_fault)?
+    {
+        let error = used_up.ends(run.id, run.usage.model_calls);
+        let ended = move_run(context, run, RunEvent::Failed(error))?;
+        return Ok(Intended::nothing(ended));
     }
     let count = intents.len() as u32;
     let next = move_run(context, run, RunEvent::StepsIntended { count })?;

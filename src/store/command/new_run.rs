@@ -9,9 +9,10 @@ use super::context::Context;
 use crate::contract::catalog::{Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::action::EventKind;
+use crate::kernel::budget::{Budget, Spent};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
-use crate::kernel::run::{AnnouncePolicy, Budget, Lane, Pins, Run, RunOrigin, RunState, Usage};
+use crate::kernel::run::{AnnouncePolicy, Lane, Pins, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::Session;
 use crate::store::columns::to_json;
 use crate::store::tx::{DbErrorKind, Tx};
@@ -130,6 +131,7 @@ pub fn new_run(
         result: None,
         limit_ms: new.limit_ms,
         budget: new.budget,
+        spent: Spent::default(),
         used_ms: 0,
         counting_since: None,
         recoveries: 0,
@@ -178,6 +180,7 @@ pub fn accept(
     if run.origin != RunOrigin::Spawn {
         clear::refuse(context, run.session)?;
     }
+    run.budget = budget(context, &run)?;
     let now = context.now.wall;
     for body in &pinned {
         blobs::insert(context.tx, body, now).map_err(db_fault)?;
@@ -222,6 +225,20 @@ pub fn accept(
         idempotency::insert(context.tx, &key.scope, &key.key, &used, now).map_err(db_fault)?;
     }
     Ok(accepted)
+}
+
+/// What the run may use: what was asked for, and no more than is left of what binds it, the
+/// budget of the run that asks for it or the one that every tree has.
+fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault> {
+    let above = match run.parent_run {
+        Some(parent) => runs::left(context.tx, parent).map_err(db_fault)?,
+        None => Some(context.settings.tree_budget),
+    };
+    let narrowed = run
+        .budget
+        .unwrap_or_default()
+        .narrowed(above.unwrap_or_default());
+    Ok(Some(narrowed).filter(Budget::limits))
 }
 
 /// The session of a new run is in use: it is brought back from the archive, and what is held

@@ -11,7 +11,7 @@ use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin, Usage};
 use crate::kernel::step::{Intent, NODE, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::text::preview;
-use crate::store::{db_fault, sessions, steps};
+use crate::store::{db_fault, runs, sessions, steps};
 
 /// The most characters of a summary.
 pub const SUMMARY: usize = 200;
@@ -173,6 +173,7 @@ pub fn record(
     emit_step(context, &run, &step)?;
     if used != Usage::default() {
         sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
+        runs::spend(context.tx, run.id, used.into()).map_err(db_fault)?;
     }
     let ended = RunEvent::StepEnded {
         kind: step.kind,

@@ -147,6 +147,11 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     if awaits.is_some() {
         breaker::refuse(context, &spawn.org, &spawn.run.agent.id)?;
     }
+    if let Some(caller) = &caller
+        && let Some(used_up) = runs::used_up(context.tx, caller.id).map_err(db_fault)?
+    {
+        return Err(used_up.refuses());
+    }
     let (announce, warning) = match &awaits {
         // Its step is told, in the transaction of its end.
         Some(_) => (AnnouncePolicy::None, None),

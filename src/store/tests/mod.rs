@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
 use crate::kernel::breaker::BreakerPolicy;
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::SpawnLimits;
@@ -62,6 +63,7 @@ impl Bench {
             clock: Clock::test(Timestamp(1_000_000)),
             settings: Settings {
                 breaker: BreakerPolicy::OFF,
+                tree_budget: Budget::default(),
                 audit_rows: 1000,
                 limits: SpawnLimits {
                     max_depth: 3,

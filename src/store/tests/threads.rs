@@ -8,6 +8,7 @@ use super::super::sqlite::{Sqlite, Use};
 use super::{Command, Reply, Settings, id, spawn};
 use crate::clock::Clock;
 use crate::kernel::breaker::BreakerPolicy;
+use crate::kernel::budget::Budget;
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::BootId;
 use crate::kernel::limits::SpawnLimits;
@@ -24,6 +25,7 @@ fn options(folder: &std::path::Path) -> OpenOptions {
         clock: Clock::system(),
         settings: Settings {
             breaker: BreakerPolicy::OFF,
+            tree_budget: Budget::default(),
             audit_rows: 1000,
             limits: SpawnLimits {
                 max_depth: 1,

@@ -108,6 +108,11 @@ pub(crate) struct Run {
     pub(crate) started: bool,
     pub(crate) ended: bool,
     pub(crate) cancel_by: Option<String>,
+    pub(crate) parent: Option<String>,
+    /// What its own model calls have used.
+    pub(crate) used_tokens: i64,
+    /// What counts for its budget, if it has one.
+    pub(crate) spent_tokens: Option<i64>,
     /// The step of another run whose call it carries out, and the model's name for that call.
     pub(crate) delegated: Option<((String, i64), String)>,
     /// By which tool.

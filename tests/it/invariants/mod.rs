@@ -33,6 +33,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     waiting::who_waits_is_known(book);
     waiting::delegations_are_whole(book);
     waiting::called_ones_are_told_of(book);
+    rows::budgets_count_the_tree(book);
     waiting::questions_are_whole(book);
     waiting::approvals_are_whole(book);
     waiting::exchanges_are_whole(book, moment == Moment::Finished);

@@ -43,6 +43,37 @@ pub(super) fn sessions_are_whole(book: &Book) {
     );
 }
 
+/// For a budget counts what its run and all runs below it have used. What retention or a delete
+/// has taken away has counted too.
+pub(super) fn budgets_count_the_tree(book: &Book) {
+    let mut used: BTreeMap<&str, i64> = BTreeMap::new();
+    for run in book.runs.values() {
+        let mut at = Some(run);
+        while let Some(above) = at {
+            *used.entry(&above.id).or_default() += run.used_tokens;
+            at = above.parent.as_ref().and_then(|id| book.runs.get(id));
+        }
+    }
+    for run in book.runs.values() {
+        let Some(spent) = run.spent_tokens else {
+            continue;
+        };
+        let used = used[run.id.as_str()];
+        let whole = book.expired.is_empty();
+        assert!(
+            spent == used || !whole && spent > used,
+            "{spent}, {used}: {run:?}"
+        );
+        if let Some(above) = run.parent.as_ref().and_then(|id| book.runs.get(id)) {
+            // The way up that a use is counted on has no gap.
+            assert!(
+                above.spent_tokens.is_none() || run.spent_tokens.is_some(),
+                "{run:?}"
+            );
+        }
+    }
+}
+
 /// A run is there with its session, its input and the key it was asked for with.
 pub(super) fn runs_are_whole(book: &Book) {
     once("run order", book.runs.values().map(|run| run.seq));

@@ -130,39 +130,3 @@ fn g11_8_g11_9_a_child_has_the_fall_backs_and_the_address_of_its_own_agent() {
         assert_eq!(asked, ["\"own\"", "\"own\""]);
     });
 }
-
-#[test]
-fn a_run_ends_when_its_budget_is_used_up_and_says_what_was_used() {
-    let server = ModelServer::start();
-    let call = chat::calls(&[("a", "list", "{}")]);
-    server.on("", vec![call; 40]);
-    let place = place(&server, "chat/small")
-        .with("prices.\"chat/small\"", "{ input = 2.0, output = 10.0 }");
-    run(async {
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        // Each call uses 11 and 3 tokens, which cost 0.000052.
-        for (budget, calls, says) in [
-            (json!({ "tokens": 30 }), 3, "42 tokens of 30"),
-            (json!({ "tokens": 28 }), 2, "28 tokens of 28"),
-            (json!({ "cost": 0.000_06 }), 2, "0.000104 of 0.000060"),
-        ] {
-            let params = json!({ "task": "[job]", "budget": budget });
-            let spawned = client.spawn(params).await;
-            let ended = client.ended(&spawned.id).await;
-            assert_eq!(ended["error"]["kind"], "budget", "{ended}");
-            let message = ended["error"]["message"].as_str().unwrap();
-            assert!(message.contains(says), "{message}");
-            assert_eq!(ended["usage"]["modelCalls"], calls);
-            assert_eq!(ended["usage"]["costMicros"], 52 * calls);
-        }
-        let params = json!({ "task": "[job]", "budget": { "cost": 1 }, "model": "chat/other" });
-        let spawned = client.spawn(params).await;
-        let ended = client.ended(&spawned.id).await;
-        assert_eq!(ended["error"]["kind"], "budget", "{ended}");
-        assert!(
-            ended["error"]["message"].to_string().contains("prices"),
-            "{ended}"
-        );
-    });
-}

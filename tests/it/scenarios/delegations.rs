@@ -46,6 +46,7 @@ fn task_place() -> Place {
             .on("[boss]", [calls("task", asked), says("boss is done")]),
     )
     .with("lanes.global", "1")
+    .with("budgets.tree_tokens", "100000")
 }
 
 /// What the last tool result in this session says.

@@ -1,0 +1,185 @@
+//! What a run and all below it may use. The store looks at it before each step that asks a model
+//! and where a run asks for another, in the transaction that would go on.
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::{Fault, Kind};
+use super::ids::RunId;
+use super::run::{RunError, Usage};
+
+/// What a run may use, with all that it asks others for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Tokens sent and received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Millionths of the currency in which the prices are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+/// What counts for a budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Tokens sent and received.
+    pub tokens: u64,
+    /// Millionths of the currency in which the prices are.
+    pub cost_micros: u64,
+}
+
+impl From<Usage> for Spent {
+    fn from(used: Usage) -> Spent {
+        Spent {
+            tokens: used.input_tokens + used.output_tokens,
+            cost_micros: used.cost_micros,
+        }
+    }
+}
+
+impl Budget {
+    /// Does it limit anything?
+    pub fn limits(&self) -> bool {
+        self.tokens.is_some() || self.cost_micros.is_some()
+    }
+
+    /// Why `spent` leaves nothing of it, in words for people.
+    pub fn exceeded(&self, spent: Spent) -> Option<String> {
+        if let Some(most) = self.tokens.filter(|most| spent.tokens >= *most) {
+            return Some(format!("{} tokens of {most} are used", spent.tokens));
+        }
+        let most = self.cost_micros.filter(|most| spent.cost_micros >= *most)?;
+        Some(format!(
+            "{} of {} are spent",
+            amount(spent.cost_micros),
+            amount(most)
+        ))
+    }
+
+    /// What `spent` leaves of it.
+    pub fn left(&self, spent: Spent) -> Budget {
+        Budget {
+            tokens: self.tokens.map(|most| most.saturating_sub(spent.tokens)),
+            cost_micros: self
+                .cost_micros
+                .map(|most| most.saturating_sub(spent.cost_micros)),
+        }
+    }
+
+    /// What may be used under both.
+    pub fn narrowed(self, other: Budget) -> Budget {
+        let lesser = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Budget {
+            tokens: lesser(self.tokens, other.tokens),
+            cost_micros: lesser(self.cost_micros, other.cost_micros),
+        }
+    }
+}
+
+/// A budget that holds a run back: its own, or that of a run above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedUp {
+    /// The run whose budget it is.
+    pub of: RunId,
+    /// What is used of what.
+    pub why: String,
+}
+
+impl UsedUp {
+    /// The end of `run`, which asked its model so many times.
+    pub fn ends(&self, run: RunId, model_calls: u64) -> RunError {
+        let whose = match self.of == run {
+            true => "its budget".to_owned(),
+            false => format!("the budget of run {} above it", self.of),
+        };
+        RunError::new(
+            "budget",
+            format!(
+                "{whose} is used up: {}, by that run and those below it; {model_calls} model calls \
+                 were its own. The transcript holds all of them; a run with a larger budget can go \
+                 on from there",
+                self.why
+            ),
+        )
+    }
+
+    /// The refusal of what a run asks for.
+    pub fn refuses(&self) -> Fault {
+        let counts = "what this run and all runs below it have used";
+        let free = "end the work with what is there, or begin it anew with a larger budget";
+        Fault::new(
+            Kind::Limit,
+            format!(
+                "the budget of run {} is used up: {}; what counts: {counts}. Nothing was created",
+                self.of, self.why
+            ),
+        )
+        .hint(free)
+        .with("limit", "budget")
+        .with("counts", counts)
+        .with("free", free)
+    }
+}
+
+/// An amount of money in millionths, rounded.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "amounts are checked where they are read"
+)]
+pub fn micros(cost: f64) -> u64 {
+    (cost * 1e6).round() as u64
+}
+
+/// Millionths as a decimal number.
+fn amount(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(tokens: Option<u64>, cost_micros: Option<u64>) -> Budget {
+        Budget {
+            tokens,
+            cost_micros,
+        }
+    }
+
+    fn spent(tokens: u64, cost_micros: u64) -> Spent {
+        Spent {
+            tokens,
+            cost_micros,
+        }
+    }
+
+    #[test]
+    fn what_two_budgets_allow_is_the_lesser_of_each() {
+        let one = budget(Some(10), None);
+        assert_eq!(
+            one.narrowed(budget(Some(7), Some(3))),
+            budget(Some(7), Some(3))
+        );
+        assert_eq!(one.narrowed(budget(None, None)), one);
+        assert_eq!(
+            budget(Some(10), Some(5)).left(spent(4, 9)),
+            budget(Some(6), Some(0))
+        );
+    }
+
+    #[test]
+    fn a_budget_is_used_up_when_nothing_is_left() {
+        let both = budget(Some(10), Some(1_500_000));
+        assert_eq!(both.exceeded(spent(9, 1_499_999)), None);
+        assert_eq!(
+            both.exceeded(spent(10, 0)).unwrap(),
+            "10 tokens of 10 are used"
+        );
+        let money = both.exceeded(spent(0, 1_600_000)).unwrap();
+        assert_eq!(money, "1.600000 of 1.500000 are spent");
+        assert_eq!(budget(None, None).exceeded(spent(u64::MAX, u64::MAX)), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! What runs that have a budget, and all below them, have used: two columns that [`super::update`]
+//! leaves alone, because those below write them.
+
+use super::get;
+use crate::kernel::budget::{Budget, Spent, UsedUp};
+use crate::kernel::ids::RunId;
+use crate::store::columns::{amount, json, opt_uuid, to_int};
+use crate::store::tx::{DbError, Tx, first};
+
+/// What `run` may use under the run above it, and what it has.
+struct Account {
+    above: Option<RunId>,
+    budget: Budget,
+    spent: Spent,
+}
+
+/// The account of that run; `None`: nothing limits it.
+fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
+    first(
+        tx,
+        "SELECT parent_run, budget, spent_tokens, spent_micros FROM runs \
+         WHERE id = ?1 AND budget IS NOT NULL",
+        &[(&run.0).into()],
+        |row| {
+            Ok(Account {
+                above: opt_uuid(row, 0)?.map(RunId),
+                budget: json(row, 1)?,
+                spent: Spent {
+                    tokens: amount(row, 2)?,
+                    cost_micros: amount(row, 3)?,
+                },
+            })
+        },
+    )
+}
+
+/// That much was used by `run`, which counts for those above it too. A run whose run above has a
+/// budget has one, so the first without ends the way.
+pub fn spend(tx: &mut dyn Tx, run: RunId, used: Spent) -> Result<(), DbError> {
+    let mut next = Some(run);
+    while let Some(id) = next {
+        let Some(account) = account(tx, id)? else {
+            break;
+        };
+        tx.execute(
+            "UPDATE runs SET spent_tokens = spent_tokens + ?2, spent_micros = spent_micros + ?3 \
+             WHERE id = ?1",
+            &[
+                (&id.0).into(),
+                to_int(used.tokens).into(),
+                to_int(used.cost_micros).into(),
+            ],
+        )?;
+        next = account.above;
+    }
+    Ok(())
+}
+
+/// The budget, of `run` or of one above it, of which nothing is left.
+pub fn used_up(tx: &mut dyn Tx, run: RunId) -> Result<Option<UsedUp>, DbError> {
+    let mut next = Some(run);
+    while let Some(of) = next {
+        let Some(account) = account(tx, of)? else {
+            break;
+        };
+        if let Some(why) = account.budget.exceeded(account.spent) {
+            return Ok(Some(UsedUp { of, why }));
+        }
+        next = account.above;
+    }
+    Ok(None)
+}
+
+/// What is left for a run that `parent` asks for.
+pub fn left(tx: &mut dyn Tx, parent: RunId) -> Result<Option<Budget>, DbError> {
+    let parent = get(tx, parent)?;
+    Ok(parent.and_then(|run| Some(run.budget?.left(run.spent))))
+}
