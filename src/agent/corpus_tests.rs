@@ -4,7 +4,10 @@ use super::fields::Draft;
 use super::folder::{Dialect, Found, parse, read};
 use super::raw::{Broken, Format};
 use super::set::{Layers, Source};
+use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
+use crate::contract::linked::OnFailure;
+use crate::kernel::delegation::Stream;
 use crate::kernel::gate::WriteScope;
 use crate::kernel::thinking::Thinking;
 use std::fs;
@@ -341,10 +344,43 @@ fn g11_9_options_of_the_provider_are_taken_and_what_nobody_knows_is_said() {
 
 #[test]
 fn what_nothing_obeys_yet_is_said() {
-    let draft = markdown("---\ndescription: d\nskills: []\nstrategy: plan\n---\nx").unwrap();
-    assert_eq!(draft.not_in_force, ["strategy: plan"]);
+    let draft = markdown("---\ndescription: d\nskills: []\nworkspace: w\n---\nx").unwrap();
+    assert_eq!(draft.not_in_force, ["workspace"]);
     assert_eq!(draft.definition.skills, Some(Vec::new()));
     assert_eq!(draft.needs_trust, [""; 0]);
+}
+
+#[test]
+fn a_link_says_where_its_agent_works_and_what_becomes_of_its_failure() {
+    let draft = markdown(
+        "---\ndescription: d\nstrategy: plan\non_child_failure: abort\nlinked_agents:\n  \
+         - {agent: a, session: shared, stream: direct, on_failure: continue}\n  \
+         - {agent: b, session: own, stream: none}\n---\nx",
+    )
+    .unwrap();
+    let definition = &draft.definition;
+    assert_eq!(definition.strategy, Strategy::Plan);
+    assert_eq!(definition.on_child_failure, Some(OnFailure::Abort));
+    let [shared, own] = &definition.linked_agents[..] else {
+        panic!("{definition:?}");
+    };
+    assert_eq!(shared.tool().as_deref(), Some("call_a"));
+    assert_eq!(shared.stream, Some(Stream::Direct));
+    assert_eq!(shared.on_failure, Some(OnFailure::Continue));
+    assert_eq!(own.stream, None);
+    assert!(
+        draft.warnings[0].contains("stream of b"),
+        "{:?}",
+        draft.warnings
+    );
+    for wrong in [
+        "session: both",
+        "session: shared, stream: loud",
+        "session: shared, on_failure: x",
+    ] {
+        let text = format!("---\ndescription: d\nlinked_agents: [{{agent: a, {wrong}}}]\n---\nx");
+        assert!(markdown(&text).is_err(), "{wrong}");
+    }
 }
 
 #[test]

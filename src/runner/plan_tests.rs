@@ -144,7 +144,11 @@ fn a3_a_reflection_may_ask_for_another_plan() {
 
 #[test]
 fn a3_the_planner_is_told_its_six_rules() {
-    insta::assert_snapshot!(instruction(Node::Plan, &pool()));
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../../tests/it/snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    let told = instruction(Node::Plan, &pool());
+    settings.bind(|| insta::assert_snapshot!("planner_prompt", told));
     let alone = Pool {
         candidates: Vec::new(),
         ..pool()
