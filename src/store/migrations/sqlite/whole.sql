@@ -197,8 +197,7 @@ CREATE TABLE "runs" (
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
-    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, env TEXT,
-    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, bundle TEXT, stream TEXT CHECK
+    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, env TEXT, bundle TEXT, stream TEXT CHECK
     (stream IS NULL OR stream = 'aggregated' OR stream = 'direct' OR stream = 'none'), spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
@@ -599,6 +598,12 @@ CREATE TABLE applied_environments (
     run_id BLOB NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
+CREATE UNIQUE INDEX messages_two_sides ON messages (child_run, tool_call, kind)
+    WHERE kind = 'sub_agent_user' OR kind = 'sub_agent_ai';
+
+CREATE INDEX runs_ends_of_calls ON runs (org, agent, ended_at)
+    WHERE face IS NOT NULL AND ended_at IS NOT NULL;
+
 CREATE TABLE memories (
     seq     INTEGER NOT NULL PRIMARY KEY,
     id      BLOB    NOT NULL UNIQUE,
@@ -658,9 +663,4 @@ CREATE TABLE usage_alerts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX runs_by_end ON runs (org, ended_at) WHERE ended_at IS NOT NULL;
-CREATE UNIQUE INDEX messages_two_sides ON messages (child_run, tool_call, kind)
-    WHERE kind = 'sub_agent_user' OR kind = 'sub_agent_ai';
-
-CREATE INDEX runs_ends_of_calls ON runs (org, agent, ended_at)
-    WHERE face IS NOT NULL AND ended_at IS NOT NULL;
 
