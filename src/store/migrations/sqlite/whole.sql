@@ -197,7 +197,7 @@ CREATE TABLE "runs" (
     last_activity_at     INTEGER NOT NULL,
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
-    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER,
+    (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
