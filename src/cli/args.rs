@@ -12,8 +12,9 @@ use super::discover::Where;
 use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
-    doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry, review,
-    rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust, usage, wait,
+    doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry,
+    review, rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust,
+    usage, wait,
 };
 use crate::daemon;
 
