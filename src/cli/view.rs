@@ -82,6 +82,9 @@ impl View {
     /// Reads what changed since the last time, of these runs and those below them, and shows
     /// it.
     pub(crate) async fn update(&mut self, link: &Link, waited: &Waited) -> Result<(), Failure> {
+        if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
+            self.tree.is_about(run.run_id);
+        }
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
                 self.refresh(link, (**run).clone()).await?;

@@ -123,7 +123,8 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         let place = place();
         let daemon = place.start().await;
         let mut risk = Terminal::start(command(&place, &["run", "--agent", "second", "[risk]"]));
-        let seen = risk.until_seen(|seen| seen.contains("later)> "));
+        let has_all = |seen: &str| seen.contains("later)> ") && seen.contains(" task (");
+        let seen = risk.until_seen(has_all);
         // From whom it is and how long it may be answered; the tree stands below it.
         let (asked, tree) = seen.split_once("◉ second · ").unwrap();
         assert!(

@@ -111,7 +111,8 @@ impl Tree {
             let roots = self.runs.iter().filter(|one| !self.is_below(&one.run));
             let is_alone = roots.clone().count() == 1;
             for root in roots {
-                self.draw_run(&mut lines, pen, root, "", is_alone);
+                let is_whole = is_alone || self.about == Some(root.run.run_id);
+                self.draw_run(&mut lines, pen, root, "", is_whole);
             }
             if lines.len() <= look.rows {
                 return lines;
@@ -129,17 +130,17 @@ impl Tree {
     }
 
     /// A run on its own line, and what it does below it. Of one that has ended and is not
-    /// `alone` the line is enough.
+    /// to be drawn whole the line is enough.
     fn draw_run(
         &self,
         lines: &mut Vec<String>,
         pen: Pen<'_>,
         followed: &Followed,
         indent: &str,
-        is_alone: bool,
+        is_whole: bool,
     ) {
         lines.push(pen.head(&followed.run, indent));
-        if is_alone || !is_ended(&followed.run.state) {
+        if is_whole || !is_ended(&followed.run.state) {
             self.draw_work(lines, pen, followed, &pen.deeper(indent, "  "), false);
         }
     }

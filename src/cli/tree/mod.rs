@@ -23,6 +23,8 @@ use crate::wire::shapes::{Run, Step};
 #[derive(Default)]
 pub(crate) struct Tree {
     runs: Vec<Followed>,
+    /// The run that all of it is about, if it is about one.
+    about: Option<RunId>,
     /// What people are asked by these runs and those below them.
     asked: Vec<Asked>,
     /// Runs of which the rows say more than the events have said.
@@ -54,6 +56,11 @@ impl Tree {
     /// Takes over what people are asked now.
     pub(crate) fn asks(&mut self, asked: Vec<Asked>) {
         self.asked = asked;
+    }
+
+    /// All of it is about this run: what it has done stays, also beside what comes after it.
+    pub(crate) fn is_about(&mut self, run: RunId) {
+        self.about = Some(run);
     }
 
     /// Takes over a row; `steps` is the whole journal, where it was read.

@@ -482,3 +482,22 @@ proptest! {
         tagged(&lines);
     }
 }
+
+#[test]
+fn what_a_run_has_done_stays_beside_the_turn_that_comes_after_it() {
+    const NEXT: &str = "01936f0e-0000-7000-8000-000000000009";
+    let mut tree = task();
+    tree.is_about(HOST.parse().unwrap());
+    tree.hear(&done(HOST, 2, "task", "description: Look", "it is there"));
+    tree.take(run(HOST, json!({ "state": "ok" })), None);
+    tree.take(run(NEXT, json!({ "state": "queued" })), Some(Vec::new()));
+    let lines = plain(&tree.draw(&look(80)));
+    assert!(
+        lines.iter().any(|line| line.contains("notes.txt")),
+        "{lines:?}"
+    );
+    assert!(
+        lines.last().unwrap().contains("waits for a slot"),
+        "{lines:?}"
+    );
+}
