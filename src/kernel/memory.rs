@@ -194,9 +194,9 @@ impl Recalled {
         Recalled::deserialize(step.input.get("memory")?).ok()
     }
 
-    /// What the input of such a step says.
-    pub fn input(&self) -> Value {
-        json!({ "memory": self })
+    /// Has the input of a step say so, beside what else it says.
+    pub fn put_into(&self, input: &mut Value) {
+        input["memory"] = json!(self);
     }
 }
 

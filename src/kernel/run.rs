@@ -360,6 +360,13 @@ impl Run {
         self.requester.is_some() && self.announce != AnnouncePolicy::None
     }
 
+    /// The run above it that pays for it: the one that asked for it; for one that nobody asked
+    /// for, the root of what it is about.
+    pub fn payer(&self) -> Option<RunId> {
+        let root = Some(self.root_run).filter(|root| *root != self.id);
+        self.parent_run.or(root)
+    }
+
     /// Does it work in its caller's session, in its caller's turn?
     pub fn is_called(&self) -> bool {
         self.delegated

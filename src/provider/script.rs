@@ -243,8 +243,8 @@ impl Chosen {
             blocks,
             usage: Usage {
                 model_calls: 1,
-                input_tokens: 3,
-                output_tokens: 2,
+                // Of what it was sent a script counts nothing: that stays to be estimated.
+                output_tokens: 5,
                 ..Usage::default()
             },
             warnings: Vec::new(),

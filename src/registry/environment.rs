@@ -17,7 +17,7 @@ use crate::config;
 use crate::contract::catalog::Resolved;
 use crate::contract::journal::{RunEnvironment, RunView};
 use crate::contract::skills::{PinnedSkill, SOURCES, SkillPin};
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::overlay::{self, EnvName, OfSkill, Overlay, REQUEST};
 use crate::kernel::redact::Redactor;
@@ -192,8 +192,29 @@ impl Inner {
             lacks: view.environment.lacks.clone(),
         }));
         match super::drive::submit_any(self, command).await? {
-            Reply::Done => Ok(()),
+            // What this task lacks may have been given since it looked.
+            Reply::Done => self.go_on_if_whole(&view.run).await,
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The steps that wait for values go on if none is lacking any more. Called after every commit
+    /// that makes a step wait or a value known, so whichever comes last sees both.
+    async fn go_on_if_whole(self: &Arc<Self>, run: &Run) -> Result<(), Fault> {
+        if !self.environment_of(run).await?.lacks.is_empty() {
+            return Ok(());
+        }
+        let command = Command::ProvideEnvironment(Box::new(ProvideEnvironment {
+            org: run.org.clone(),
+            run: run.id,
+            values: Vec::new(),
+            complete: true,
+        }));
+        match self.store.submit_patiently(command).await {
+            // It has ended meanwhile.
+            Ok(_) => Ok(()),
+            Err(fault) if fault.kind == Kind::Conflict => Ok(()),
+            Err(fault) => Err(fault),
         }
     }
 }
@@ -324,7 +345,10 @@ impl Registry {
         })
         .await?;
         match self.inner.store.submit(command).await? {
-            Reply::Run(after) => self.run(who, after.run.id).await,
+            Reply::Run(after) => {
+                self.inner.go_on_if_whole(&after.run).await?;
+                self.run(who, after.run.id).await
+            }
             other => Err(unexpected(&other)),
         }
     }

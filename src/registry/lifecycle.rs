@@ -167,7 +167,12 @@ impl Registry {
                 Some(text) => Some(text),
                 None => messages::said_to(tx, old.session, id)?.map(|message| message.text()),
             };
-            let bundle = bundles::get(tx, old.session)?;
+            // One that worked in its caller's session has rights of its own, and nothing else of
+            // that session was its.
+            let bundle = match old.is_called() {
+                true => runs::bundle(tx, id)?,
+                false => bundles::get(tx, old.session)?,
+            };
             let first = steps::get(tx, id, 1)?;
             let is_compaction = first.is_some_and(|step| step.kind == StepKind::Compaction);
             let session = sessions::by_id(tx, old.session)?;
@@ -241,6 +246,7 @@ impl Registry {
         session: Option<Session>,
         bundle: Option<String>,
     ) -> Spawn {
+        let session = session.filter(|_| !old.is_called());
         let fork = session.as_ref().and_then(|session| session.fork);
         Spawn {
             org: old.org,

@@ -47,7 +47,7 @@ impl Inner {
         let Some(input) = latest_input(view, seen) else {
             // The turn goes on with what it was given.
             if let Some(recalled) = before.and_then(|step| Recalled::of(step)) {
-                intent.input = recalled.input();
+                recalled.put_into(&mut intent.input);
             }
             return Ok(());
         };
@@ -76,7 +76,7 @@ impl Inner {
                 before: input.seq,
                 tokens: fitting.iter().map(tokens).sum(),
             };
-            intent.input = recalled.input();
+            recalled.put_into(&mut intent.input);
         }
         Ok(())
     }

@@ -13,7 +13,9 @@ mod reading;
 
 use serde_json::{Value, json};
 
-use super::turn::{TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, tool_calls};
+use super::turn::{
+    TurnRunner, aborted, answer_of, empty_answers, has_step, has_unseen_input, tool_calls,
+};
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked::DELEGATE;
@@ -69,6 +71,9 @@ impl TurnRunner {
     fn after_plan(&self, view: &RunView, definition: &AgentDefinition, plan: &Step) -> Next {
         let ask = |node| self.ask_model(view, definition, Some(node));
         let calls = tool_calls(answer_of(view, plan));
+        if let Some(error) = aborted(view, plan) {
+            return Next::Fail(error);
+        }
         // One after another: a later step may build on what an earlier one has done.
         if let Some(call) = calls.iter().find(|(id, ..)| !has_step(view, plan, id)) {
             return Next::Steps(vec![self.call_tool(view, plan, *call)]);
@@ -175,8 +180,10 @@ fn fault(view: &RunView, pool: &Pool, plan: &Step) -> Option<String> {
 
 /// What a plan comes to: its steps, else the one agent, else nothing.
 fn calls(view: &RunView, step: &Step, plan: Plan) -> Vec<Block> {
+    let plan_id = step.id.0.simple().to_string();
     let call = |(number, (name, arguments)): (usize, (String, Value))| Block::ToolCall {
-        id: format!("plan{}_{}", step.seq, number + 1),
+        // A session has many plans; names of calls are not to come again in it.
+        id: format!("plan_{}_{}", &plan_id[20..], number + 1),
         name,
         arguments,
     };

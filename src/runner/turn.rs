@@ -335,7 +335,7 @@ fn asked_for(view: &RunView) -> Option<Next> {
 
 /// The end of a run that does not go on when an agent has failed that it has called into its
 /// session.
-fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
+pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     let failed = view.steps.iter().find(|step| {
         let tool = step.tool.as_deref().unwrap_or_default();
         step.asked_by == Some(model.id)

@@ -272,6 +272,42 @@ fn values_are_sealed_until_the_end_and_a_backup_without_the_key_opens_none() {
     });
 }
 
+/// The run has looked what it lacks before the value comes, and waits for it after.
+#[test]
+fn a_value_that_is_provided_before_it_is_waited_for_is_not_waited_for() {
+    let shell = calls("shell", json!({ "command": "echo $A_TOKEN >> seen.txt" }));
+    let script = Script::new()
+        .on("[go]", [says("first").held_by("never")])
+        .on("[work]", [shell.held_by("token-asked"), says("done")]);
+    let place = Place::new(script)
+        .with_agent("worker", WORKER)
+        .with("lanes.main", "1");
+    let file = place.path().join("token");
+    fs::write(&file, "canary-first").unwrap();
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let first = client
+            .spawn(json!({ "task": "[go]", "agent": "worker" }))
+            .await;
+        let env = json!({ "A_TOKEN": { "from": format!("file:{}", file.display()) } });
+        let params = json!({ "task": "[work]", "agent": "worker", "env": env });
+        let spawned = client.spawn(params).await;
+        fs::remove_file(&file).unwrap();
+        client
+            .call("runs.cancel", json!({ "runId": first.id }))
+            .await;
+        client.in_state(&spawned.id, "running").await;
+        let env = json!({ "A_TOKEN": "canary-second" });
+        let given = json!({ "runId": spawned.id, "env": env });
+        client.call("runs.provide_env", given).await;
+        place.let_go("token-asked");
+        assert_eq!(client.ended(&spawned.id).await["result"], "done");
+        assert_eq!(seen(&place), ["canary-second"]);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
 #[test]
 fn a_value_that_cannot_be_read_any_more_is_named_waited_for_and_provided_also_after_a_kill() {
     let shell = calls(

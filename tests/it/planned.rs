@@ -98,6 +98,73 @@ fn a3_plan_act_reflect_respond_are_steps_of_the_journal() {
 }
 
 #[test]
+fn a3_what_a_planner_remembers_takes_no_step_away() {
+    let keep = json!({ "text": "Releases are cut on Fridays" });
+    let place = boss(
+        Script::new()
+            .on(
+                "[keep]",
+                [
+                    acts(&[("memory_save", keep)]),
+                    says("kept"),
+                    says("keep is done"),
+                ],
+            )
+            .on(
+                "[ask]",
+                [
+                    acts(&[("read", json!({ "path": "notes.txt" }))]),
+                    says("seen"),
+                    says("on Fridays"),
+                ],
+            ),
+        "tools: [read, memory_save]",
+    );
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let keep = turn(&client, "[keep]").await;
+        assert_eq!(client.ended(&keep.id).await["result"], "keep is done");
+        let ask = turn(&client, "[ask] When are releases cut?").await;
+        assert_eq!(client.ended(&ask.id).await["result"], "on Fridays");
+        let nodes = steps(&client, &ask.id).await;
+        assert_eq!(nodes, ["plan", "read", "reflect", "respond"]);
+        assert_eq!(daemon.stop().await, 0);
+        let book = place.book();
+        let of_ask = book.steps.values().filter(|step| step.run == ask.id);
+        let recalled = of_ask.filter(|step| step.input["memory"].is_object());
+        assert_eq!(recalled.count(), 3, "it was given to no call");
+    });
+}
+
+#[test]
+fn b4_a_plan_ends_with_a_failed_call_where_the_setting_says_so() {
+    let call = json!({ "message": "[kid]" });
+    let place = boss(
+        Script::new().on("[kid]", [fails("no model today")]).on(
+            "[boss]",
+            [
+                acts(&[
+                    ("call_helper", call),
+                    ("read", json!({ "path": "notes.txt" })),
+                ]),
+                says("never said"),
+            ],
+        ),
+        "tools: [read]\nlinked_agents: [{agent: helper, session: shared, on_failure: abort}]",
+    );
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let boss = turn(&client, "[boss]").await;
+        let ended = client.ended(&boss.id).await;
+        assert_eq!(ended["error"]["kind"], "child_failed", "{ended}");
+        assert_eq!(steps(&client, &boss.id).await, ["plan", "call_helper"]);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn a3_own_tools_go_before_delegation_and_a_simple_answer_needs_neither() {
     let both = json!({
         "steps": [{ "tool": "read", "arguments": { "path": "notes.txt" } }],

@@ -47,9 +47,14 @@ pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), 
     }
     let ends = runs::ends_of_calls(context.tx, &run.org, &run.agent).map_err(db_fault)?;
     let before = ends.get(1..).unwrap_or_default();
+    // One that was under way when it opened tells nothing new.
+    let was_open = policy.has_tripped(before);
+    if was_open && before.first().is_some_and(|end| run.created_at <= end.at) {
+        return Ok(());
+    }
     let data = match policy.open_until(&ends, context.now.wall) {
         Some(until) => json!({ "agent": run.agent, "state": "open", "until": until }),
-        None if policy.has_tripped(before) && !policy.has_tripped(&ends) => {
+        None if was_open && !policy.has_tripped(&ends) => {
             json!({ "agent": run.agent, "state": "closed" })
         }
         None => return Ok(()),

@@ -238,10 +238,10 @@ pub fn accept(
 }
 
 /// What the run may use: what was asked for, and no more than is left of what binds it, the
-/// budget of the run that asks for it or the one that every tree has.
+/// budget of the run that pays for it or the one that every tree has.
 fn budget(context: &mut Context<'_>, run: &Run) -> Result<Option<Budget>, Fault> {
-    let above = match run.parent_run {
-        Some(parent) => runs::left(context.tx, parent).map_err(db_fault)?,
+    let above = match run.payer() {
+        Some(payer) => runs::left(context.tx, payer).map_err(db_fault)?,
         None => Some(context.settings.tree_budget),
     };
     let narrowed = run

@@ -18,12 +18,12 @@ struct Account {
 fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
     first(
         tx,
-        "SELECT parent_run, budget, spent_tokens, spent_micros FROM runs \
+        "SELECT coalesce(parent_run, root_run), budget, spent_tokens, spent_micros FROM runs \
          WHERE id = ?1 AND budget IS NOT NULL",
         &[(&run.0).into()],
         |row| {
             Ok(Account {
-                above: opt_uuid(row, 0)?.map(RunId),
+                above: opt_uuid(row, 0)?.map(RunId).filter(|above| *above != run),
                 budget: json(row, 1)?,
                 spent: Spent {
                     tokens: amount(row, 2)?,
@@ -34,8 +34,8 @@ fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
     )
 }
 
-/// That much was used by `run`, which counts for those above it too. A run whose run above has a
-/// budget has one, so the first without ends the way.
+/// That much was used by `run`, which counts for those that pay for it too. A run whose payer has
+/// a budget has one, so the first without ends the way.
 pub fn spend(tx: &mut dyn Tx, run: RunId, used: Spent) -> Result<(), DbError> {
     let mut next = Some(run);
     while let Some(id) = next {

@@ -300,7 +300,7 @@ impl Server {
         };
         let (connection, tools) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(why)) => return Some(why),
+            Ok(Err(why)) => return Some(or_ended(program, "it ended at its start", why).await),
             Err(_) => {
                 let limit = humantime::format_duration(limit);
                 return Some(format!(
@@ -333,11 +333,12 @@ impl Server {
         let mut following = std::pin::pin!(self.follow(connection));
         tokio::select! {
             ending = ended(program) => Some(format!("it ended, {}", words(ending))),
-            () = closed.cancelled() => Some(match tokio::time::timeout(SOON, ended(program)).await {
-                Ok(ending) => format!("it ended, {}", words(ending)),
-                Err(_) => "it closed its output".to_owned(),
-            }),
-            () = connection.broken() => Some("it does not answer any more".to_owned()),
+            () = closed.cancelled() => {
+                Some(or_ended(program, "it ended", "it closed its output".to_owned()).await)
+            }
+            () = connection.broken() => {
+                Some(or_ended(program, "it ended", "it does not answer any more".to_owned()).await)
+            }
             () = self.stop.cancelled() => None,
             never = &mut following => match never {},
         }
@@ -502,6 +503,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_millis(500);
 
 /// The end of its program; a server without one has no such end.
+/// Why a connection failed: that its program has ended, where that is so, says more.
+async fn or_ended(program: &mut Option<Service>, ended_how: &str, why: String) -> String {
+    match tokio::time::timeout(SOON, ended(program)).await {
+        Ok(ending) => format!("{ended_how}, {}", words(ending)),
+        Err(_) => why,
+    }
+}
+
 async fn ended(program: &mut Option<Service>) -> Ending {
     match program {
         Some(program) => program.ended().await,

@@ -43,6 +43,15 @@ pub(super) fn sessions_are_whole(book: &Book) {
     );
 }
 
+/// The run above that pays for it: the one that asked for it, or the root of what it is about.
+fn payer<'a>(book: &'a Book, run: &Run) -> Option<&'a Run> {
+    let root = Some(&run.root_run).filter(|root| **root != run.id);
+    run.parent
+        .as_ref()
+        .or(root)
+        .and_then(|id| book.runs.get(id))
+}
+
 /// For a budget counts what its run and all runs below it have used. What retention or a delete
 /// has taken away has counted too.
 pub(super) fn budgets_count_the_tree(book: &Book) {
@@ -51,7 +60,7 @@ pub(super) fn budgets_count_the_tree(book: &Book) {
         let mut at = Some(run);
         while let Some(above) = at {
             *used.entry(&above.id).or_default() += run.used_tokens;
-            at = above.parent.as_ref().and_then(|id| book.runs.get(id));
+            at = payer(book, above);
         }
     }
     for run in book.runs.values() {
@@ -64,7 +73,7 @@ pub(super) fn budgets_count_the_tree(book: &Book) {
             spent == used || !whole && spent > used,
             "{spent}, {used}: {run:?}"
         );
-        if let Some(above) = run.parent.as_ref().and_then(|id| book.runs.get(id)) {
+        if let Some(above) = payer(book, run) {
             // The way up that a use is counted on has no gap.
             assert!(
                 above.spent_tokens.is_none() || run.spent_tokens.is_some(),

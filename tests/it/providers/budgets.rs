@@ -182,3 +182,34 @@ fn every_tree_has_the_budget_of_the_settings() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn a_turn_that_news_have_begun_is_paid_for_by_the_root_of_them() {
+    let looks = || calls("list", json!({}));
+    let script = Script::new()
+        .on("[kid]", [says("kid is done")])
+        .on("*", [looks(), looks(), says("never said")]);
+    run(async {
+        let place = Place::new(script);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let key = "agent:build:boss";
+        let session = json!({ "key": key, "agent": "build", "owner": "agent" });
+        client.call("sessions.create", session).await;
+        let params = json!({ "task": "[kid]", "parent": key, "budget": { "tokens": 12 } });
+        let kid = client.spawn(params).await;
+        client.ended(&kid.id).await;
+        client.quiet().await;
+        let woken = client.call("runs.list", json!({ "sessionKey": key })).await;
+        let [wake] = &woken["runs"].as_array().unwrap()[..] else {
+            panic!("{woken}");
+        };
+        assert_eq!(wake["rootRunId"], kid.id.as_str(), "{wake}");
+        // The child has used 5, so that two more calls go beyond.
+        assert_eq!(wake["budget"]["tokens"], 7, "{wake}");
+        assert_eq!(wake["usage"]["modelCalls"], 2, "{wake}");
+        assert_eq!(wake["error"]["kind"], "budget", "{wake}");
+        assert_eq!(client.run(&kid.id).await["budget"]["usedTokens"], 15);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
