@@ -188,7 +188,7 @@ fn a_turn_that_news_have_begun_is_paid_for_by_the_root_of_them() {
     let looks = || calls("list", json!({}));
     let script = Script::new()
         .on("[kid]", [says("kid is done")])
-        .on("*", [looks(), looks(), says("never said")]);
+        .on_announce("*", [looks(), looks(), says("never said")]);
     run(async {
         let place = Place::new(script);
         let daemon = place.start().await;
