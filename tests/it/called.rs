@@ -248,7 +248,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
         .on(
             "You are the helper",
             [
-                answer("never heard").held_by("never"),
+                answer("never heard").held(),
                 answer("helper says one"),
                 answer("helper says two"),
             ],

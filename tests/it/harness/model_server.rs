@@ -2,7 +2,7 @@
 //! sockets, answers as it is told, fails in every way that such servers do, and keeps each
 //! request as it came.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -25,7 +25,6 @@ struct State {
     rules: Vec<(String, VecDeque<Reply>)>,
     pages: Vec<(String, String, Reply)>,
     requests: Vec<Request>,
-    let_go: BTreeSet<String>,
 }
 
 /// A request as it came.
@@ -58,7 +57,7 @@ pub(crate) struct Reply {
     /// Pieces, each written at once.
     pieces: Vec<Vec<u8>>,
     ending: Ending,
-    held: Option<String>,
+    held: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +78,7 @@ impl Reply {
             headers: vec![("content-type", "application/json".to_owned())],
             pieces: vec![body.into_bytes()],
             ending: Ending::Whole,
-            held: None,
+            held: false,
         }
     }
 
@@ -103,7 +102,7 @@ impl Reply {
             headers: vec![("content-type", "text/event-stream".to_owned())],
             pieces: events.into_iter().map(String::into_bytes).collect(),
             ending: Ending::Whole,
-            held: None,
+            held: false,
         }
     }
 
@@ -146,9 +145,9 @@ impl Reply {
         self
     }
 
-    /// The last piece waits until the test lets `name` go.
-    pub(crate) fn held_by(mut self, name: &str) -> Reply {
-        self.held = Some(name.to_owned());
+    /// The last piece does not come as long as anybody could wait for it.
+    pub(crate) fn held(mut self) -> Reply {
+        self.held = true;
         self
     }
 
@@ -216,12 +215,6 @@ impl ModelServer {
         assert!(!waited.timed_out(), "{found} requests, {count} expected");
     }
 
-    /// Lets replies go that are held by this name.
-    pub(crate) fn let_go(&self, name: &str) {
-        self.0.state.lock().unwrap().let_go.insert(name.to_owned());
-        self.0.changed.notify_all();
-    }
-
     fn serve(&self, mut stream: TcpStream) {
         // Whoever hangs up in the middle has been killed: that is no fault of the test.
         let Some(request) = read(&stream) else {
@@ -262,8 +255,8 @@ impl ModelServer {
         head.push_str("transfer-encoding: chunked\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         for (number, piece) in reply.pieces.iter().enumerate() {
-            if let (Some(name), true) = (&reply.held, number + 1 == reply.pieces.len()) {
-                self.hold(name);
+            if reply.held && number + 1 == reply.pieces.len() {
+                std::thread::sleep(super::PATIENCE);
             }
             if piece.is_empty() {
                 continue;
@@ -279,16 +272,6 @@ impl ModelServer {
             Ending::Cut => Ok(()),
             Ending::Hang => hang(stream),
         }
-    }
-
-    fn hold(&self, name: &str) {
-        let state = self.0.state.lock().unwrap();
-        let held = |state: &mut State| !state.let_go.contains(name);
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(state, super::PATIENCE, held);
-        drop(waited.unwrap());
     }
 }
 
