@@ -3,6 +3,7 @@
 
 mod command;
 mod compact;
+mod delegating;
 mod dispatch;
 #[cfg(test)]
 mod driver;

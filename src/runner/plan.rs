@@ -13,9 +13,8 @@ mod reading;
 
 use serde_json::{Value, json};
 
-use super::turn::{
-    TurnRunner, aborted, answer_of, empty_answers, has_step, has_unseen_input, tool_calls,
-};
+use super::delegating::aborted;
+use super::turn::{TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, tool_calls};
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked::DELEGATE;

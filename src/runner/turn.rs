@@ -9,21 +9,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::delegating::{aborted, pack};
 use super::perform::served_effect;
-use super::rights::rights;
 use crate::agent::{AgentDefinition, Strategy};
 use crate::clock::Clock;
 use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
-use crate::contract::linked::{self, OnFailure};
+use crate::contract::linked;
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
-use crate::kernel::delegation::Face;
-use crate::kernel::gate::{Rights, WriteScope};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Message, plain_text};
-use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
 use crate::kernel::step::{Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
@@ -33,9 +30,6 @@ use crate::tool::{Catalogue, YIELD};
 
 /// What the turn says of a model that yields without a word.
 const WAITING: &str = "Waiting for what others were asked to do.";
-
-/// What stands in a definition whose runs go by plans.
-const PLANS: &str = r#""strategy":"plan""#;
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
@@ -142,20 +136,6 @@ impl TurnRunner {
         self.model_call(view, node)
     }
 
-    /// A run that a plan has delegated to has connections of its own to the servers that its agent
-    /// names, as long as it lives.
-    fn connect(&self, view: &RunView) {
-        let delegated = view.run.delegated.as_ref();
-        if delegated.is_none_or(|of| of.face != Face::Planned) {
-            return;
-        }
-        if let Ok(definition) = pinned_agent(view)
-            && let Some(servers) = &definition.mcp_servers
-        {
-            self.tools.lease(view.run.id, servers);
-        }
-    }
-
     fn model_call(&self, view: &RunView, node: Option<Node>) -> Next {
         let summary = match node {
             Some(node) => format!("{node}: {}", view.run.model),
@@ -205,40 +185,24 @@ impl TurnRunner {
 
 impl Runner for TurnRunner {
     fn next(&self, view: &RunView) -> Next {
-        let models = || {
-            view.steps
-                .iter()
-                .rev()
-                .filter(|one| one.kind == StepKind::Model)
-        };
         if let Some(end) = asked_for(view) {
             return end;
         }
-        let ask = || match pinned_agent(view) {
-            Ok(definition) => self.ask_model(view, &definition, None),
-            Err(error) => Next::Fail(error),
+        let definition = match pinned_agent(view) {
+            Ok(definition) => definition,
+            Err(error) => return Next::Fail(error),
         };
-        // A text inside of JSON has its quotes escaped, so most definitions need not be read.
-        if view.agent.contains(PLANS) {
-            match pinned_agent(view) {
-                Ok(definition) if definition.strategy == Strategy::Plan => {
-                    return self.next_planned(view, &definition);
-                }
-                Ok(_) => {}
-                Err(error) => return Next::Fail(error),
-            }
+        if definition.strategy == Strategy::Plan {
+            return self.next_planned(view, &definition);
         }
-        let Some(latest) = models().next() else {
+        let ask = || self.ask_model(view, &definition, None);
+        let mut steps = view.steps.iter().rev();
+        let Some(latest) = steps.find(|step| step.kind == StepKind::Model) else {
             return ask();
         };
         if latest.was_too_long() {
-            return match pinned_agent(view) {
-                Ok(definition) => match self.after_too_long(view, &definition) {
-                    Some(next) => next,
-                    None => ask(),
-                },
-                Err(error) => Next::Fail(error),
-            };
+            let next = self.after_too_long(view, &definition);
+            return next.unwrap_or_else(ask);
         }
         if latest.state != StepState::Done {
             let why = latest.error.as_deref().unwrap_or("the model call failed");
@@ -331,57 +295,6 @@ fn asked_for(view: &RunView) -> Option<Next> {
     };
     let asked = step.kind == StepKind::Compaction && step.input["why"] == Why::Asked.as_str();
     asked.then(|| Next::EndTurn(step.result_summary.clone()))
-}
-
-/// The end of a run that does not go on when an agent has failed that it has called into its
-/// session.
-pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
-    let failed = view.steps.iter().find(|step| {
-        let tool = step.tool.as_deref().unwrap_or_default();
-        step.asked_by == Some(model.id)
-            && step.state == StepState::Failed
-            // One that was refused has called nobody.
-            && step.waits.is_some()
-            && linked::prefix_of(tool) == Some(linked::CALLED)
-    })?;
-    let tool = failed.tool.as_deref()?;
-    let definition = pinned_agent(view).ok()?;
-    let mut links = definition.linked_agents.iter();
-    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
-    let then = link.on_failure.or(definition.on_child_failure)?;
-    (then == OnFailure::Abort).then(|| {
-        let message = format!(
-            "agent {} has failed, which this run had called, and it is not to go on then \
-             (on_child_failure): {}",
-            link.agent,
-            failed.error.as_deref().unwrap_or("it did not say why")
-        );
-        RunError::new("child_failed", message)
-    })
-}
-
-/// What a subagent is given to know that knows nothing of the conversation, where the call is of
-/// one.
-fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
-    let (agent, task, scope) = match linked::prefix_of(tool) {
-        Some(linked::SEALED) => {
-            let definition = pinned_agent(view).ok()?;
-            let mut links = definition.linked_agents.iter();
-            let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
-            let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
-            (link.agent.to_string(), "task_summary", scope)
-        }
-        None if tool == linked::DELEGATE => {
-            let agent = arguments.get("agent")?.as_str()?;
-            (agent.to_owned(), "task", WriteScope::Workspace)
-        }
-        _ => return None,
-    };
-    let task = arguments.get(task)?.as_str()?;
-    let own = rights(&pinned_agent(view).ok()?, view).ok()?;
-    let child = Rights::new(&agent, &[], scope, own.bundle());
-    let transcript = view.messages.iter().map(AsRef::as_ref);
-    serde_json::to_value(Pack::build(task, transcript, &child)).ok()
 }
 
 /// The agent as the run pinned it.

@@ -248,7 +248,7 @@ fn b1_the_sessions_model_tools_and_pins_are_as_before_over_two_providers_and_a_k
         .on(
             "You are the helper",
             [
-                answer("never heard").held(),
+                answer("never heard").held_by("never"),
                 answer("helper says one"),
                 answer("helper says two"),
             ],
@@ -507,6 +507,92 @@ fn b4_an_agent_that_fails_again_and_again_is_not_called_for_a_while() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(told[0]["data"]["agent"], "helper");
         assert_eq!(told[0]["data"]["state"], "open");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn b4_a_breaker_says_once_that_it_is_open_also_of_calls_that_are_under_way() {
+    let task = |text: &str| json!({ "task_summary": text });
+    let place = host(
+        Script::new()
+            .on("[kid a]", [fails("no model today").held_by("a")])
+            .on("[kid b]", [fails("no model today").held_by("b")])
+            .on(
+                "[host]",
+                [
+                    calls("subagent_helper", task("[kid a]"))
+                        .and("subagent_helper", task("[kid b]")),
+                    says("host is done"),
+                ],
+            ),
+        "",
+    )
+    .with_agent(
+        "host",
+        "mode: primary\ntools: [read]\nlinked_agents: [{agent: helper, session: own}]",
+    )
+    .with("delegation.breaker.failures", "1")
+    .with("delegation.breaker.cool_off", "\"1h\"");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut events = client.subscribe(json!({ "since": 0 })).await;
+        let host = turn(&client, "[host]").await;
+        client.in_state(&host.id, "paused").await;
+        place.let_go("a");
+        place.let_go("b");
+        assert_eq!(client.ended(&host.id).await["result"], "host is done");
+        assert_eq!(children(&client, HOST).await.len(), 2);
+        let seen = until_ended(&mut events, &host.id).await;
+        let told: Vec<&Value> = seen
+            .iter()
+            .filter(|event| event["kind"] == "delegation.breaker")
+            .collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0]["data"]["state"], "open");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_called_run_that_is_done_again_may_do_no_more_than_before() {
+    let writes = || calls("write", json!({ "path": "made.txt", "content": "x" }));
+    let place = host(
+        Script::new()
+            .on("[kid]", [writes(), says("kid is done")])
+            .on(
+                "[host]",
+                [calls("call_helper", message("[kid]")), says("host is done")],
+            ),
+        "",
+    )
+    .with_agent("helper", "mode: subagent\ntools: [write]")
+    .with_agent(
+        "host",
+        "mode: primary\ntools: [read]\ngate: {write: deny}\nlinked_agents: [{agent: helper, \
+         session: shared}]",
+    );
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let host = turn(&client, "[host]").await;
+        assert_eq!(client.ended(&host.id).await["result"], "host is done");
+        let [kid] = &children(&client, HOST).await[..] else {
+            panic!("one was called");
+        };
+        let again = client
+            .call("runs.retry", json!({ "runId": kid["runId"] }))
+            .await;
+        let again = client.ended(again["runId"].as_str().unwrap()).await;
+        assert_eq!(again["result"], "kid is done", "{again}");
+        let key = json!({ "sessionKey": again["sessionKey"] });
+        let history = client.call("sessions.history", key).await.to_string();
+        assert!(
+            history.contains("deny") || history.contains("denied"),
+            "{history}"
+        );
+        assert!(!place.work().join("made.txt").exists(), "{history}");
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -114,7 +114,7 @@ fn b5_a_resumed_turn_is_given_the_same_memory_and_a_budget_of_nothing_gives_none
     );
     server.on(
         "[held]",
-        [chat::says(&["six"]).held(), chat::says(&["six"])],
+        [chat::says(&["six"]).held_by("go"), chat::says(&["six"])],
     );
     server.on("[none]", [chat::says(&["nobody knows"])]);
     let mut place = providers::place(&server, "chat/small");

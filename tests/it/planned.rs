@@ -134,6 +134,16 @@ fn a3_what_a_planner_remembers_takes_no_step_away() {
         let of_ask = book.steps.values().filter(|step| step.run == ask.id);
         let recalled = of_ask.filter(|step| step.input["memory"].is_object());
         assert_eq!(recalled.count(), 3, "it was given to no call");
+        // Both plans stand in one session, and a request may carry the calls of both.
+        let names = book
+            .steps
+            .values()
+            .filter_map(|step| step.tool_call.as_ref());
+        let mut names: Vec<&String> = names.collect();
+        names.sort();
+        let all = names.len();
+        names.dedup();
+        assert_eq!((all, names.len()), (2, 2), "{names:?}");
     });
 }
 

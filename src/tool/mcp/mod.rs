@@ -7,6 +7,7 @@
 //! call.
 
 mod connection;
+mod ending;
 mod http;
 mod names;
 mod pipes;

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Changes, Connection, Way, Wire};
+use super::ending::{ended, or_ended, with_said, words};
 use super::http;
 use super::names::{Offer, offer};
 use super::pipes::Pipes;
@@ -20,7 +21,7 @@ use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
 use crate::kernel::overlay::looks_secret;
 use crate::kernel::redact::Redactor;
-use crate::process::{Captured, Ending, Input, Program, Service, signal_name};
+use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
 
 /// A server that writes so many lines that are no messages is marked as noisy.
@@ -29,8 +30,6 @@ const NOISY: u64 = 20;
 const NOISE_KEPT: usize = 5;
 /// So much of what a program writes beside its messages is kept, bytes.
 const STDERR_KEPT: usize = 16 * 1024;
-/// So much of it is part of an error, bytes.
-const SAID_LAST: usize = 500;
 
 /// A server.
 pub(super) struct Server {
@@ -498,39 +497,3 @@ impl Server {
 /// twice as long, and so on up to the second.
 const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-
-/// A program whose output has ended ends soon, or it lives on without one.
-const SOON: Duration = Duration::from_millis(500);
-
-/// The end of its program; a server without one has no such end.
-/// Why a connection failed: that its program has ended, where that is so, says more.
-async fn or_ended(program: &mut Option<Service>, ended_how: &str, why: String) -> String {
-    match tokio::time::timeout(SOON, ended(program)).await {
-        Ok(ending) => format!("{ended_how}, {}", words(ending)),
-        Err(_) => why,
-    }
-}
-
-async fn ended(program: &mut Option<Service>) -> Ending {
-    match program {
-        Some(program) => program.ended().await,
-        None => std::future::pending().await,
-    }
-}
-
-fn words(ending: Ending) -> String {
-    match ending {
-        Ending::Exited(status) => format!("exit status {status}"),
-        Ending::Signal(signal) => format!("by signal {}", signal_name(signal)),
-        // Nobody sets such a limit for a service.
-        Ending::TimeOver | Ending::TooMuch(_) => "at a limit".to_owned(),
-    }
-}
-
-fn with_said(why: String, said: Option<&Captured>) -> String {
-    let said = said.map(|said| crate::kernel::text::storable(said.last(SAID_LAST).trim()));
-    match said.filter(|said| !said.is_empty()) {
-        Some(said) => format!("{why}; it wrote: {said}"),
-        None => why,
-    }
-}

@@ -113,6 +113,7 @@ pub(crate) struct Run {
     pub(crate) ended: bool,
     pub(crate) cancel_by: Option<String>,
     pub(crate) parent: Option<String>,
+    pub(crate) depth: i64,
     /// What its own model calls have used.
     pub(crate) used_tokens: i64,
     /// What counts for its budget, if it has one.

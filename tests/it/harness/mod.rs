@@ -59,11 +59,12 @@ where
     }
 }
 
-/// Runs an asynchronous test on this thread.
+/// Runs an asynchronous test on this thread. One that waits for what never comes fails in the end.
 pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap()
-        .block_on(test)
+        .block_on(async { tokio::time::timeout(5 * PATIENCE, test).await })
+        .expect("the test hangs")
 }

@@ -2,7 +2,7 @@
 //! sockets, answers as it is told, fails in every way that such servers do, and keeps each
 //! request as it came.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -25,6 +25,7 @@ struct State {
     rules: Vec<(String, VecDeque<Reply>)>,
     pages: Vec<(String, String, Reply)>,
     requests: Vec<Request>,
+    let_go: BTreeSet<String>,
 }
 
 /// A request as it came.
@@ -57,7 +58,7 @@ pub(crate) struct Reply {
     /// Pieces, each written at once.
     pieces: Vec<Vec<u8>>,
     ending: Ending,
-    held: bool,
+    held: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ impl Reply {
             headers: vec![("content-type", "application/json".to_owned())],
             pieces: vec![body.into_bytes()],
             ending: Ending::Whole,
-            held: false,
+            held: None,
         }
     }
 
@@ -102,7 +103,7 @@ impl Reply {
             headers: vec![("content-type", "text/event-stream".to_owned())],
             pieces: events.into_iter().map(String::into_bytes).collect(),
             ending: Ending::Whole,
-            held: false,
+            held: None,
         }
     }
 
@@ -145,9 +146,10 @@ impl Reply {
         self
     }
 
-    /// The last piece does not come as long as anybody could wait for it.
-    pub(crate) fn held(mut self) -> Reply {
-        self.held = true;
+    /// The last piece waits until the test lets `name` go; where the connection is cut, the cut
+    /// waits.
+    pub(crate) fn held_by(mut self, name: &str) -> Reply {
+        self.held = Some(name.to_owned());
         self
     }
 
@@ -215,6 +217,12 @@ impl ModelServer {
         assert!(!waited.timed_out(), "{found} requests, {count} expected");
     }
 
+    /// Lets replies go that are held by this name.
+    pub(crate) fn let_go(&self, name: &str) {
+        self.0.state.lock().unwrap().let_go.insert(name.to_owned());
+        self.0.changed.notify_all();
+    }
+
     fn serve(&self, mut stream: TcpStream) {
         // Whoever hangs up in the middle has been killed: that is no fault of the test.
         let Some(request) = read(&stream) else {
@@ -255,8 +263,9 @@ impl ModelServer {
         head.push_str("transfer-encoding: chunked\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         for (number, piece) in reply.pieces.iter().enumerate() {
-            if reply.held && number + 1 == reply.pieces.len() {
-                std::thread::sleep(super::PATIENCE);
+            let is_last = number + 1 == reply.pieces.len() && reply.ending != Ending::Cut;
+            if let (Some(name), true) = (&reply.held, is_last) {
+                self.hold(name);
             }
             if piece.is_empty() {
                 continue;
@@ -269,9 +278,24 @@ impl ModelServer {
         }
         match reply.ending {
             Ending::Whole => stream.write_all(b"0\r\n\r\n"),
-            Ending::Cut => Ok(()),
+            Ending::Cut => {
+                if let Some(name) = &reply.held {
+                    self.hold(name);
+                }
+                Ok(())
+            }
             Ending::Hang => hang(stream),
         }
+    }
+
+    fn hold(&self, name: &str) {
+        let state = self.0.state.lock().unwrap();
+        let held = |state: &mut State| !state.let_go.contains(name);
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(state, super::PATIENCE, held);
+        drop(waited.unwrap());
     }
 }
 

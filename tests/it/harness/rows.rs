@@ -107,7 +107,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
     let sql = "SELECT seq, id, session_id, requester_id, root_run, origin, state, announce, \
                result, input, steps, loops, tool_calls, started_at IS NOT NULL, \
                ended_at IS NOT NULL, cancel_by, face, parent_run, for_step, for_call, \
-               input_tokens + output_tokens, spent_tokens, budget IS NOT NULL FROM runs";
+               input_tokens + output_tokens, spent_tokens, budget IS NOT NULL, depth FROM runs";
     let rows = rows(db, sql, |row| Run {
         seq: number(row, 0),
         id: id(row, 1),
@@ -126,6 +126,7 @@ fn runs(db: &Connection) -> BTreeMap<String, Run> {
         ended: number(row, 14) == 1,
         cancel_by: maybe_text(row, 15),
         parent: maybe_id(row, 17),
+        depth: number(row, 23),
         used_tokens: number(row, 20),
         spent_tokens: (number(row, 22) == 1).then(|| number(row, 21)),
         delegated: maybe_text(row, 16).map(|_| ((id(row, 17), number(row, 18)), text(row, 19))),

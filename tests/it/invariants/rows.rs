@@ -20,11 +20,12 @@ pub(super) fn sessions_are_whole(book: &Book) {
             }
             Some(parent) => {
                 let parent = &book.sessions[parent];
-                // What a called run has made lies below that, and so deeper.
-                let called = |run: &Run| run.is_called() && run.session == parent.id;
+                // What a called run has made lies one below that run.
+                let called = |run: &&Run| run.is_called() && run.session == parent.id;
+                let mut called = book.runs.values().filter(called);
                 let is_next = session.depth == parent.depth + 1;
-                let is_deeper = session.depth > parent.depth && book.runs.values().any(called);
-                assert!(is_next || is_deeper, "{}", session.key);
+                let is_below_one = called.any(|run| session.depth == run.depth + 1);
+                assert!(is_next || is_below_one, "{}", session.key);
                 assert_eq!(session.root, parent.root, "{}", session.key);
             }
         }

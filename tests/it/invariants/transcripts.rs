@@ -146,8 +146,9 @@ fn calls_are_answered(book: &Book, entries: &[&Message]) {
         // The steps of an answer come with its outcome, all of them, unless the run ends then.
         let one_by_one = asked.input["node"] == "plan" && !book.runs[run].ended;
         let ends = steps.is_empty() && book.runs[run].cancel_by.is_some();
-        if !(one_by_one || ends) {
-            assert_eq!(steps.len(), calls.len(), "{entry:?}");
+        match one_by_one {
+            true => assert!(steps.len() <= calls.len(), "{entry:?}"),
+            false => assert!(ends || steps.len() == calls.len(), "{entry:?}"),
         }
         for (step, (id, tool, arguments)) in steps.iter().zip(&calls) {
             assert_eq!(step.tool_call.as_ref(), Some(id), "{step:?}");

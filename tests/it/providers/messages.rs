@@ -88,7 +88,7 @@ fn g11_3_what_was_thought_goes_back_unchanged_after_a_kill_in_each_phase() {
         let call = messages::answers(&thinking_call(), "tool_use");
         let last = messages::answers(&last_answer(), "end_turn");
         let replies = match failpoint {
-            None => vec![call, last.clone().held(), last],
+            None => vec![call, last.clone().held_by("never"), last],
             Some(_) => vec![call, last.clone(), last.clone(), last],
         };
         server.on("[job]", replies);

@@ -1,0 +1,82 @@
+//! What calls of other agents bring into a turn: what a subagent is given to know, the connections
+//! of whom a plan has delegated to, and the end of a caller that is not to go on without its child.
+//! Called by `turn` and `plan`.
+
+use serde_json::Value;
+
+use super::rights::rights;
+use super::turn::{TurnRunner, pinned_agent};
+use crate::contract::journal::RunView;
+use crate::contract::linked::{self, OnFailure};
+use crate::kernel::delegation::Face;
+use crate::kernel::gate::{Rights, WriteScope};
+use crate::kernel::pack::Pack;
+use crate::kernel::run::RunError;
+use crate::kernel::step::{Step, StepState};
+
+impl TurnRunner {
+    /// A run that a plan has delegated to has connections of its own to the servers that its agent
+    /// names, as long as it lives.
+    pub(super) fn connect(&self, view: &RunView) {
+        let delegated = view.run.delegated.as_ref();
+        if delegated.is_none_or(|of| of.face != Face::Planned) {
+            return;
+        }
+        if let Ok(definition) = pinned_agent(view)
+            && let Some(servers) = &definition.mcp_servers
+        {
+            self.tools.lease(view.run.id, servers);
+        }
+    }
+}
+
+/// The end of a run that does not go on when an agent has failed that it has called into its
+/// session.
+pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
+    let failed = view.steps.iter().find(|step| {
+        let tool = step.tool.as_deref().unwrap_or_default();
+        step.asked_by == Some(model.id)
+            && step.state == StepState::Failed
+            // One that was refused has called nobody.
+            && step.waits.is_some()
+            && linked::prefix_of(tool) == Some(linked::CALLED)
+    })?;
+    let tool = failed.tool.as_deref()?;
+    let definition = pinned_agent(view).ok()?;
+    let mut links = definition.linked_agents.iter();
+    let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+    let then = link.on_failure.or(definition.on_child_failure)?;
+    (then == OnFailure::Abort).then(|| {
+        let message = format!(
+            "agent {} has failed, which this run had called, and it is not to go on then \
+             (on_child_failure): {}",
+            link.agent,
+            failed.error.as_deref().unwrap_or("it did not say why")
+        );
+        RunError::new("child_failed", message)
+    })
+}
+
+/// What a subagent is given to know that knows nothing of the conversation, where the call is of
+/// one.
+pub(super) fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Value> {
+    let (agent, task, scope) = match linked::prefix_of(tool) {
+        Some(linked::SEALED) => {
+            let definition = pinned_agent(view).ok()?;
+            let mut links = definition.linked_agents.iter();
+            let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
+            let scope = link.write_scope.unwrap_or(WriteScope::Workspace);
+            (link.agent.to_string(), "task_summary", scope)
+        }
+        None if tool == linked::DELEGATE => {
+            let agent = arguments.get("agent")?.as_str()?;
+            (agent.to_owned(), "task", WriteScope::Workspace)
+        }
+        _ => return None,
+    };
+    let task = arguments.get(task)?.as_str()?;
+    let own = rights(&pinned_agent(view).ok()?, view).ok()?;
+    let child = Rights::new(&agent, &[], scope, own.bundle());
+    let transcript = view.messages.iter().map(AsRef::as_ref);
+    serde_json::to_value(Pack::build(task, transcript, &child)).ok()
+}
