@@ -33,6 +33,9 @@ const BETWEEN: &[&str] = &[
     "store.switch.placed",
 ];
 
+/// So many times at most a course is played until its kill comes.
+const COURSES: usize = 3;
+
 /// So many scenarios are played at once.
 const AT_ONCE: usize = 6;
 
@@ -72,7 +75,7 @@ fn every_scenario_survives_a_kill_at_every_commit_edge() {
         cases.len(),
         names.len()
     );
-    // Courses differ a little: a late pass that did not come was a course without a kill.
+    // Courses differ a little: a late pass may never come.
     assert!(
         killed * 100 >= cases.len() * 95,
         "{killed} of {} were killed",
@@ -113,15 +116,22 @@ fn play_traced(scenario: &Scenario) -> Vec<BTreeMap<String, usize>> {
 
 /// Plays a scenario with a kill; whether it came.
 fn play_killed(case: &Case) -> bool {
+    // The daemon does some things behind its answers, and a course may be over before them:
+    // such a course shows nothing, and is played again.
+    let courses = if case.certain { COURSES } else { 1 };
+    let came = (0..courses).any(|_| play_course(case));
+    assert!(came || !case.certain, "the kill never came");
+    came
+}
+
+fn play_course(case: &Case) -> bool {
     let scenario = named(case.scenario);
     let arm = Arm::new(case.life, &format!("{}=kill@{}", case.point, case.pass));
     run(async {
         let mut caller = Caller::begin((scenario.place)(), Some(arm), false).await;
         (scenario.play)(&mut caller).await;
         caller.finish().await;
-        let came = caller.was_killed_as_ordered();
-        assert!(came || !case.certain, "the kill never came");
-        came
+        caller.was_killed_as_ordered()
     })
 }
 

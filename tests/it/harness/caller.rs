@@ -368,6 +368,12 @@ impl Caller {
         }
         self.quiet().await;
         self.repeat_everything().await;
+        // What deleted sessions left is taken away behind the answers.
+        self.until("all taken away", async |caller: &mut Caller| {
+            caller.call("gateway.ping", json!({})).await;
+            caller.place.has_nothing_to_purge().then_some(())
+        })
+        .await;
         self.stop().await;
         let book = self.place.book();
         invariants::check(&book, Moment::Finished, &self.history, &self.place);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -152,6 +153,15 @@ impl Place {
     /// The rows. The daemon must be stopped, or killed: then this is what a start would find.
     pub(crate) fn book(&self) -> Book {
         Book::read(&self.database())
+    }
+
+    /// Has a daemon that is at work taken away all that deleted sessions left?
+    pub(crate) fn has_nothing_to_purge(&self) -> bool {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // One that was killed meanwhile may have left a store that only its next start can read.
+        Connection::open_with_flags(self.database(), flags)
+            .and_then(|db| db.query_row("SELECT count(*) FROM purges", [], |row| row.get(0)))
+            .is_ok_and(|left: i64| left == 0)
     }
 
     /// Is the database damaged, or is a repaired one about to take its place?

@@ -407,6 +407,14 @@ async fn sweep(caller: &mut Caller) {
             (waited["runs"][0]["status"] == "expired").then_some(())
         })
         .await;
+    // The run's row may go before its session does: that one is archived first.
+    let left = json!({ "kind": "all", "parent": root, "archived": true });
+    caller
+        .until("its session too", async |caller: &mut Caller| {
+            let listed = caller.call("sessions.list", left.clone()).await;
+            (listed["sessions"].as_array().unwrap().len() == 1).then_some(())
+        })
+        .await;
     caller.in_state(&b, "ok").await;
     caller.quiet().await;
     let inbox = caller
