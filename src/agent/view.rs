@@ -449,8 +449,5 @@ fn made_at(candidate: &Candidate) -> Timestamp {
 pub(super) fn pin<T: serde::Serialize>(value: &T) -> Pinned {
     // Definitions and schemas hold only texts, numbers, lists and maps with text keys.
     let body = serde_json::to_string(value).expect("plain data has a JSON form");
-    Pinned {
-        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
-        body: body.into(),
-    }
+    Pinned::of(body.into())
 }

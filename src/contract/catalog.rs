@@ -185,6 +185,16 @@ pub struct Pinned {
     pub body: Arc<str>,
 }
 
+impl Pinned {
+    /// This text.
+    pub fn of(body: Arc<str>) -> Self {
+        Pinned {
+            hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
+            body,
+        }
+    }
+}
+
 /// What a caller may set for one run in place of the agent's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides<'a> {

@@ -88,8 +88,12 @@ fn what_the_specification_allows_is_taken_without_a_word() {
         let skill = read(&text).unwrap_or_else(|broken| panic!("{what}: {broken}"));
         assert_eq!(skill.name, "odd", "{what}");
         assert_eq!(skill.description, "Counts.", "{what}");
-        assert!(skill.body.starts_with("Do it."), "{what}: {:?}", skill.body);
-        assert!(!skill.body.contains('\r'), "{what}");
+        assert!(
+            skill.body.body.starts_with("Do it."),
+            "{what}: {:?}",
+            skill.body
+        );
+        assert!(!skill.body.body.contains('\r'), "{what}");
         assert_eq!(notes(&skill), [""; 0], "{what}");
     }
 }
@@ -305,7 +309,7 @@ fn what_cannot_be_taken_names_its_line_and_the_reason() {
         with("name: odd\ndescription: x"),
         "x".repeat(LIMIT / 2)
     );
-    assert!(taken(&large).body.len() > LIMIT / 2);
+    assert!(taken(&large).body.body.len() > LIMIT / 2);
 }
 
 #[test]

@@ -146,13 +146,13 @@ impl Library {
         let mut hasher = DefaultHasher::new();
         let mut all = crate::watch::Looked::default();
         let ordered: BTreeMap<&PathBuf, &Arc<Looked>> = looked.iter().collect();
-        for (folder, looked) in ordered {
+        for (folder, looked) in &ordered {
             (folder, looked.signature).hash(&mut hasher);
-            let folders = looked.folders.iter();
-            all.folders
-                .extend(folders.map(|(folder, number)| (folder.clone(), *number)));
             all.awaited.extend(looked.awaited.iter().cloned());
         }
+        // Nearly in order, and made at once: one by one each would be compared with many.
+        let folders = ordered.values().flat_map(|looked| &looked.folders);
+        all.folders = folders.cloned().collect();
         all.signature = hasher.finish();
         all
     }

@@ -3,10 +3,10 @@
 //! file that `scan` finds, and by `abide skills check`.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::requires::{Requires, requires};
 use super::yaml::{self, Field, Node, Tree};
+use crate::contract::catalog::Pinned;
 use crate::front_matter::{Broken, decode, quoted, split};
 use crate::kernel::text::preview;
 
@@ -47,7 +47,7 @@ pub struct Skill {
     /// What must be there for it to be of use.
     pub requires: Requires,
     /// What stands below the front matter.
-    pub body: Arc<str>,
+    pub body: Pinned,
     /// What was put right, left aside or departs from the specification.
     pub notes: Vec<Note>,
 }
@@ -191,7 +191,7 @@ impl Reader {
             allowed_tools: self.tools(find("allowed-tools")),
             hidden,
             requires,
-            body: body.into(),
+            body: Pinned::of(body.into()),
             notes: self.notes,
         })
     }

@@ -2,13 +2,15 @@
 //! reads names and states; only a file that has changed since the look before is read again.
 //! Called by `library`, and by `abide skills check` for the folders that it is given.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::fs::{self, DirEntry, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use super::parse::{Note, Skill, parse};
 use super::sources::Root;
@@ -64,11 +66,13 @@ pub(super) struct Looked {
     pub signature: u64,
     /// By path.
     pub found: Vec<Arc<Found>>,
-    /// The folders in which a change can count, each with its number on its file system.
-    pub folders: BTreeMap<PathBuf, u64>,
+    /// The folders in which a change can count, by path, each with its number on its file system.
+    pub folders: Vec<(PathBuf, u64)>,
     /// What is not there, or can be swapped for another.
     pub awaited: Vec<PathBuf>,
-    files: HashMap<PathBuf, (State, Arc<Found>)>,
+    /// By the bytes of their paths: to compare thousands of paths part by part takes longer than
+    /// to ask for the states of what they name.
+    files: HashMap<OsString, (State, Arc<Found>)>,
 }
 
 /// A file's state: while it is the same, so is its content.
@@ -102,6 +106,8 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
         before,
         real: root.folder.canonicalize().unwrap_or_default(),
         looked: Looked::default(),
+        found: Vec::new(),
+        skills: 0,
         seen: BTreeSet::new(),
         hasher: DefaultHasher::new(),
         left_out: 0,
@@ -128,13 +134,75 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
     }
     let Walk {
         mut looked,
+        mut found,
         mut hasher,
         ..
     } = walk;
-    looked.folders.hash(&mut hasher);
+    read_new(&mut found, limits);
+    looked.files.reserve(found.len());
+    for seen in found {
+        match seen {
+            Seen::Known(found, None) => looked.found.push(found),
+            Seen::Known(found, Some(state)) => {
+                let name = found.file.clone().into_os_string();
+                looked.files.insert(name, (state, Arc::clone(&found)));
+                looked.found.push(found);
+            }
+            Seen::New(..) => unreachable!("every new one was read"),
+        }
+    }
+    for (folder, number) in &looked.folders {
+        (folder.as_os_str(), number).hash(&mut hasher);
+    }
     looked.awaited.hash(&mut hasher);
     looked.signature = hasher.finish();
     looked
+}
+
+/// What a walk has come to.
+enum Seen {
+    /// This, and if it is a file its state.
+    Known(Arc<Found>, Option<State>),
+    /// A file that is to be read, and whether it is a variant of its name.
+    New(PathBuf, bool, State),
+}
+
+/// So many files are worth a thread.
+const READ_BY_ONE: usize = 64;
+
+/// Reads what is new, on all processors: of a folder of thousands that is all of it, and somebody
+/// waits for it.
+fn read_new(found: &mut [Seen], limits: Limits) {
+    let mut new: Vec<&mut Seen> = found
+        .iter_mut()
+        .filter(|seen| matches!(seen, Seen::New(..)))
+        .collect();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = processors.min(new.len().div_ceil(READ_BY_ONE)).max(1);
+    let share = new.len().div_ceil(threads).max(1);
+    let read_all = |seen: &mut [&mut Seen]| seen.iter_mut().for_each(|seen| seen.read(limits));
+    thread::scope(|scope| {
+        let mut shares = new.chunks_mut(share);
+        let own = shares.next();
+        for others in shares {
+            scope.spawn(move || read_all(others));
+        }
+        read_all(own.unwrap_or_default());
+    });
+}
+
+impl Seen {
+    fn read(&mut self, limits: Limits) {
+        let Seen::New(file, is_variant, state) = self else {
+            return;
+        };
+        let mut outcome = read(file, limits);
+        if *is_variant {
+            note_variant(&mut outcome);
+        }
+        let file = std::mem::take(file);
+        *self = Seen::Known(Arc::new(Found { file, outcome }), Some(*state));
+    }
 }
 
 /// Reads the skill in `folder`, which may be its file, too.
@@ -163,6 +231,9 @@ struct Walk<'a> {
     before: Option<&'a Looked>,
     real: PathBuf,
     looked: Looked,
+    found: Vec<Seen>,
+    /// How many of them are skills.
+    skills: usize,
     seen: BTreeSet<(u64, u64)>,
     hasher: DefaultHasher,
     left_out: usize,
@@ -175,14 +246,14 @@ impl Walk<'_> {
         if !self.seen.insert((state.dev(), state.ino())) {
             return;
         }
-        self.looked.folders.insert(folder.to_owned(), state.ino());
+        self.looked.folders.push((folder.to_owned(), state.ino()));
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(fault) if fault.kind() == ErrorKind::NotFound => return,
             Err(fault) => return self.refuse(folder, format!("it cannot be read: {fault}")),
         };
         let mut entries: Vec<DirEntry> = entries.filter_map(Result::ok).collect();
-        entries.sort_unstable_by_key(DirEntry::file_name);
+        entries.sort_by_cached_key(DirEntry::file_name);
         for entry in entries {
             self.entry(&entry, depth + 1);
         }
@@ -272,42 +343,35 @@ impl Walk<'_> {
             );
             return self.refuse(&file, reason);
         }
-        if self.looked.files.len() >= self.limits.skills {
+        if self.skills >= self.limits.skills {
             self.left_out += 1;
             return;
         }
-        self.looked.folders.insert(folder.to_owned(), number);
+        self.looked.folders.push((folder.to_owned(), number));
         let state = State::of(state);
         let known = self
             .before
-            .and_then(|before| before.files.get(&file))
+            .and_then(|before| before.files.get(file.as_os_str()))
             .filter(|(before, _)| *before == state)
             .map(|(_, found)| Arc::clone(found));
-        let found = match known {
-            Some(found) => found,
-            None => {
-                if file.is_symlink() && !self.may_lie_at(&file) {
-                    return;
-                }
-                let mut outcome = read(&file, self.limits);
-                if is_variant {
-                    note_variant(&mut outcome);
-                }
-                let file = file.clone();
-                Arc::new(Found { file, outcome })
-            }
-        };
-        (&file, state).hash(&mut self.hasher);
-        self.looked.found.push(Arc::clone(&found));
-        self.looked.files.insert(file, (state, found));
+        if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
+            return;
+        }
+        (file.as_os_str(), state).hash(&mut self.hasher);
+        self.skills += 1;
+        self.found.push(match known {
+            Some(found) => Seen::Known(found, Some(state)),
+            None => Seen::New(file, is_variant, state),
+        });
     }
 
     fn refuse(&mut self, file: &Path, reason: String) {
         (file, &reason).hash(&mut self.hasher);
-        self.looked.found.push(Arc::new(Found {
+        let found = Found {
             file: file.to_owned(),
             outcome: Err(Broken::whole(reason)),
-        }));
+        };
+        self.found.push(Seen::Known(Arc::new(found), None));
     }
 }
 
@@ -340,7 +404,9 @@ fn read(file: &Path, limits: Limits) -> Result<Skill, Broken> {
     if !state.is_file() {
         return Err(Broken::whole("it is no regular file"));
     }
-    let mut bytes = Vec::new();
+    // A file that has grown meanwhile is read on.
+    let expected = usize::try_from(state.len()).unwrap_or(usize::MAX);
+    let mut bytes = Vec::with_capacity(expected.min(limits.bytes) + 1);
     File::open(file)
         // One byte more, so that a longer file is seen to be one.
         .and_then(|file| file.take(limits.bytes as u64 + 1).read_to_end(&mut bytes))

@@ -122,7 +122,7 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         allowed_tools: skill.allowed_tools.clone(),
         primary_env: skill.requires.primary_env.clone(),
         required_env: skill.requires.env.clone(),
-        body: pinned(Arc::clone(&skill.body)),
+        body: skill.body.clone(),
         warnings: skill.notes.iter().map(ToString::to_string).collect(),
         shadowed: Vec::new(),
     }
@@ -145,13 +145,6 @@ fn host_of<'a>(skill: &Skill, key: &str, settings: &'a Settings) -> Cow<'a, Host
 /// nothing else?
 fn has_all(lacks: &[String], env: &[String]) -> bool {
     !lacks.is_empty() && lacks.iter().all(|name| env.contains(name))
-}
-
-fn pinned(body: Arc<str>) -> Pinned {
-    Pinned {
-        hash: blake3::hash(body.as_bytes()).to_hex().to_string(),
-        body,
-    }
 }
 
 /// What an agent with this list of names may use.
@@ -184,7 +177,7 @@ pub(super) fn pick(
     // Names and texts have a JSON form.
     let body = serde_json::to_string(&set).unwrap_or_default();
     PickedSkills {
-        pinned: pinned(body.into()),
+        pinned: Pinned::of(body.into()),
         bodies: usable.iter().map(|skill| skill.body.clone()).collect(),
         set,
         unknown,
