@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::pin::Pin;
 use crate::kernel::env::Environment;
 use crate::kernel::message::Message;
 use crate::kernel::redact::Redactor;
@@ -16,14 +17,14 @@ pub struct RunView {
     /// The run.
     pub run: Run,
     /// The agent's definition as pinned at spawn: the JSON that the catalog gave.
-    pub agent: Arc<str>,
+    pub agent: Pin,
     /// The tools' schemas as pinned at spawn: the JSON that the catalog gave.
-    pub tools: Arc<str>,
+    pub tools: Pin,
     /// Its skills as pinned at spawn: JSON of [`super::skills::SkillSet`]; `None`: it has none.
-    pub skills: Option<Arc<str>>,
+    pub skills: Option<Pin>,
     /// What its session may do at most, as pinned at spawn: JSON of
     /// [`crate::kernel::gate::Bundle`]; `None`: it is bound by its own definition alone.
-    pub bundle: Option<Arc<str>>,
+    pub bundle: Option<Pin>,
     /// What its programs have in their environment.
     pub environment: Arc<RunEnvironment>,
     /// The transcript, oldest first.

@@ -10,6 +10,7 @@ pub mod delegate;
 pub mod finding;
 pub mod journal;
 pub mod linked;
+pub mod pin;
 pub mod processes;
 pub mod rows;
 pub mod runner;

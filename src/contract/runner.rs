@@ -8,8 +8,8 @@ use super::journal::RunView;
 use crate::kernel::approval::Consent;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Compacted};
-use crate::kernel::run::{RunError, Usage};
-use crate::kernel::step::{Intent, Step};
+use crate::kernel::run::RunError;
+use crate::kernel::step::{Intent, Step, Used};
 
 /// What a run does next.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,8 @@ pub enum StepOutcome {
     Answer {
         /// Text and tool calls, in the order in which they came.
         blocks: Vec<Block>,
-        /// What it cost.
-        usage: Usage,
+        /// What it cost; `None`: no model was asked.
+        used: Option<Used>,
         /// What whoever asked for the run should know: another model answered, for one.
         warnings: Vec<String>,
     },
@@ -49,15 +49,27 @@ pub enum StepOutcome {
         told: String,
         /// What of it is worth keeping in the long-term memory.
         remember: Vec<String>,
-        /// What it cost.
-        usage: Usage,
+        /// What it cost; `None`: no model was asked.
+        used: Option<Used>,
     },
     /// The provider has refused the request as too long. The run may go on with a shorter one.
     TooLong(RunError),
     /// None yet: the step waits for something, and gets its outcome from elsewhere.
     Waits,
-    /// The run cannot go on; it ends with this error.
-    Failed(RunError),
+    /// The run cannot go on.
+    Failed {
+        /// It ends with this error.
+        error: RunError,
+        /// What an answer cost that was of no use.
+        used: Option<Used>,
+    },
+}
+
+impl StepOutcome {
+    /// The run cannot go on, and no model was asked.
+    pub fn failed(error: RunError) -> Self {
+        StepOutcome::Failed { error, used: None }
+    }
 }
 
 /// Whether the effect of a step may begin.

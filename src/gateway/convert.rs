@@ -337,6 +337,10 @@ pub(super) fn announce(entry: InboxEntry) -> shapes::Announce {
 
 /// A step.
 pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
+    let (model, usage) = match step.used {
+        Some(used) => (Some(used.model), Some(used.usage)),
+        None => (None, None),
+    };
     shapes::Step {
         step_id: step.id,
         seq: step.seq,
@@ -355,6 +359,8 @@ pub(super) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
         waits_until: step.waits.and_then(|wait| wait.until),
         attempts: step.attempts,
         error: step.error,
+        model,
+        usage,
     }
 }
 

@@ -343,6 +343,7 @@ mod tests {
             started_at: Default::default(),
             ended_at: None,
             waits: None,
+            used: None,
         }
     }
 

@@ -227,6 +227,7 @@ mod tests {
             started_at: NOW,
             ended_at: None,
             waits: None,
+            used: None,
         }
     }
 

@@ -1,10 +1,11 @@
 //! A step: one journaled action of a run. Its intent is committed before the effect, its
 //! outcome after, under one id.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{RunId, StepId};
-use super::run::PauseReason;
+use super::run::{PauseReason, Usage};
 use super::text_enum::text_enum;
 use super::time::Timestamp;
 
@@ -156,6 +157,19 @@ pub struct Step {
     pub ended_at: Option<Timestamp>,
     /// Its outcome comes from elsewhere: nobody carries it out any more.
     pub waits: Option<Wait>,
+    /// What it used of a model, if it asked one.
+    pub used: Option<Used>,
+}
+
+/// What one step used of the model that answered it, which need not be the one of its run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Used {
+    /// Which model.
+    pub model: String,
+    /// How much of it.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 impl Step {
@@ -265,6 +279,7 @@ impl Intent {
             started_at,
             ended_at: None,
             waits: None,
+            used: None,
         }
     }
 }

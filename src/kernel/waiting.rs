@@ -237,6 +237,7 @@ mod tests {
                 kind,
                 until: Some(Timestamp(1)),
             }),
+            used: None,
         }
     }
 

@@ -116,6 +116,11 @@ pub(super) fn object(arguments: &Value) -> Value {
     }
 }
 
+/// `value` as JSON text.
+pub(super) fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts, numbers and lists of them have JSON")
+}
+
 /// `value` as JSON text that is put into other JSON as it is.
 pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("texts, numbers and lists of them have JSON")

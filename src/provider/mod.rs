@@ -67,7 +67,7 @@ pub struct ModelRequest {
     /// by its result, no empty answers.
     pub messages: Vec<Arc<Message>>,
     /// The tools that may be called.
-    pub tools: Vec<ToolSchema>,
+    pub tools: Vec<Arc<ToolSchema>>,
     /// How often this same question was asked and answered with nothing.
     pub empty_answers: u32,
     /// How much the model may think; `None` = its own habit.

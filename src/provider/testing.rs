@@ -71,10 +71,12 @@ pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
         messages: messages.into_iter().map(Arc::new).collect(),
         tools: ["read", "list", "glob", "grep"]
             .iter()
-            .map(|name| ToolSchema {
-                name: (*name).to_owned(),
-                description: String::new(),
-                parameters: Value::Null,
+            .map(|name| {
+                Arc::new(ToolSchema {
+                    name: (*name).to_owned(),
+                    description: String::new(),
+                    parameters: Value::Null,
+                })
             })
             .collect(),
         empty_answers: 0,

@@ -28,7 +28,7 @@ pub(super) async fn admit(
     let refused = |text: String| {
         Some(match step.kind {
             // There is nobody to tell but who waits for the run.
-            StepKind::Command => StepOutcome::Failed(RunError::new("denied", text)),
+            StepKind::Command => StepOutcome::failed(RunError::new("denied", text)),
             _ => StepOutcome::ToolResult {
                 text,
                 is_error: true,

@@ -3,6 +3,7 @@
 //! is only what the runner is shown, and is replaced by each command's answer.
 
 mod ahead;
+mod outcome;
 mod passing;
 
 use std::collections::HashSet;
@@ -21,14 +22,12 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{MessageId, RunId, StepId};
-use crate::kernel::message::NewMessage;
-use crate::kernel::run::{RunError, RunState, Usage};
-use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
-use crate::store::command::{Conclusion, Recorded, RunAfter, Then, TurnEnd};
+use crate::kernel::ids::{RunId, StepId};
+use crate::kernel::run::RunState;
+use crate::kernel::step::{Effect, Step, StepState};
+use crate::store::command::{Conclusion, RunAfter};
 use crate::store::{Command, Reply, read, runs, steps};
 use crate::telemetry::hidden::{Hidden, hide};
-use crate::telemetry::metrics::metrics;
 
 /// How a drive task ended.
 #[derive(Debug)]
@@ -62,7 +61,11 @@ type Performing =
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
-    let loaded = inner.store.read_first(move |tx| read::view(tx, run)).await;
+    let pins = Arc::clone(&inner.pins);
+    let loaded = inner
+        .store
+        .read_first(move |tx| read::view(tx, run, &pins))
+        .await;
     let (view, input) = match loaded {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Ended::Moved,
@@ -303,64 +306,6 @@ impl Drive<'_> {
         }
     }
 
-    /// Writes an outcome together with what follows it.
-    async fn record(&self, step: &Arc<Step>, outcome: StepOutcome) -> Result<RunAfter, Fault> {
-        self.count(step, &outcome);
-        let recorded = match outcome {
-            StepOutcome::Answer {
-                blocks,
-                usage,
-                warnings,
-            } => Recorded::Answer {
-                blocks,
-                usage,
-                warnings,
-            },
-            StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
-            StepOutcome::Shortened {
-                summary,
-                told,
-                remember,
-                usage,
-            } => Recorded::Shortened {
-                summary,
-                told,
-                remember,
-                usage,
-            },
-            StepOutcome::TooLong(error) => Recorded::TooLong(error),
-            StepOutcome::Failed(error) => Recorded::Failed(error),
-            StepOutcome::Waits => {
-                return Err(Fault::internal("a step that waits has no outcome yet"));
-            }
-        };
-        let then = self.what_follows(step, &recorded);
-        reach("drive.recording");
-        self.submit(Command::RecordOutcome {
-            run: step.run,
-            step: step.seq,
-            attempt: step.attempts,
-            outcome: recorded,
-            then,
-        })
-        .await
-    }
-
-    /// Adds an answer of a model to the daemon's numbers.
-    fn count(&self, step: &Step, outcome: &StepOutcome) {
-        let (used, error) = match outcome {
-            _ if step.kind != StepKind::Model => return,
-            StepOutcome::Answer { usage, .. } => (*usage, None),
-            StepOutcome::Failed(error) | StepOutcome::TooLong(error) => {
-                (Usage::default(), Some(error.kind.as_str()))
-            }
-            _ => return,
-        };
-        let took = self.inner.clock.now().since(step.started_at);
-        let took = Duration::from_millis(took);
-        metrics().model_asked(&self.view.run.model, used, error, took);
-    }
-
     /// A step has begun to wait, and its run may hold still for that: what the rows say now.
     async fn look_again(&self, step: &Step) -> Result<RunAfter, Fault> {
         let id = step.run;
@@ -375,47 +320,6 @@ impl Drive<'_> {
             messages: Vec::new(),
             steps: Vec::new(),
         })
-    }
-
-    /// Asks the runner, on the view as the outcome will make it.
-    fn what_follows(&self, step: &Step, outcome: &Recorded) -> Then {
-        if let Recorded::Failed(error) = outcome {
-            return Then::Fail(error.clone());
-        }
-        let others_open = self
-            .view
-            .steps
-            .iter()
-            .any(|other| other.id != step.id && other.state.is_open());
-        if others_open {
-            return Then::Wait;
-        }
-        let view = self.with_outcome(step, outcome);
-        match self.inner.next_step(&view, &view) {
-            Next::Steps(intents) => steps_or_fail(intents),
-            Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
-            Next::Fail(error) => Then::Fail(error),
-        }
-    }
-
-    /// The end of the turn, and what the runner would do if something were said to it first.
-    /// Whether something is, the store sees in the transaction that would end the turn.
-    fn turn_end(&self, text: Option<String>, view: &RunView) -> TurnEnd {
-        let mut asked = view.clone();
-        let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
-        said.run = Some(view.run.id);
-        let said = said.at(
-            view.last_seq() + 1,
-            view.run.generation,
-            self.inner.clock.now(),
-        );
-        asked.messages.push(Arc::new(said));
-        let more = match self.inner.next_step(&asked, view) {
-            Next::Steps(intents) => intents,
-            // At its limits the turn ends as it is; what was said too late is told as such.
-            Next::EndTurn(_) | Next::Fail(_) => Vec::new(),
-        };
-        TurnEnd { text, more }
     }
 
     /// Puts a command's answer into the view; the steps that are open by it.
@@ -511,12 +415,4 @@ async fn sleep(limit: Option<Duration>, pause: Duration) {
         Some(limit) => tokio::time::sleep(limit.max(pause)).await,
         None => std::future::pending().await,
     }
-}
-
-fn steps_or_fail(intents: Vec<Intent>) -> Then {
-    if intents.is_empty() {
-        // A runner must name a step or an end; a turn without either would stand for ever.
-        return Then::Fail(RunError::new("runner", "the runner named no next step"));
-    }
-    Then::Steps(intents)
 }

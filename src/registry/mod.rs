@@ -72,6 +72,7 @@ use crate::contract::runner::Runner;
 use crate::contract::skills::Skills;
 use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
+use crate::store::pins::Pins;
 use crate::store::{Effect, Seal, Store};
 use drain::Drains;
 use events::{Feed, Partials};
@@ -86,6 +87,8 @@ pub struct Registry {
 
 struct Inner {
     store: Store,
+    /// What runs have pinned, as long as it is in use.
+    pins: Arc<Pins>,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     skills: Arc<dyn Skills>,
@@ -145,6 +148,7 @@ impl Registry {
         let registry = Registry {
             inner: Arc::new(Inner {
                 store: parts.store,
+                pins: Arc::default(),
                 clock: parts.clock,
                 catalog: parts.catalog,
                 skills: parts.skills,

@@ -36,7 +36,7 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
             redactor.in_place(told);
             remember.iter_mut().for_each(|one| redactor.in_place(one));
         }
-        StepOutcome::TooLong(failed) | StepOutcome::Failed(failed) => error(failed),
+        StepOutcome::TooLong(failed) | StepOutcome::Failed { error: failed, .. } => error(failed),
         StepOutcome::Waits => {}
     }
 }
@@ -132,7 +132,6 @@ impl TextSink for Redacted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::run::Usage;
     use crate::kernel::secret::Secret;
     use serde_json::json;
 
@@ -153,7 +152,7 @@ mod tests {
         let outcomes = [
             StepOutcome::Answer {
                 blocks: vec![Block::Text { text: text.clone() }, call("x canary-1")],
-                usage: Usage::default(),
+                used: None,
                 warnings: vec![text.clone()],
             },
             StepOutcome::ToolResult {
@@ -164,10 +163,10 @@ mod tests {
                 summary: None,
                 told: text.clone(),
                 remember: vec![text],
-                usage: Usage::default(),
+                used: None,
             },
             StepOutcome::TooLong(failed.clone()),
-            StepOutcome::Failed(failed),
+            StepOutcome::failed(failed),
         ];
         for mut outcome in outcomes {
             assert!(format!("{outcome:?}").contains("canary-1"));

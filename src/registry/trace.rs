@@ -7,13 +7,12 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use crate::kernel::ids::RunId;
-use crate::kernel::message::Message;
-use crate::kernel::run::{Run, Usage};
-use crate::kernel::step::{Step, StepKind};
+use crate::kernel::run::Run;
+use crate::kernel::step::Step;
 use crate::kernel::text::preview;
 use crate::store::command::{Accepted, Delegation};
 use crate::store::tx::{DbError, Tx};
-use crate::store::{messages, runs, steps};
+use crate::store::{runs, steps};
 use crate::telemetry::spans;
 
 /// The most characters of what was asked and answered that the log shows. Both come from the
@@ -72,34 +71,12 @@ pub(super) fn export(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
     });
 }
 
-type Rows = (Run, Vec<(Step, Option<Usage>)>);
+type Rows = (Run, Vec<Step>);
 
 fn rows(tx: &mut dyn Tx, id: RunId) -> Result<Option<Rows>, DbError> {
     let Some(run) = runs::get(tx, id)? else {
         return Ok(None);
     };
-    let mut found = Vec::new();
-    for step in steps::after(tx, id, 0, STEPS)? {
-        let used = match step.message_seq.filter(|_| step.kind == StepKind::Model) {
-            Some(seq) => {
-                let entries = messages::after(tx, run.session, seq - 1, 1, true)?;
-                entries.first().and_then(counted)
-            }
-            None => None,
-        };
-        found.push((step, used));
-    }
-    Ok(Some((run, found)))
-}
-
-/// What the provider has counted of this answer.
-fn counted(message: &Message) -> Option<Usage> {
-    let usage = message.metadata.as_ref()?.get("usage")?;
-    let of = |name: &str| usage.get(name).and_then(serde_json::Value::as_u64);
-    Some(Usage {
-        model_calls: 1,
-        input_tokens: of("inputTokens")?,
-        output_tokens: of("outputTokens").unwrap_or(0),
-        cost_micros: 0,
-    })
+    let steps = steps::after(tx, id, 0, STEPS)?;
+    Ok(Some((run, steps)))
 }

@@ -17,7 +17,7 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Role, plain_text};
-use crate::kernel::run::{RunError, Usage};
+use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Intent, Step, StepKind, StepState};
 use crate::kernel::text::{preview, storable};
 use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
@@ -142,14 +142,14 @@ impl Runner for CommandRunner {
         Box::pin(async move {
             if step.kind == StepKind::Compaction {
                 let why = "the agent is a program, which no transcript is shown to";
-                return StepOutcome::Failed(RunError::new("no_model", why));
+                return StepOutcome::failed(RunError::new("no_model", why));
             }
             let command = match pinned_agent(&view) {
-                Ok(definition) => definition.command,
-                Err(error) => return StepOutcome::Failed(error),
+                Ok(definition) => definition.command.clone(),
+                Err(error) => return StepOutcome::failed(error),
             };
             let Some(command) = command else {
-                return StepOutcome::Failed(RunError::new("pins", "the agent is no program"));
+                return StepOutcome::failed(RunError::new("pins", "the agent is no program"));
             };
             let program = runner.program(&view, &step, &command);
             let mut said = Said::new(program.keep / 2);
@@ -166,7 +166,7 @@ impl Runner for CommandRunner {
                 Ok(finished) => outcome(&finished),
                 Err(why) => {
                     let message = format!("the program was not started: {why}");
-                    StepOutcome::Failed(RunError::new("command", message))
+                    StepOutcome::failed(RunError::new("command", message))
                 }
             }
         })
@@ -196,7 +196,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
             Some(said) => format!("{what}: {said}"),
             None => format!("{what}, and it said nothing"),
         };
-        StepOutcome::Failed(RunError::new(kind, message))
+        StepOutcome::failed(RunError::new(kind, message))
     };
     match finished.ending {
         Ending::Exited(0) => {
@@ -207,7 +207,7 @@ fn outcome(finished: &Finished) -> StepOutcome {
             };
             StepOutcome::Answer {
                 blocks: vec![Block::Text { text }],
-                usage: Usage::default(),
+                used: None,
                 warnings: Vec::new(),
             }
         }

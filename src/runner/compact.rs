@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::perform::pinned_tools;
 use super::turn::{Options, TurnRunner, pinned_agent};
 use super::window::{Room, all_tokens, cut, request_tokens, shown, summary, tokens};
 use super::{memory, prompt};
@@ -12,9 +13,9 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, Nobody, StepOutcome};
 use crate::kernel::ids::{MessageId, StepId};
 use crate::kernel::message::{Block, Compacted, Message, NewMessage, Role, plain_text};
-use crate::kernel::run::{RunError, Usage};
+use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
-use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG, Why};
+use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG, Used, Why};
 use crate::kernel::text::{prefix, preview};
 use crate::provider::{BUILT_IN, ModelRequest};
 
@@ -119,7 +120,7 @@ impl TurnRunner {
     pub(super) async fn perform_compaction(&self, view: &RunView, step: &Step) -> StepOutcome {
         let definition = match pinned_agent(view) {
             Ok(definition) => definition,
-            Err(error) => return StepOutcome::Failed(error),
+            Err(error) => return StepOutcome::failed(error),
         };
         let options = self.options.borrow().clone();
         let asked = step.input["why"] == Why::Asked.as_str();
@@ -139,10 +140,10 @@ impl TurnRunner {
                     summary: None,
                     told,
                     remember: Vec::new(),
-                    usage: Usage::default(),
+                    used: None,
                 };
             }
-            return StepOutcome::Failed(too_large(
+            return StepOutcome::failed(too_large(
                 before,
                 &options,
                 "and nothing of it may be left out",
@@ -150,8 +151,8 @@ impl TurnRunner {
         };
         let dropped = Dropped::of(view, &compacted);
         let most = summary_tokens(&options, before);
-        let (text, remember, usage) = match options.overflow {
-            Overflow::Slide => (dropped.slid(), Vec::new(), Usage::default()),
+        let (text, remember, used) = match options.overflow {
+            Overflow::Slide => (dropped.slid(), Vec::new(), None),
             _ => match self.summary(view, &definition, &dropped, most).await {
                 Ok(written) => written,
                 Err(failed) => return failed,
@@ -161,9 +162,24 @@ impl TurnRunner {
         let after = size_after(view, &definition, &text, &compacted);
         // Both estimated alike: what a provider has counted says nothing of what is not sent yet.
         let before = estimated(view, &definition);
+        if after >= before && asked {
+            // Whoever asked loses nothing by it.
+            return StepOutcome::Shortened {
+                summary: None,
+                told: format!(
+                    "left as it is: with a summary it would have about {after} tokens, and it has \
+                     {before}"
+                ),
+                remember,
+                used,
+            };
+        }
         if after >= before {
             let why = format!("and shortened it would have about {after}");
-            return StepOutcome::Failed(too_large(before, &options, &why));
+            return StepOutcome::Failed {
+                error: too_large(before, &options, &why),
+                used,
+            };
         }
         let entries = dropped.messages.len();
         let told = format!(
@@ -174,7 +190,7 @@ impl TurnRunner {
             summary: Some((text, compacted)),
             told,
             remember,
-            usage,
+            used,
         }
     }
 
@@ -186,10 +202,10 @@ impl TurnRunner {
         definition: &AgentDefinition,
         dropped: &Dropped<'_>,
         most: u64,
-    ) -> Result<(String, Vec<String>, Usage), StepOutcome> {
+    ) -> Result<(String, Vec<String>, Option<Used>), StepOutcome> {
         let writes = self.providers.find(&view.run.model);
         if writes.is_some_and(|(provider, _)| provider.kind() == BUILT_IN) {
-            return Ok((dropped.outline(bytes(most)), Vec::new(), Usage::default()));
+            return Ok((dropped.outline(bytes(most)), Vec::new(), None));
         }
         let keeps = memory::keeps(definition, view);
         let window = self.options.borrow().window;
@@ -214,10 +230,7 @@ impl TurnRunner {
             limit: self.options.borrow().model_timeout,
         };
         match self.ask(view, definition, request, Arc::new(Nobody)).await {
-            StepOutcome::Answer {
-                blocks, mut usage, ..
-            } => {
-                usage.model_calls = 1;
+            StepOutcome::Answer { blocks, used, .. } => {
                 let text = plain_text(&blocks);
                 let (text, remember) = match keeps {
                     true => memory::part(&text),
@@ -227,10 +240,10 @@ impl TurnRunner {
                     true => dropped.outline(bytes(most)),
                     false => text,
                 };
-                Ok((text, remember, usage))
+                Ok((text, remember, used))
             }
             StepOutcome::TooLong(error) => {
-                Err(StepOutcome::Failed(RunError::new(OVERFLOW, error.message)))
+                Err(StepOutcome::failed(RunError::new(OVERFLOW, error.message)))
             }
             other => Err(other),
         }
@@ -247,7 +260,8 @@ fn latest(view: &RunView) -> Option<&Step> {
 fn fixed(view: &RunView, definition: &AgentDefinition) -> u64 {
     /// The facts of a run that stand below its agent's prompt.
     const FACTS: u64 = 300;
-    FACTS + tokens(&definition.system_prompt) + tokens(&view.tools) + memory::tokens(view)
+    let tools = pinned_tools(view).map_or(0, |pinned| pinned.tokens);
+    FACTS + tokens(&definition.system_prompt) + tools + memory::tokens(view)
 }
 
 /// What may be left of a transcript whose request has `size` tokens now. A provider may take
@@ -410,7 +424,7 @@ fn ends_of(lines: &[String], most: usize) -> String {
 /// A model call whose request was too long is one that may be tried again shorter.
 pub(super) fn too_long(outcome: StepOutcome) -> StepOutcome {
     match outcome {
-        StepOutcome::Failed(error) if error.kind == TOO_LONG => StepOutcome::TooLong(error),
+        StepOutcome::Failed { error, .. } if error.kind == TOO_LONG => StepOutcome::TooLong(error),
         other => other,
     }
 }

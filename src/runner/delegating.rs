@@ -75,7 +75,8 @@ pub(super) fn pack(view: &RunView, tool: &str, arguments: &Value) -> Option<Valu
         _ => return None,
     };
     let task = arguments.get(task)?.as_str()?;
-    let own = rights(&pinned_agent(view).ok()?, view).ok()?;
+    let definition = pinned_agent(view).ok()?;
+    let own = rights(&definition, view).ok()?;
     let child = Rights::new(&agent, &[], scope, own.bundle());
     let transcript = view.messages.iter().map(AsRef::as_ref);
     serde_json::to_value(Pack::build(task, transcript, &child)).ok()

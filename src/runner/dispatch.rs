@@ -28,7 +28,7 @@ impl Runners {
             command: Option<IgnoredAny>,
         }
         // A definition that cannot be read is told of by the runner of models.
-        let kind: Option<Kind> = serde_json::from_str(&view.agent).ok();
+        let kind: Option<Kind> = serde_json::from_str(view.agent.json()).ok();
         match kind.and_then(|kind| kind.command) {
             Some(_) => &self.command,
             None => &self.turn,

@@ -12,6 +12,7 @@ use crate::agent::{self, Agents};
 use crate::clock::Clock;
 use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
+use crate::contract::pin::Pin;
 use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::budget::Spent;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
@@ -90,8 +91,8 @@ impl Driver {
         );
         let view = RunView {
             run: run(folder, model),
-            agent: resolved.definition.body,
-            tools: resolved.tools.body,
+            agent: Pin::from(&*resolved.definition.body),
+            tools: Pin::from(&*resolved.tools.body),
             skills: None,
             bundle: None,
             environment: Arc::default(),
@@ -162,7 +163,7 @@ impl Driver {
     /// Writes an outcome down; a failure ends the run.
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
-            StepOutcome::Failed(error) => return Err(error),
+            StepOutcome::Failed { error, .. } => return Err(error),
             StepOutcome::Waits => panic!("nothing here waits"),
             StepOutcome::TooLong(error) => {
                 let step = Arc::make_mut(&mut self.view.steps[index]);
@@ -182,7 +183,8 @@ impl Driver {
                 message.metadata = serde_json::to_value(compacted).ok();
                 seq
             }
-            StepOutcome::Answer { blocks, .. } => {
+            StepOutcome::Answer { blocks, used, .. } => {
+                Arc::make_mut(&mut self.view.steps[index]).used = used;
                 let calls = blocks
                     .iter()
                     .any(|block| matches!(block, Block::ToolCall { .. }));

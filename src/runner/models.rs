@@ -8,8 +8,8 @@ use super::turn::TurnRunner;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
-use crate::kernel::message::Block;
 use crate::kernel::run::{RunError, Usage};
+use crate::kernel::step::Used;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 
 impl TurnRunner {
@@ -61,7 +61,7 @@ impl TurnRunner {
             }
             sink.reset();
         }
-        StepOutcome::Failed(gave_up(&failed))
+        StepOutcome::failed(gave_up(&failed))
     }
 
     /// What that use of a model cost, in millionths: prices are for a million tokens.
@@ -130,15 +130,10 @@ async fn within(
     }
 }
 
-/// The model that gave this run its latest answer, if the answer says so.
+/// The model that gave this run its latest answer.
 fn last_answered_by(view: &RunView) -> Option<&str> {
-    let own = view.messages.iter().rev();
-    own.filter(|message| message.run == Some(view.run.id))
-        .flat_map(|message| &message.content)
-        .find_map(|block| match block {
-            Block::Native { model, .. } => Some(model.as_str()),
-            _ => None,
-        })
+    let used = view.steps.iter().rev().find_map(|step| step.used.as_ref());
+    used.map(|used| used.model.as_str())
 }
 
 fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]) -> StepOutcome {
@@ -150,7 +145,13 @@ fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]
     warnings.extend(cut.map(|warning| format!("model {model}: {warning}")));
     StepOutcome::Answer {
         blocks: answer.blocks,
-        usage: answer.usage,
+        used: Some(Used {
+            model: model.to_owned(),
+            usage: Usage {
+                model_calls: 1,
+                ..answer.usage
+            },
+        }),
         warnings,
     }
 }

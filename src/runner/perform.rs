@@ -12,6 +12,7 @@ use super::plan::node_of;
 use super::prompt::{conversation, system};
 use super::rights::rights;
 use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
+use super::window::tokens;
 use crate::agent::{AgentDefinition, Strategy};
 use crate::contract::BoxFuture;
 use crate::contract::catalog::SKILL_TOOL;
@@ -34,11 +35,11 @@ impl TurnRunner {
     ) -> StepOutcome {
         let definition = match pinned_agent(view) {
             Ok(definition) => definition,
-            Err(error) => return StepOutcome::Failed(error),
+            Err(error) => return StepOutcome::failed(error),
         };
         let request = match self.request(view, step, &definition) {
             Ok(request) => request,
-            Err(error) => return StepOutcome::Failed(error),
+            Err(error) => return StepOutcome::failed(error),
         };
         let Some(node) = node_of(step) else {
             return too_long(self.ask(view, &definition, request, sink).await);
@@ -88,10 +89,11 @@ impl TurnRunner {
         &self,
         definition: &AgentDefinition,
         view: &RunView,
-    ) -> Result<Vec<ToolSchema>, RunError> {
+    ) -> Result<Vec<Arc<ToolSchema>>, RunError> {
         let rights = rights(definition, view)?;
-        let tools = pinned_tools(view)?.into_iter().map(|tool| tool.schema);
-        let mut tools: Vec<ToolSchema> = tools.collect();
+        let pinned = pinned_tools(view)?;
+        let tools = pinned.tools.iter().map(|tool| Arc::clone(&tool.schema));
+        let mut tools: Vec<Arc<ToolSchema>> = tools.collect();
         tools.retain(|tool| !rights.closes(&tool.name));
         // Only plans come to it.
         if definition.strategy != Strategy::Plan {
@@ -130,7 +132,7 @@ impl TurnRunner {
         let rights = rights(&definition, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
         let pinned = pinned_tools(view)?;
-        let pinned = pinned.iter().find(|tool| tool.schema.name == name);
+        let pinned = pinned.find(name);
         let admitted = self.tools.admit(Call {
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
@@ -159,7 +161,7 @@ impl TurnRunner {
         });
         let (tools, definition, rights) = match pinned {
             Ok(pinned) => pinned,
-            Err(error) => return StepOutcome::Failed(error),
+            Err(error) => return StepOutcome::failed(error),
         };
         let name = step.tool.as_deref().unwrap_or_default();
         if let Some(why) = broken_arguments(&step.input) {
@@ -171,8 +173,12 @@ impl TurnRunner {
                 is_error: true,
             };
         }
-        let Some(tool) = tools.iter().find(|tool| tool.schema.name == name) else {
-            let names: Vec<&str> = tools.iter().map(|tool| tool.schema.name.as_str()).collect();
+        let Some(tool) = tools.find(name) else {
+            let names: Vec<&str> = tools
+                .tools
+                .iter()
+                .map(|tool| tool.schema.name.as_str())
+                .collect();
             let shown = crate::kernel::text::preview(name, 64);
             return StepOutcome::ToolResult {
                 text: format!(
@@ -221,7 +227,7 @@ impl TurnRunner {
 #[derive(Deserialize)]
 pub(super) struct PinnedTool {
     #[serde(flatten)]
-    pub(super) schema: ToolSchema,
+    pub(super) schema: Arc<ToolSchema>,
     /// Whom a plan may choose, if it is the tool that has them do something.
     #[serde(default)]
     pub(super) candidates: Vec<Candidate>,
@@ -229,16 +235,34 @@ pub(super) struct PinnedTool {
     served: Option<Served>,
 }
 
+/// The tools of a run, as it has pinned them.
+pub(super) struct PinnedTools {
+    /// In the order in which models see them.
+    pub(super) tools: Vec<PinnedTool>,
+    /// About how many tokens they are.
+    pub(super) tokens: u64,
+}
+
+impl PinnedTools {
+    fn find(&self, name: &str) -> Option<&PinnedTool> {
+        self.tools.iter().find(|tool| tool.schema.name == name)
+    }
+}
+
 /// What a repeat of a call of this tool would do, if a server has it.
 pub(super) fn served_effect(view: &RunView, name: &str) -> Option<Effect> {
     let pinned = pinned_tools(view).ok()?;
-    let tool = pinned.into_iter().find(|tool| tool.schema.name == name)?;
-    tool.served.map(|served| served.effect)
+    let served = pinned.find(name)?.served.as_ref()?;
+    Some(served.effect)
 }
 
-pub(super) fn pinned_tools(view: &RunView) -> Result<Vec<PinnedTool>, RunError> {
-    serde_json::from_str(&view.tools).map_err(|error| {
-        let message = format!("the tools that this run pinned cannot be read: {error}");
-        RunError::new("pins", message)
+pub(super) fn pinned_tools(view: &RunView) -> Result<Arc<PinnedTools>, RunError> {
+    view.tools.read(|json| {
+        let tools = serde_json::from_str(json).map_err(|error| {
+            let message = format!("the tools that this run pinned cannot be read: {error}");
+            RunError::new("pins", message)
+        })?;
+        let tokens = tokens(json);
+        Ok(PinnedTools { tools, tokens })
     })
 }

@@ -137,7 +137,7 @@ impl TurnRunner {
     ) -> StepOutcome {
         let StepOutcome::Answer {
             mut blocks,
-            usage,
+            used,
             warnings,
         } = outcome
         else {
@@ -154,7 +154,7 @@ impl TurnRunner {
         }
         StepOutcome::Answer {
             blocks,
-            usage,
+            used,
             warnings,
         }
     }

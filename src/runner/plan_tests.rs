@@ -29,11 +29,11 @@ fn pool() -> Pool {
             candidate("reviewer", "Code Review"),
             candidate("tester", "reviewer"),
         ],
-        tools: vec![ToolSchema {
+        tools: vec![Arc::new(ToolSchema {
             name: "read".to_owned(),
             description: "Reads a file.".to_owned(),
             parameters: json!({ "type": "object" }),
-        }],
+        })],
     }
 }
 

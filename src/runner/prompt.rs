@@ -28,7 +28,7 @@ pub(super) fn system(
     let mut out = definition.system_prompt.trim_end().to_owned();
     if let Some(pinned) = &view.skills {
         out.push_str("\n\n");
-        out.push_str(skills(pinned)?.trim_end());
+        out.push_str(skills(pinned.json())?.trim_end());
     }
     out.push_str("\n\n---\nAbout this run\n");
     // Writing to a text cannot fail.

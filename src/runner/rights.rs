@@ -10,7 +10,7 @@ use crate::kernel::run::RunError;
 pub(super) fn rights(definition: &AgentDefinition, view: &RunView) -> Result<Rights, RunError> {
     let bundle = match &view.bundle {
         None => Bundle::default(),
-        Some(body) => serde_json::from_str(body).map_err(|error| {
+        Some(body) => serde_json::from_str(body.json()).map_err(|error| {
             let message = format!("what this run may do at most cannot be read: {error}");
             RunError::new("pins", message)
         })?,

@@ -281,7 +281,7 @@ impl Runner for TurnRunner {
                 StepKind::Compaction => runner.perform_compaction(&view, &step).await,
                 StepKind::Command => {
                     let why = "a model's run has a step of a program";
-                    StepOutcome::Failed(RunError::new("pins", why))
+                    StepOutcome::failed(RunError::new("pins", why))
                 }
             }
         })
@@ -298,10 +298,12 @@ fn asked_for(view: &RunView) -> Option<Next> {
 }
 
 /// The agent as the run pinned it.
-pub(super) fn pinned_agent(view: &RunView) -> Result<AgentDefinition, RunError> {
-    serde_json::from_str(&view.agent).map_err(|error| {
-        let message = format!("the agent that this run pinned cannot be read: {error}");
-        RunError::new("pins", message)
+pub(super) fn pinned_agent(view: &RunView) -> Result<Arc<AgentDefinition>, RunError> {
+    view.agent.read(|json| {
+        serde_json::from_str(json).map_err(|error| {
+            let message = format!("the agent that this run pinned cannot be read: {error}");
+            RunError::new("pins", message)
+        })
     })
 }
 

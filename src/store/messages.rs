@@ -7,7 +7,7 @@ use super::columns::{
     at, json, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
 };
 use super::sessions;
-use super::tx::{DbError, Row, Tx, all, first, insert_row, number, update_rows};
+use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number, update_rows};
 use crate::kernel::called;
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
@@ -129,6 +129,54 @@ pub fn insert(
     )
 }
 
+/// Which entries of a stretch are read.
+#[derive(Clone, Copy, Debug)]
+struct Which {
+    /// A condition, behind the others; `{own}` is the place of `own`.
+    sql: &'static str,
+    own: Option<RunId>,
+}
+
+impl Which {
+    const ALL: Which = Which { sql: "", own: None };
+
+    fn with(tools: bool) -> Which {
+        match tools {
+            true => Which::ALL,
+            false => Which {
+                sql: "AND kind NOT IN ('tool_call', 'tool_result')",
+                own: None,
+            },
+        }
+    }
+
+    /// Those that the model of this run may see. What called agents did on the way to their
+    /// answers is left out here, lest it take the places of what is shown.
+    fn shown_to(run: &Run) -> Which {
+        match run.is_called() {
+            true => Which {
+                sql: "AND (child_run IS NULL OR child_run = {own} \
+                      OR kind IN ('sub_agent_user', 'sub_agent_ai'))",
+                own: Some(run.id),
+            },
+            false => Which {
+                sql: "AND child_run IS NULL",
+                own: None,
+            },
+        }
+    }
+
+    /// The condition behind `params`, and those together with its own.
+    fn bind<'a>(&'a self, mut params: Vec<Param<'a>>) -> (String, Vec<Param<'a>>) {
+        let Some(own) = &self.own else {
+            return (self.sql.to_owned(), params);
+        };
+        params.push((&own.0).into());
+        let place = format!("?{}", params.len());
+        (self.sql.replace("{own}", &place), params)
+    }
+}
+
 /// A stretch of a transcript: of one session, up to a seq, of one generation or all.
 #[derive(Clone, Copy, Debug)]
 struct Part {
@@ -171,7 +219,7 @@ const FIRST_GENERATION: i64 = 1;
 /// of the call; that agent sees the conversation in its own way.
 pub fn window(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Vec<Message>, DbError> {
     let parts = parts(tx, run.session, Some(run.generation))?;
-    let found = last_of(tx, &parts, i64::MAX, limit, shown_to(run))?;
+    let found = last_of(tx, &parts, i64::MAX, limit, Which::shown_to(run))?;
     Ok(as_seen_by(run, found))
 }
 
@@ -182,15 +230,8 @@ pub fn window_after(
     seq: i64,
     limit: u32,
 ) -> Result<Vec<Message>, DbError> {
-    let found = after_which(tx, run.session, seq, limit, shown_to(run))?;
+    let found = after_which(tx, run.session, seq, limit, Which::shown_to(run))?;
     Ok(as_seen_by(run, found))
-}
-
-fn shown_to(run: &Run) -> &'static str {
-    match run.is_called() {
-        true => ALL,
-        false => "AND child_run IS NULL",
-    }
 }
 
 fn as_seen_by(run: &Run, found: Vec<Message>) -> Vec<Message> {
@@ -215,7 +256,7 @@ pub fn before<M: Form>(
     tools: bool,
 ) -> Result<Vec<M>, DbError> {
     let parts = parts(tx, session, None)?;
-    last_of(tx, &parts, seq, limit, without(tools))
+    last_of(tx, &parts, seq, limit, Which::with(tools))
 }
 
 fn last_of<M: Form>(
@@ -223,7 +264,7 @@ fn last_of<M: Form>(
     parts: &[Part],
     seq: i64,
     limit: u32,
-    which: &str,
+    which: Which,
 ) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts {
@@ -232,17 +273,18 @@ fn last_of<M: Form>(
             break;
         }
         let below = seq.min(part.up_to.saturating_add(1));
+        let (which, params) = which.bind(vec![
+            (&part.session.0).into(),
+            below.into(),
+            part.generation.into(),
+        ]);
         found.extend(all(
             tx,
             &format!(
                 "SELECT {COLUMNS} FROM messages WHERE session_id = ?1 AND seq < ?2 \
                  AND (?3 IS NULL OR generation = ?3) {which} ORDER BY seq DESC LIMIT {left}"
             ),
-            &[
-                (&part.session.0).into(),
-                below.into(),
-                part.generation.into(),
-            ],
+            &params,
             read,
         )?);
     }
@@ -258,7 +300,7 @@ pub fn after<M: Form>(
     limit: u32,
     tools: bool,
 ) -> Result<Vec<M>, DbError> {
-    after_which(tx, session, seq, limit, without(tools))
+    after_which(tx, session, seq, limit, Which::with(tools))
 }
 
 fn after_which<M: Form>(
@@ -266,7 +308,7 @@ fn after_which<M: Form>(
     session: SessionId,
     seq: i64,
     limit: u32,
-    which: &str,
+    which: Which,
 ) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
     for part in parts(tx, session, None)?.iter().rev() {
@@ -277,6 +319,12 @@ fn after_which<M: Form>(
         if seq >= part.up_to {
             continue;
         }
+        let (which, params) = which.bind(vec![
+            (&part.session.0).into(),
+            seq.into(),
+            part.up_to.into(),
+            part.generation.into(),
+        ]);
         found.extend(all(
             tx,
             &format!(
@@ -284,12 +332,7 @@ fn after_which<M: Form>(
                  AND seq <= ?3 AND (?4 IS NULL OR generation = ?4) {which} \
                  ORDER BY seq LIMIT {left}"
             ),
-            &[
-                (&part.session.0).into(),
-                seq.into(),
-                part.up_to.into(),
-                part.generation.into(),
-            ],
+            &params,
             read,
         )?);
     }
@@ -396,16 +439,6 @@ pub fn has_answer(tx: &mut dyn Tx, child: RunId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM messages WHERE child_run = ?1 \
                AND kind = 'sub_agent_ai')";
     Ok(number(tx, sql, &[(&child.0).into()])? != 0)
-}
-
-const ALL: &str = "";
-
-fn without(tools: bool) -> &'static str {
-    if tools {
-        ALL
-    } else {
-        "AND kind NOT IN ('tool_call', 'tool_result')"
-    }
 }
 
 /// How many bytes the announces have that stand at the end of the transcript, where no turn

@@ -23,6 +23,7 @@ pub mod memories;
 pub mod messages;
 pub mod outbox;
 pub mod outputs;
+pub mod pins;
 pub mod purges;
 pub mod quarantine;
 pub mod questions;

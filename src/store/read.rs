@@ -6,10 +6,11 @@ use std::sync::{Arc, LazyLock};
 use super::columns::{self, whole};
 use super::command::Window;
 use super::filter::Filter;
-use super::tx::{DbError, DbErrorKind, Row, Tx, all, first};
+use super::pins::Pins;
+use super::tx::{DbError, Row, Tx, all, first};
 use super::{
-    approvals, blobs, bundles, consistency, environment, messages, outbox, questions, runs,
-    salvage, sends, sessions, steps, waits,
+    approvals, bundles, consistency, environment, messages, outbox, questions, runs, salvage,
+    sends, sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
 use crate::contract::linked;
@@ -30,15 +31,19 @@ pub const WINDOW: u32 = 1000;
 const MOST_STEPS: u32 = 100_000;
 
 /// A run as its runner sees it, and the input that its turn still has to say.
-pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String>)>, DbError> {
+pub fn view(
+    tx: &mut dyn Tx,
+    id: RunId,
+    pins: &Pins,
+) -> Result<Option<(RunView, Option<String>)>, DbError> {
     let Some(run) = runs::get(tx, id)? else {
         return Ok(None);
     };
     let input = runs::input(tx, id)?;
-    let agent = pinned(tx, &run.pins.agent)?;
-    let tools = pinned(tx, &run.pins.tools)?;
+    let agent = pins.get(tx, &run.pins.agent)?;
+    let tools = pins.get(tx, &run.pins.tools)?;
     let skills = match &run.pins.skills {
-        Some(skills) => Some(pinned(tx, &skills.hash)?.into()),
+        Some(skills) => Some(pins.get(tx, &skills.hash)?),
         None => None,
     };
     let bundle = match run.depth {
@@ -49,8 +54,8 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
     let messages = messages::window(tx, &run, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
-        agent: agent.into(),
-        tools: tools.into(),
+        agent,
+        tools,
         skills,
         bundle: bundle.map(Into::into),
         environment: Arc::default(),
@@ -59,14 +64,6 @@ pub fn view(tx: &mut dyn Tx, id: RunId) -> Result<Option<(RunView, Option<String
         run,
     };
     Ok(Some((view, input)))
-}
-
-/// A body that a run pins. Without it the run is another one than was accepted.
-fn pinned(tx: &mut dyn Tx, hash: &str) -> Result<String, DbError> {
-    blobs::get(tx, hash)?.ok_or_else(|| DbError {
-        kind: DbErrorKind::Undecodable,
-        message: format!("the body {hash:?} that the run pins is not there"),
-    })
 }
 
 /// A run with what lists show beside its row.

@@ -1,7 +1,7 @@
 //! The table of steps: the journal.
 
 use super::columns::{
-    at, count, json, named, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
+    at, count, json, named, opt_json, opt_string, opt_time, opt_uuid, time, to_json, uuid, whole,
 };
 use super::filter::Filter;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
@@ -13,7 +13,7 @@ use crate::kernel::time::Timestamp;
 /// The columns that [`read`] reads.
 pub const COLUMNS: &str = "id, run_id, seq, kind, tool, tool_call, asked_by, effect, state, input, \
      seen_up_to, message_seq, params_summary, result_summary, error, attempts, started_at, ended_at, \
-     waits, wait_until";
+     waits, wait_until, used";
 
 fn read(row: &dyn Row) -> Result<Step, DbError> {
     whole(
@@ -52,6 +52,7 @@ pub fn decode(row: &dyn Row) -> Result<Step, DbError> {
             }),
             None => None,
         },
+        used: opt_json(row, at!(used))?,
     })
 }
 
@@ -92,6 +93,7 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
             ("error", step.error.as_deref().into()),
             ("attempts", step.attempts.into()),
             ("ended_at", step.ended_at.map(|at: Timestamp| at.0).into()),
+            ("used", step.used.as_ref().map(to_json).as_deref().into()),
         ],
     )
     .map(|_| ())

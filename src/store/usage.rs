@@ -254,13 +254,8 @@ fn ends(
     hours: Hours,
     only: &Only,
 ) -> Result<Vec<Counted<Ends>>, DbError> {
-    let mut filter = Filter::default();
-    within(&mut filter, org, hours, only);
-    let (conditions, params) = filter.finish();
-    let sql = format!("SELECT {RUN_COLUMNS} FROM usage_runs WHERE {conditions}");
-    all(tx, &sql, &params, |row| {
-        whole(row, "usage_runs", RUN_KEY, decode_runs)
-    })
+    let table = ("usage_runs", RUN_COLUMNS, RUN_KEY);
+    of_hours(tx, table, decode_runs, (org, hours, only))
 }
 
 fn uses(
@@ -269,13 +264,22 @@ fn uses(
     hours: Hours,
     only: &Only,
 ) -> Result<Vec<Counted<Usage>>, DbError> {
+    let table = ("usage_models", USE_COLUMNS, USE_KEY);
+    of_hours(tx, table, decode_use, (org, hours, only))
+}
+
+/// The rows of a table that counts by the hour.
+fn of_hours<T>(
+    tx: &mut dyn Tx,
+    (table, columns, key): (&'static str, &str, &[(&'static str, usize)]),
+    decode: fn(&dyn Row) -> Result<T, DbError>,
+    (org, hours, only): (&str, Hours, &Only),
+) -> Result<Vec<T>, DbError> {
     let mut filter = Filter::default();
     within(&mut filter, org, hours, only);
     let (conditions, params) = filter.finish();
-    let sql = format!("SELECT {USE_COLUMNS} FROM usage_models WHERE {conditions}");
-    all(tx, &sql, &params, |row| {
-        whole(row, "usage_models", USE_KEY, decode_use)
-    })
+    let sql = format!("SELECT {columns} FROM {table} WHERE {conditions}");
+    all(tx, &sql, &params, |row| whole(row, table, key, decode))
 }
 
 fn within<'a>(filter: &mut Filter<'a>, org: &'a str, (from, to): Hours, only: &'a Only) {

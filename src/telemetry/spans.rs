@@ -86,14 +86,12 @@ pub fn export(spans: Vec<Span>) {
     super::otlp::send(spans);
 }
 
-/// The spans of a run that has ended and of its steps, with what each answer of a model used, as
-/// far as that is known.
-pub fn of(run: &Run, steps: &[(Step, Option<Usage>)]) -> Vec<Span> {
+/// The spans of a run that has ended and of its steps.
+pub fn of(run: &Run, steps: &[Step]) -> Vec<Span> {
     let RunState::Ended(_) = run.state else {
         return Vec::new();
     };
-    let steps = steps.iter();
-    let steps = steps.filter_map(|(step, used)| of_step(run, step, *used));
+    let steps = steps.iter().filter_map(|step| of_step(run, step));
     std::iter::once(of_run(run)).chain(steps).collect()
 }
 
@@ -123,7 +121,8 @@ fn of_run(run: &Run) -> Span {
     }
 }
 
-fn of_step(run: &Run, step: &Step, used: Option<Usage>) -> Option<Span> {
+fn of_step(run: &Run, step: &Step) -> Option<Span> {
+    let used = step.used.as_ref();
     let (operation, subject) = match step.kind {
         StepKind::Model => ("chat", run.model.as_str()),
         StepKind::Tool => ("execute_tool", step.tool.as_deref().unwrap_or_default()),
@@ -132,17 +131,20 @@ fn of_step(run: &Run, step: &Step, used: Option<Usage>) -> Option<Span> {
     };
     let mut attributes = about(operation, run);
     match step.kind {
-        StepKind::Model => {
+        StepKind::Model | StepKind::Compaction => {
             attributes.push(("gen_ai.request.model", run.model.as_str().into()));
-            if let Some((provider, _)) = run.model.split_once('/') {
+            let answered = used.map_or(run.model.as_str(), |used| used.model.as_str());
+            if let Some((provider, _)) = answered.split_once('/') {
                 attributes.push(("gen_ai.provider.name", provider.into()));
             }
-            attributes.extend(used.into_iter().flat_map(tokens));
+            if let Some(used) = used {
+                attributes.push(("gen_ai.response.model", used.model.as_str().into()));
+                attributes.extend(tokens(used.usage));
+            }
         }
         StepKind::Tool | StepKind::Command => {
             attributes.push(("gen_ai.tool.name", subject.into()));
         }
-        StepKind::Compaction => {}
     }
     if let Some(call) = &step.tool_call {
         attributes.push(("gen_ai.tool.call.id", call.as_str().into()));
@@ -160,7 +162,7 @@ fn of_step(run: &Run, step: &Step, used: Option<Usage>) -> Option<Span> {
         id: span_of(step.id.0),
         parent: Some(span_of(run.id.0)),
         name: format!("{operation} {subject}"),
-        is_client: step.kind == StepKind::Model,
+        is_client: step.kind == StepKind::Model || used.is_some(),
         start: step.started_at,
         end: step.ended_at?,
         error,
@@ -197,7 +199,7 @@ mod tests {
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::machine::tests::queued;
     use crate::kernel::run::{AnnouncePolicy, Outcome, RunError};
-    use crate::kernel::step::{Effect, Intent};
+    use crate::kernel::step::{Effect, Intent, Used};
     use serde_json::json;
     use uuid::Uuid;
 
@@ -238,16 +240,17 @@ mod tests {
 
     #[test]
     fn b3_runs_and_steps_are_spans_with_the_names_of_the_conventions() {
-        let used = Usage {
-            model_calls: 1,
-            input_tokens: 100,
-            output_tokens: 7,
-            cost_micros: 0,
-        };
-        let steps = [
-            (step(StepKind::Model, StepState::Done), Some(used)),
-            (step(StepKind::Tool, StepState::Failed), None),
-        ];
+        let mut chat = step(StepKind::Model, StepState::Done);
+        chat.used = Some(Used {
+            model: "other/large".to_owned(),
+            usage: Usage {
+                model_calls: 1,
+                input_tokens: 100,
+                output_tokens: 7,
+                cost_micros: 0,
+            },
+        });
+        let steps = [chat, step(StepKind::Tool, StepState::Failed)];
         let run = ended();
         let found = of(&run, &steps);
         let [agent, chat, tool] = &found[..] else {
@@ -268,7 +271,16 @@ mod tests {
         assert_eq!(chat.name, "chat offline/search");
         assert!(chat.is_client);
         assert_eq!(chat.parent, Some(agent.id));
-        assert_eq!(said(chat, "gen_ai.provider.name"), Some(&"offline".into()));
+        assert_eq!(
+            said(chat, "gen_ai.request.model"),
+            Some(&"offline/search".into())
+        );
+        // Another model stood in for that of the run.
+        assert_eq!(
+            said(chat, "gen_ai.response.model"),
+            Some(&"other/large".into())
+        );
+        assert_eq!(said(chat, "gen_ai.provider.name"), Some(&"other".into()));
         assert_eq!(
             said(chat, "gen_ai.usage.output_tokens"),
             Some(&Attribute::Number(7))
@@ -282,7 +294,7 @@ mod tests {
     fn b3_a_subagent_is_tagged_and_a_caller_outside_is_joined() {
         let mut child = ended();
         child.parent_run = Some(RunId(Uuid::from_u128(9)));
-        let steps = [(step(StepKind::Tool, StepState::Done), None)];
+        let steps = [step(StepKind::Tool, StepState::Done)];
         for span in of(&child, &steps) {
             assert_eq!(
                 said(&span, "tag"),

@@ -431,4 +431,8 @@ pub struct Step {
     pub attempts: u32,
     /// Why it failed.
     pub error: Option<String>,
+    /// The model that answered it, which need not be the one of its run.
+    pub model: Option<String>,
+    /// What it used of that model.
+    pub usage: Option<Usage>,
 }

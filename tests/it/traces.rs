@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Link, Place, Script, calls, run, says};
+use crate::harness::{
+    Daemon, Link, ModelServer, Place, Reply, Script, calls, eventually, run, says,
+};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -125,11 +127,8 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
     );
 }
 
-#[cfg(feature = "otlp")]
 #[test]
 fn b3_a_collector_gets_the_spans() {
-    use crate::harness::{ModelServer, Reply};
-
     let collector = ModelServer::start();
     collector.on("resourceSpans", (0..20).map(|_| Reply::whole(&json!({}))));
     let endpoint = format!("{:?}", collector.url("/v1/traces"));
@@ -141,7 +140,7 @@ fn b3_a_collector_gets_the_spans() {
         let boss = asked(&client, "[boss]").await;
         client.ended(&boss).await;
         // The child's spans may come in a request of their own.
-        let spans = crate::harness::eventually("both runs", async || {
+        let spans = eventually("both runs", async || {
             let spans: Vec<Value> = collector
                 .requests()
                 .iter()
@@ -169,19 +168,4 @@ fn b3_a_collector_gets_the_spans() {
         );
     });
     assert_eq!(collector.requests()[0].path, "/v1/traces");
-}
-
-#[cfg(not(feature = "otlp"))]
-#[test]
-fn a_build_that_cannot_send_spans_says_so() {
-    let place = place().with(
-        "telemetry.otlp_endpoint",
-        "\"http://127.0.0.1:4318/v1/traces\"",
-    );
-    run(async {
-        let ended = place.start_with(&crate::harness::Faults::default()).await;
-        let status = ended.err().expect("it does not start");
-        assert_eq!(status.code(), Some(78));
-    });
-    assert!(place.log().contains("feature otlp"), "{}", place.log());
 }

@@ -180,6 +180,8 @@ impl Followed {
             waits_until: None,
             attempts: known.map_or(1, |known| known.attempts),
             error: moved.error,
+            model: known.and_then(|known| known.model.clone()),
+            usage: known.and_then(|known| known.usage),
         };
         match at {
             Some(at) => self.steps[at] = step,

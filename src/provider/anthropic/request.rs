@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{kept, object, raw};
+use super::super::answer::{kept, object, written};
 use super::super::{Call, ModelRequest, native_of};
 use crate::kernel::message::{Block, Message, Role};
 use crate::kernel::options::{Api, for_api};
@@ -26,10 +26,17 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Value>,
+    tools: Vec<Tool<'a>>,
     messages: Vec<Turn>,
     #[serde(flatten)]
     more: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
 }
 
 #[derive(Serialize)]
@@ -58,18 +65,16 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
         tools: request
             .tools
             .iter()
-            .map(|tool| {
-                json!({
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": tool.parameters,
-                })
+            .map(|tool| Tool {
+                name: &tool.name,
+                description: &tool.description,
+                input_schema: &tool.parameters,
             })
             .collect(),
         messages: messages(call),
         more: more(request, budget),
     };
-    raw(&body).get().to_owned()
+    written(&body)
 }
 
 /// The system prompt, marked as the end of what is the same in every call: tools and prompt

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{kept, object, raw};
+use super::super::answer::{kept, object, raw, written};
 use super::super::{Call, native_of};
 use crate::kernel::message::{Block, Message, Role, plain_text};
 use crate::kernel::options::{Api, for_api};
@@ -22,9 +22,22 @@ struct Body<'a> {
     stream: bool,
     stream_options: Value,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Value>,
+    tools: Vec<Tool<'a>>,
     #[serde(flatten)]
     more: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
 }
 
 /// The request as JSON text.
@@ -38,17 +51,18 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
         tools: request
             .tools
             .iter()
-            .map(|tool| {
-                json!({ "type": "function", "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                }})
+            .map(|tool| Tool {
+                r#type: "function",
+                function: Function {
+                    name: &tool.name,
+                    description: &tool.description,
+                    parameters: &tool.parameters,
+                },
             })
             .collect(),
         more: more(call),
     };
-    raw(&body).get().to_owned()
+    written(&body)
 }
 
 /// What is sent only where somebody has set it: servers refuse what their model does not know.

@@ -31,17 +31,17 @@ impl Drive<'_> {
         step.state = StepState::Done;
         step.ended_at = Some(self.inner.clock.now());
         step.message_seq = message.as_ref().map(|message| message.seq);
+        step.used = outcome.used().cloned();
+        if let Some(used) = &step.used {
+            view.run.usage.add(used.usage);
+        }
         match outcome {
-            Recorded::Answer { usage, .. } => view.run.usage.add(*usage),
-            Recorded::Shortened { told, usage, .. } => {
-                view.run.usage.add(*usage);
-                step.result_summary = Some(told.clone());
-            }
+            Recorded::Shortened { told, .. } => step.result_summary = Some(told.clone()),
             Recorded::TooLong(_) => {
                 step.state = StepState::Failed;
                 step.error = outcome.error();
             }
-            Recorded::ToolResult { .. } | Recorded::Failed(_) => {}
+            Recorded::Answer { .. } | Recorded::ToolResult { .. } | Recorded::Failed { .. } => {}
         }
         view.messages.extend(message.map(Arc::new));
         if let Some(known) = view.steps.iter_mut().find(|known| known.id == step.id) {

@@ -1,6 +1,8 @@
 //! Reads what a model gives for a plan: what it must look like, whom it may delegate to, and what
 //! is wrong with it, in words by which the model can mend it.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -84,18 +86,17 @@ pub(super) struct Pool {
     /// As they were when the run began.
     pub candidates: Vec<Candidate>,
     /// Those that may be called.
-    pub tools: Vec<ToolSchema>,
+    pub tools: Vec<Arc<ToolSchema>>,
 }
 
 impl Pool {
     /// The pool that the run has pinned, with these tools. Without the tool that delegates it has
     /// no levels left, or nobody to delegate to.
-    pub(super) fn of(view: &RunView, mut tools: Vec<ToolSchema>) -> Self {
+    pub(super) fn of(view: &RunView, mut tools: Vec<Arc<ToolSchema>>) -> Self {
         let delegates = tools.iter().any(|tool| tool.name == DELEGATE);
-        let pinned = pinned_tools(view).unwrap_or_default().into_iter();
-        let candidates = pinned
-            .filter(|_| delegates)
-            .flat_map(|tool| tool.candidates);
+        let pinned = pinned_tools(view).ok().filter(|_| delegates);
+        let tools_of = pinned.iter().flat_map(|pinned| &pinned.tools);
+        let candidates = tools_of.flat_map(|tool| tool.candidates.iter().cloned());
         let candidates = candidates.collect();
         // A turn of this strategy ends with its response.
         tools.retain(|tool| tool.name != DELEGATE && tool.name != YIELD);

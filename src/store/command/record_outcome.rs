@@ -8,8 +8,8 @@ use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
-use crate::kernel::run::{RunError, RunOrigin, Usage};
-use crate::kernel::step::{Intent, NODE, Step, StepKind, StepState, TOO_LONG};
+use crate::kernel::run::{RunError, RunOrigin};
+use crate::kernel::step::{Intent, NODE, Step, StepState, TOO_LONG, Used};
 use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps};
 
@@ -23,8 +23,8 @@ pub enum Recorded {
     Answer {
         /// Text and tool calls.
         blocks: Vec<Block>,
-        /// What it cost.
-        usage: Usage,
+        /// What it cost; `None`: no model was asked.
+        used: Option<Used>,
         /// What the caller should know of it.
         warnings: Vec<String>,
     },
@@ -43,13 +43,18 @@ pub enum Recorded {
         told: String,
         /// What of it goes into the long-term memory.
         remember: Vec<String>,
-        /// What it cost.
-        usage: Usage,
+        /// What it cost; `None`: no model was asked.
+        used: Option<Used>,
     },
     /// The request was too long for the provider: the step failed, and the run goes on.
     TooLong(RunError),
     /// The step failed, and the run with it.
-    Failed(RunError),
+    Failed {
+        /// Why.
+        error: RunError,
+        /// What an answer cost that was of no use.
+        used: Option<Used>,
+    },
 }
 
 impl Recorded {
@@ -57,9 +62,13 @@ impl Recorded {
     /// id does not follow from its step.
     pub fn message(&self, step: &Step, id: MessageId) -> Option<NewMessage> {
         match self {
-            Recorded::Answer { blocks, usage, .. } => {
+            Recorded::Answer { blocks, used, .. } => {
                 let id = MessageId::answer_of(step.id);
-                let message = NewMessage::answer(id, step.run, blocks.clone()).counted(usage);
+                let message = NewMessage::answer(id, step.run, blocks.clone());
+                let message = match used {
+                    Some(used) => message.counted(&used.usage),
+                    None => message,
+                };
                 Some(match step.input.get(NODE) {
                     Some(node) => message.noted(NODE, node.clone()),
                     None => message,
@@ -73,7 +82,17 @@ impl Recorded {
                 let (text, compacted) = summary.as_ref()?;
                 Some(NewMessage::compaction(id, step.run, text, compacted))
             }
-            Recorded::TooLong(_) | Recorded::Failed(_) => None,
+            Recorded::TooLong(_) | Recorded::Failed { .. } => None,
+        }
+    }
+
+    /// What it used of a model.
+    pub fn used(&self) -> Option<&Used> {
+        match self {
+            Recorded::Answer { used, .. }
+            | Recorded::Shortened { used, .. }
+            | Recorded::Failed { used, .. } => used.as_ref(),
+            Recorded::ToolResult { .. } | Recorded::TooLong(_) => None,
         }
     }
 
@@ -84,7 +103,7 @@ impl Recorded {
                 let told = format!("{TOO_LONG}: {}", error.message);
                 Some(preview(&told, SUMMARY))
             }
-            Recorded::Failed(error) => Some(preview(&error.message, SUMMARY)),
+            Recorded::Failed { error, .. } => Some(preview(&error.message, SUMMARY)),
             _ => None,
         }
     }
@@ -117,26 +136,21 @@ pub fn record(
     let mut step = open_step(context, id, seq, attempt)?;
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
-    let mut used = Usage::default();
-    let mut model = run.model.clone();
+    step.used = outcome.used().cloned();
     let error = outcome.error();
     let mut warnings = Vec::new();
     let mut message = outcome.message(&step, context.message_id());
     match outcome {
         Recorded::Answer {
             blocks,
-            usage,
             warnings: about,
+            ..
         } => {
-            used = usage;
-            used.model_calls = u64::from(step.kind == StepKind::Model);
             let text = plain_text(&blocks);
             // Who answered is part of what came out, where it was not the one that was asked.
-            let told = match answered_by(&blocks).filter(|other| *other != run.model) {
-                Some(other) => {
-                    other.clone_into(&mut model);
-                    format!("[{other}] {text}")
-                }
+            let other = step.used.as_ref().map(|used| &used.model);
+            let told = match other.filter(|other| **other != run.model) {
+                Some(other) => format!("[{other}] {text}"),
                 None => text.clone(),
             };
             step.result_summary = Some(preview(&told, SUMMARY));
@@ -164,13 +178,7 @@ pub fn record(
                 step.error = Some(preview(&text, SUMMARY));
             }
         }
-        Recorded::Shortened {
-            told,
-            remember,
-            usage,
-            ..
-        } => {
-            used = usage;
+        Recorded::Shortened { told, remember, .. } => {
             let (kept, full) = remember::extracted(context, &run, &remember)?;
             warnings.extend(full);
             let told = match kept {
@@ -179,7 +187,7 @@ pub fn record(
             };
             step.result_summary = Some(preview(&told, SUMMARY));
         }
-        Recorded::TooLong(_) | Recorded::Failed(_) => {
+        Recorded::TooLong(_) | Recorded::Failed { .. } => {
             step.state = StepState::Failed;
             step.error = error;
         }
@@ -188,14 +196,18 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;
-    if used != Usage::default() {
-        sessions::add_usage(context.tx, run.session, used).map_err(db_fault)?;
-        runs::spend(context.tx, run.id, used.into()).map_err(db_fault)?;
-        usage::used(context, &run, &model, used)?;
+    if let Some(Used { model, usage }) = &step.used {
+        sessions::add_usage(context.tx, run.session, *usage).map_err(db_fault)?;
+        runs::spend(context.tx, run.id, (*usage).into()).map_err(db_fault)?;
+        usage::used(context, &run, model, *usage)?;
     }
     let ended = RunEvent::StepEnded {
         kind: step.kind,
-        usage: used,
+        usage: step
+            .used
+            .as_ref()
+            .map(|used| used.usage)
+            .unwrap_or_default(),
         warnings,
     };
     let mut run = move_run(context, &run, ended)?;
@@ -225,14 +237,6 @@ pub fn record(
         messages,
         steps: changed,
     })))
-}
-
-/// The model that gave this answer, if the answer says so.
-fn answered_by(blocks: &[Block]) -> Option<&str> {
-    blocks.iter().find_map(|block| match block {
-        Block::Native { model, .. } => Some(model.as_str()),
-        _ => None,
-    })
 }
 
 /// The step, if it is open and this is its current try. A late outcome of a try that a

@@ -146,7 +146,10 @@ pub fn a_failed_parent_takes_its_children_along(mut bench: Bench) {
         run: child.run,
         step: 1,
         attempt: 1,
-        outcome: Recorded::Failed(RunError::new("provider", "it is down")),
+        outcome: Recorded::Failed {
+            error: RunError::new("provider", "it is down"),
+            used: None,
+        },
         then: Then::Fail(RunError::new("provider", "it is down")),
     };
     let (_, effects) = bench.run(failed).unwrap();

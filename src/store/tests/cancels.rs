@@ -7,7 +7,7 @@ use super::{
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey};
 use crate::kernel::message::MessageKind;
-use crate::kernel::run::{AnnouncePolicy, Outcome, RunState, Usage};
+use crate::kernel::run::{AnnouncePolicy, Outcome, RunState};
 use crate::kernel::step::Effect as Class;
 use crate::store::command::{
     Ask, Cancel, CancelTarget, Cancelled, Conclusion, SendMessage, Sender, SpawnedBy, StepRef,
@@ -96,7 +96,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("calls"),
-            usage: Usage::default(),
+            used: super::used(),
             warnings: Vec::new(),
         },
         then: Then::Steps(vec![tool("x", Class::Idempotent)]),
@@ -239,7 +239,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("calls"),
-            usage: Usage::default(),
+            used: super::used(),
             warnings: Vec::new(),
         },
         then: Then::Steps(vec![tool("x", Class::Read)]),
@@ -297,7 +297,7 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("whole"),
-            usage: Usage::default(),
+            used: super::used(),
             warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {

@@ -67,7 +67,7 @@ fn store() -> Store {
             attempt: 1,
             outcome: Recorded::Answer {
                 blocks: super::text("looks"),
-                usage: super::Usage::default(),
+                used: super::used(),
                 warnings: Vec::new(),
             },
             then: Then::Steps(vec![tool("call", Class::Read), model()]),

@@ -7,7 +7,6 @@ use crate::kernel::fault::Kind;
 use crate::kernel::ids::{MemoryId, RunId, StepId};
 use crate::kernel::memory::{Memory, MemorySource, asked_words};
 use crate::kernel::message::Compacted;
-use crate::kernel::run::Usage;
 use crate::kernel::step::{Intent, Why};
 use crate::store::command::{Recorded, Remember, StepRef, Then};
 use crate::store::{Command, Reply, memories};
@@ -86,7 +85,7 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
             summary: Some(("the gist".to_owned(), Compacted::default())),
             told: "shorter".to_owned(),
             remember: texts.iter().map(|text| (*text).to_owned()).collect(),
-            usage: Usage::default(),
+            used: None,
         };
         let command = Command::RecordOutcome {
             run,

@@ -2,6 +2,7 @@
 //! commands; another engine is another line at the end of this file.
 
 mod announces;
+mod called;
 mod cancels;
 mod clears;
 mod damaged_files;
@@ -44,7 +45,7 @@ use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::run::{AnnouncePolicy, OnUncertain, Run, Usage};
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
-use crate::kernel::step::{Effect as Class, Intent, StepKind};
+use crate::kernel::step::{Effect as Class, Intent, StepKind, Used};
 use crate::kernel::time::Timestamp;
 
 /// A database of some engine with the commands over it.
@@ -294,6 +295,17 @@ pub(super) fn text(text: &str) -> Vec<Block> {
     }]
 }
 
+/// One call of the model of the runs here.
+pub(super) fn used() -> Option<Used> {
+    Some(Used {
+        model: "script/x".to_owned(),
+        usage: Usage {
+            model_calls: 1,
+            ..Usage::default()
+        },
+    })
+}
+
 pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
     Command::RecordOutcome {
         run,
@@ -301,7 +313,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text(said),
-            usage: Usage::default(),
+            used: used(),
             warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
@@ -421,9 +433,11 @@ contract! { sqlite:
     memories::what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn,
     memories::a_search_reads_its_name_spaces_and_the_index_can_be_made_anew,
     usage::what_ends_is_counted_once_with_all_that_it_used,
+    usage::an_answer_that_was_of_no_use_is_counted_all_the_same,
     usage::a_passed_threshold_is_told_once_an_hour,
     usage::a_summary_reads_the_hours_and_runs_that_it_is_asked_for,
     plans::no_list_walks_what_it_does_not_show,
+    called::what_others_did_takes_no_place_in_what_a_called_run_sees,
     plans::an_ended_run_is_shown_without_reading_its_journal,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,

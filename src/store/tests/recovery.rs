@@ -41,7 +41,7 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
         attempt: 2,
         outcome: Recorded::Answer {
             blocks: super::text("found"),
-            usage: Default::default(),
+            used: super::used(),
             warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {

@@ -4,7 +4,6 @@ use super::{Bench, Recorded, Then, accepted, after, answer, model, text, tool, t
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::message::{Block, MessageKind};
-use crate::kernel::run::Usage;
 use crate::kernel::step::{Effect as Class, StepState};
 use crate::store::{Command, steps};
 
@@ -54,7 +53,7 @@ fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, Sessi
         attempt: 1,
         outcome: Recorded::Answer {
             blocks,
-            usage: Usage::default(),
+            used: super::used(),
             warnings: Vec::new(),
         },
         then: Then::Steps(intents),

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use super::plans::plan_of;
-use super::{Bench, accepted, id, text};
+use super::{Bench, accepted, after, id, text};
 use crate::kernel::ids::{RunId, SessionId};
-use crate::kernel::run::Usage;
+use crate::kernel::run::{Outcome, RunError, RunState, Usage};
+use crate::kernel::step::Used;
 use crate::kernel::time::Timestamp;
 use crate::kernel::usage::{HOUR, Tally, UsageBy};
 use crate::store::command::{Recorded, Then, TurnEnd};
 use crate::store::usage::{self, Only};
 use crate::store::{Command, Effect};
 
-fn answer(run: RunId, cost_micros: u64) -> Command {
+fn answer(run: RunId, model: &str, cost_micros: u64) -> Command {
     let said = Some("said".to_owned());
     Command::RecordOutcome {
         run,
@@ -20,12 +21,15 @@ fn answer(run: RunId, cost_micros: u64) -> Command {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("said"),
-            usage: Usage {
-                model_calls: 1,
-                input_tokens: 100,
-                output_tokens: 10,
-                cost_micros,
-            },
+            used: Some(Used {
+                model: model.to_owned(),
+                usage: Usage {
+                    model_calls: 1,
+                    input_tokens: 100,
+                    output_tokens: 10,
+                    cost_micros,
+                },
+            }),
             warnings: Vec::new(),
         },
         then: Then::EndTurn(TurnEnd {
@@ -44,8 +48,9 @@ fn all(bench: &mut Bench, by: UsageBy, only: &Only) -> Vec<(String, Tally)> {
 pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
     let first = accepted(bench.run(super::turn("agent:build:a", "one")));
     bench.started(first.run);
-    bench.run(answer(first.run, 5)).unwrap();
-    assert!(bench.run(answer(first.run, 5)).is_err(), "a second outcome");
+    bench.run(answer(first.run, "other/y", 5)).unwrap();
+    let again = answer(first.run, "other/y", 5);
+    assert!(bench.run(again).is_err(), "a second outcome");
     let second = bench.spawned(Some(&first.session));
     bench.started(second.run);
     bench.ended(second.run, "");
@@ -61,6 +66,14 @@ pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
     assert_eq!(tally.used.cost_micros, 5);
     // A turn without a final text is a failure.
     assert_eq!((build[1].1.ok, build[1].1.failed), (0, 1));
+
+    // Whoever answered is who is counted, not the model of the run.
+    let models = all(&mut bench, UsageBy::Model, &Only::default());
+    let calls = |(name, tally): &(String, Tally)| (name.clone(), tally.used.model_calls);
+    assert_eq!(
+        models.iter().map(calls).collect::<Vec<_>>(),
+        [("other/y".to_owned(), 1), ("script/x".to_owned(), 1)]
+    );
 
     let tree = Only {
         tree: Some(first.run),
@@ -80,6 +93,31 @@ pub fn what_ends_is_counted_once_with_all_that_it_used(mut bench: Bench) {
     assert!(none.unwrap().is_empty());
 }
 
+pub fn an_answer_that_was_of_no_use_is_counted_all_the_same(mut bench: Bench) {
+    let run = accepted(bench.run(super::turn("agent:build:a", "one"))).run;
+    bench.started(run);
+    let Command::RecordOutcome { outcome, .. } = answer(run, "other/y", 5) else {
+        unreachable!("that is what it is")
+    };
+    let error = RunError::new("context_overflow", "no shorter");
+    let failed = after(bench.run(Command::RecordOutcome {
+        run,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Failed {
+            error: error.clone(),
+            used: outcome.used().cloned(),
+        },
+        then: Then::Fail(error),
+    }));
+    assert_eq!(failed.run.state, RunState::Ended(Outcome::Error));
+    assert_eq!(failed.run.usage.cost_micros, 5);
+    assert_eq!(failed.steps[0].used.as_ref(), outcome.used());
+    let models = all(&mut bench, UsageBy::Model, &Only::default());
+    let (name, tally) = &models[0];
+    assert_eq!((name.as_str(), tally.used), ("other/y", failed.run.usage));
+}
+
 pub fn a_passed_threshold_is_told_once_an_hour(mut bench: Bench) {
     bench.settings.thresholds.cost_micros = Some(8);
     let told =
@@ -88,14 +126,14 @@ pub fn a_passed_threshold_is_told_once_an_hour(mut bench: Bench) {
         let key = format!("agent:build:{place}");
         let run = accepted(bench.run(super::turn(&key, "one"))).run;
         bench.started(run);
-        let (_, effects) = bench.run(answer(run, 5)).unwrap();
+        let (_, effects) = bench.run(answer(run, "script/x", 5)).unwrap();
         assert!(effects.contains(&Effect::Ended(run)));
         assert_eq!(told(&mut bench), expected, "{place}");
     }
     bench.clock.advance(Duration::from_secs(3600));
     let run = accepted(bench.run(super::turn("agent:build:d", "one"))).run;
     bench.started(run);
-    bench.run(answer(run, 9)).unwrap();
+    bench.run(answer(run, "script/x", 9)).unwrap();
     assert_eq!(told(&mut bench), 2);
 }
 

@@ -163,6 +163,38 @@ fn g11_7_what_stays_too_long_ends_with_one_clear_error() {
 }
 
 #[test]
+fn a_summary_that_is_no_shorter_leaves_the_session_as_it_is_and_is_paid_for() {
+    let server = ModelServer::start();
+    server.on(SUMMARY, [counted(&long(), 700)]);
+    server.on("[job]", [chat::says(&["short"]), chat::says(&["on"])]);
+    let place = agent(place(&server, "chat/small"), "");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        talk(&client, &["[job] one"]).await;
+        let params = json!({ "sessionKey": "agent:long:desk" });
+        let asked = client.call("sessions.compact", params).await;
+        let run = asked["runId"].as_str().unwrap();
+        let ended = client.ended(run).await;
+        assert_eq!(ended["state"], "ok", "{ended}");
+        assert_eq!(ended["usage"]["inputTokens"], 700, "{ended}");
+        let steps = client.call("runs.steps", json!({ "runId": run })).await;
+        let step = &steps["steps"][0];
+        assert_eq!(step["kind"], "compaction", "{step}");
+        assert_eq!(step["model"], "chat/small", "{step}");
+        assert_eq!(step["usage"]["outputTokens"], 10, "{step}");
+        let told = step["resultSummary"].as_str().unwrap();
+        assert!(told.starts_with("left as it is"), "{told}");
+        let models = json!({ "by": "model", "agent": "long" });
+        let summary = client.call("usage.summary", models).await;
+        assert_eq!(summary["rows"][0]["inputTokens"], 700, "{summary}");
+        assert_eq!(summary["rows"][0]["modelCalls"], 2, "{summary}");
+        assert_eq!(kinds(&client).await, ["text", "text"]);
+        assert_eq!(talk(&client, &["[job] two"]).await["result"], "on");
+    });
+}
+
+#[test]
 fn what_the_provider_has_counted_is_held_against_the_window() {
     for overflow in ["summarize", "slide"] {
         let server = ModelServer::start();

@@ -39,7 +39,7 @@ CREATE TABLE steps (
     error          TEXT,
     attempts       INTEGER NOT NULL,
     started_at     INTEGER NOT NULL,
-    ended_at       INTEGER, waits TEXT, wait_until INTEGER,
+    ended_at       INTEGER, waits TEXT, wait_until INTEGER, used TEXT,
     PRIMARY KEY (run_id, seq),
     CHECK ((ended_at IS NULL) = (state IN ('intended', 'started')))
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,134 @@
+//! What comes out of a step is written together with what follows it, which the runner says.
+//! Called by `drive`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Drive;
+use crate::contract::journal::RunView;
+use crate::contract::runner::{Next, StepOutcome};
+use crate::failpoint::reach;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::MessageId;
+use crate::kernel::message::NewMessage;
+use crate::kernel::run::{RunError, Usage};
+use crate::kernel::step::{Intent, Step, StepKind, Used};
+use crate::store::Command;
+use crate::store::command::{Recorded, RunAfter, Then, TurnEnd};
+use crate::telemetry::metrics::metrics;
+
+impl Drive<'_> {
+    /// Writes an outcome together with what follows it.
+    pub(super) async fn record(
+        &self,
+        step: &Arc<Step>,
+        outcome: StepOutcome,
+    ) -> Result<RunAfter, Fault> {
+        let recorded = match outcome {
+            StepOutcome::Answer {
+                blocks,
+                used,
+                warnings,
+            } => Recorded::Answer {
+                blocks,
+                used,
+                warnings,
+            },
+            StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
+            StepOutcome::Shortened {
+                summary,
+                told,
+                remember,
+                used,
+            } => Recorded::Shortened {
+                summary,
+                told,
+                remember,
+                used,
+            },
+            StepOutcome::TooLong(error) => Recorded::TooLong(error),
+            StepOutcome::Failed { error, used } => Recorded::Failed { error, used },
+            StepOutcome::Waits => {
+                return Err(Fault::internal("a step that waits has no outcome yet"));
+            }
+        };
+        self.count(step, &recorded);
+        let then = self.what_follows(step, &recorded);
+        reach("drive.recording");
+        self.submit(Command::RecordOutcome {
+            run: step.run,
+            step: step.seq,
+            attempt: step.attempts,
+            outcome: recorded,
+            then,
+        })
+        .await
+    }
+
+    /// Adds what a model has answered, or failed to, to the daemon's numbers.
+    fn count(&self, step: &Step, outcome: &Recorded) {
+        let (model, used, error) = match (outcome.used(), outcome) {
+            // An answer that was of no use is one all the same.
+            (Some(Used { model, usage }), _) => (model, *usage, None),
+            (None, Recorded::Failed { error, .. } | Recorded::TooLong(error))
+                if step.kind == StepKind::Model =>
+            {
+                let kind = error.kind.as_str();
+                (&self.view.run.model, Usage::default(), Some(kind))
+            }
+            _ => return,
+        };
+        let took = self.inner.clock.now().since(step.started_at);
+        let took = Duration::from_millis(took);
+        metrics().model_asked(model, used, error, took);
+    }
+
+    /// Asks the runner, on the view as the outcome will make it.
+    fn what_follows(&self, step: &Step, outcome: &Recorded) -> Then {
+        if let Recorded::Failed { error, .. } = outcome {
+            return Then::Fail(error.clone());
+        }
+        let others_open = self
+            .view
+            .steps
+            .iter()
+            .any(|other| other.id != step.id && other.state.is_open());
+        if others_open {
+            return Then::Wait;
+        }
+        let view = self.with_outcome(step, outcome);
+        match self.inner.next_step(&view, &view) {
+            Next::Steps(intents) => steps_or_fail(intents),
+            Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
+            Next::Fail(error) => Then::Fail(error),
+        }
+    }
+
+    /// The end of the turn, and what the runner would do if something were said to it first.
+    /// Whether something is, the store sees in the transaction that would end the turn.
+    pub(super) fn turn_end(&self, text: Option<String>, view: &RunView) -> TurnEnd {
+        let mut asked = view.clone();
+        let mut said = NewMessage::user(MessageId(self.inner.clock.new_id()), "steer");
+        said.run = Some(view.run.id);
+        let said = said.at(
+            view.last_seq() + 1,
+            view.run.generation,
+            self.inner.clock.now(),
+        );
+        asked.messages.push(Arc::new(said));
+        let more = match self.inner.next_step(&asked, view) {
+            Next::Steps(intents) => intents,
+            // At its limits the turn ends as it is; what was said too late is told as such.
+            Next::EndTurn(_) | Next::Fail(_) => Vec::new(),
+        };
+        TurnEnd { text, more }
+    }
+}
+
+fn steps_or_fail(intents: Vec<Intent>) -> Then {
+    if intents.is_empty() {
+        // A runner must name a step or an end; a turn without either would stand for ever.
+        return Then::Fail(RunError::new("runner", "the runner named no next step"));
+    }
+    Then::Steps(intents)
+}

@@ -1,0 +1,3 @@
+-- What a step used of a model, and of which one: JSON.
+
+ALTER TABLE steps ADD COLUMN used TEXT;

@@ -1,0 +1,41 @@
+//! Bodies that runs pin, kept in memory while they are in use: runs of one agent read the same
+//! ones. A body never changes, its hash is its name.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::blobs;
+use super::tx::{DbError, DbErrorKind, Tx};
+use crate::contract::pin::Pin;
+
+/// So many bodies are kept that no run at work has, at most: a few of each agent in use.
+const KEPT: usize = 64;
+
+/// Bodies by their hashes.
+#[derive(Debug, Default)]
+pub struct Pins(Mutex<HashMap<String, Pin>>);
+
+impl Pins {
+    /// The body. Without it a run is another one than was accepted.
+    pub fn get(&self, tx: &mut dyn Tx, hash: &str) -> Result<Pin, DbError> {
+        if let Some(known) = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(hash)
+        {
+            return Ok(known.clone());
+        }
+        let body = blobs::get(tx, hash)?.ok_or_else(|| DbError {
+            kind: DbErrorKind::Undecodable,
+            message: format!("the body {hash:?} that the run pins is not there"),
+        })?;
+        let pin = Pin::from(body);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.retain(|_, pin| !pin.is_idle());
+        }
+        kept.insert(hash.to_owned(), pin.clone());
+        Ok(pin)
+    }
+}
