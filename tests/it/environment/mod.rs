@@ -13,6 +13,8 @@ use std::fs;
 use aho_corasick::AhoCorasick;
 use serde_json::{Value, json};
 
+pub(crate) use servers::servers_of;
+
 use crate::harness::{Link, Place, Script, Spawned, calls, says};
 
 const WORKER: &str = "tools: [shell, skill]\ngate: {shell: allow}\n\

@@ -34,8 +34,8 @@ async fn go(client: &Link, task: &str, token: &str) -> Spawned {
     client.spawn(params).await
 }
 
-/// The processes of this run that are no shell's.
-fn servers_of(run: &str) -> Vec<u32> {
+/// The processes that this run has of servers.
+pub(crate) fn servers_of(run: &str) -> Vec<u32> {
     let mark = format!("ABIDE_RUN_ID={run}");
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
