@@ -1,6 +1,7 @@
 //! Watchers over real files.
 
 use super::*;
+use crate::kernel::time::Timestamp;
 use std::fs;
 
 const QUICK: Options = Options {
@@ -194,4 +195,54 @@ fn where_no_events_can_be_had_it_looks_and_says_so() {
         fs::create_dir_all(&folder).unwrap();
         watcher.changed().await;
     });
+}
+
+/// By the test's own time: a change every 70 ms leaves no pause of 250 ms, and is looked at after
+/// two seconds all the same.
+#[test]
+fn g6_13_changes_that_never_pause_are_looked_at_after_the_longest_time() {
+    let clock = Clock::test(Timestamp(0));
+    let looks = Arc::new(Mutex::new(Vec::new()));
+    let (seen, now) = (Arc::clone(&looks), clock.clone());
+    let look: Look = Arc::new(move || {
+        let mut looks = lock_looks(&seen);
+        looks.push(now.monotonic());
+        Looked {
+            signature: looks.len() as u64,
+            ..Looked::default()
+        }
+    });
+    let options = Options {
+        mode: Mode::Events,
+        quiet: Duration::from_millis(250),
+        longest: Duration::from_secs(2),
+        file: None,
+    };
+    let heard: Arc<Notify> = Arc::default();
+    run(async {
+        let mut watcher = Watcher::over(look, None, Arc::clone(&heard), options, clock.clone());
+        tokio::time::pause();
+        let between = Duration::from_millis(70);
+        let changes = async {
+            for _ in 0..60 {
+                tokio::time::sleep(between).await;
+                clock.advance(between);
+                heard.notify_one();
+            }
+        };
+        tokio::select! {
+            () = watcher.changed() => {}
+            () = changes => panic!("it has not looked for {:?}", clock.monotonic()),
+        }
+        let looks = lock_looks(&looks).clone();
+        // One when it began, and one for all that came since.
+        assert_eq!(looks.len(), 2, "{looks:?}");
+        assert_eq!(looks[0], Duration::ZERO);
+        assert!(looks[1] <= options.longest, "{looks:?}");
+        assert!(looks[1] > options.longest - between, "{looks:?}");
+    });
+}
+
+fn lock_looks(looks: &Mutex<Vec<Duration>>) -> MutexGuard<'_, Vec<Duration>> {
+    looks.lock().unwrap()
 }

@@ -83,6 +83,9 @@ fn shown(server: &Server) -> Result<u8, Failure> {
         other => other.to_owned(),
     };
     let mut about = vec![server.transport.clone()];
+    if server.scope == "run" {
+        about.push("one for each run".to_owned());
+    }
     about.extend(server.pid.map(|pid| format!("process {pid}")));
     about.extend(
         server

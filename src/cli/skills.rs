@@ -11,7 +11,7 @@ use super::ids;
 use super::link::{self, Link};
 use super::print::{self, BAD, DIM, GOOD, HEAD, styled};
 use super::text::{COLUMNS, Table, clean, wrap};
-use crate::skill::{self, Found, Limits};
+use crate::skill::{self, Found, Host, Limits, MissingPrograms};
 use crate::wire::agents::Aside;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::skills::{ListSkills, RefreshSkills, Refreshed, Skill, Skills as Listing};
@@ -180,6 +180,12 @@ fn page(skill: &Skill) -> Vec<String> {
     if !skill.allowed_tools.is_empty() {
         say("made for", &skill.allowed_tools.join(", "));
     }
+    for install in &skill.install {
+        say(
+            "install",
+            &format!("{} ({})", install.hint, install.bins.join(", ")),
+        );
+    }
     for warning in &skill.warnings {
         say("note", warning);
     }
@@ -223,6 +229,7 @@ fn check(paths: &[PathBuf], strict: bool, common: &Common) -> Result<u8, Failure
         true => &usual,
         false => paths,
     };
+    let host = Host::of_this_process();
     let mut all_good = true;
     for path in paths {
         let found = match path.exists() {
@@ -233,7 +240,7 @@ fn check(paths: &[PathBuf], strict: bool, common: &Common) -> Result<u8, Failure
             return Err(nothing_at(path, "no folder in it holds a SKILL.md"));
         }
         for found in &found {
-            all_good &= told(found, strict, common)?;
+            all_good &= told(found, strict, &host, common)?;
         }
     }
     Ok(if all_good { 0 } else { exit::FAILED })
@@ -246,14 +253,14 @@ fn nothing_at(path: &Path, why: &str) -> Failure {
 }
 
 /// Says what became of a file; whether it passes.
-fn told(found: &Found, strict: bool, common: &Common) -> Result<bool, Failure> {
+fn told(found: &Found, strict: bool, host: &Host, common: &Common) -> Result<bool, Failure> {
     let file = found.file.display().to_string();
     let passes = match &found.outcome {
         Ok(skill) => !strict || skill.notes.is_empty(),
         Err(_) => false,
     };
     if common.json {
-        print::object(&verdict(found, &file, passes))?;
+        print::object(&verdict(found, &file, passes, host))?;
         return Ok(passes);
     }
     match &found.outcome {
@@ -274,12 +281,31 @@ fn told(found: &Found, strict: bool, common: &Common) -> Result<bool, Failure> {
                     print::answer(&format!("   {line}"))?;
                 }
             }
+            // No fault of the file: another machine may have them.
+            for missing in skill.requires.missing_programs(host) {
+                for line in wrap(&clean(&wanted(&missing)), COLUMNS - 3) {
+                    print::answer(&format!("   {line}"))?;
+                }
+            }
         }
     }
     Ok(passes)
 }
 
-fn verdict(found: &Found, file: &str, passes: bool) -> Value {
+/// Programs that are not on the PATH, and how to get them.
+fn wanted(missing: &MissingPrograms<'_>) -> String {
+    let names = missing.any_of.join(" or ");
+    let hints: Vec<String> = missing.hints.iter().map(|hint| hint.words()).collect();
+    match hints.is_empty() {
+        true => format!("it needs {names}, not on your PATH"),
+        false => format!(
+            "it needs {names}, not on your PATH: {}",
+            hints.join(", or ")
+        ),
+    }
+}
+
+fn verdict(found: &Found, file: &str, passes: bool, host: &Host) -> Value {
     match &found.outcome {
         Err(broken) => {
             json!({ "file": file, "ok": false, "line": broken.line, "reason": broken.reason })
@@ -289,7 +315,17 @@ fn verdict(found: &Found, file: &str, passes: bool) -> Value {
             let notes: Vec<Value> = notes
                 .map(|note| json!({ "line": note.line, "text": note.text }))
                 .collect();
-            json!({ "file": file, "ok": passes, "skill": skill.name, "notes": notes })
+            let missing = skill.requires.missing_programs(host).into_iter();
+            let missing: Vec<Value> = missing
+                .map(|one| {
+                    let hints: Vec<String> = one.hints.iter().map(|hint| hint.words()).collect();
+                    json!({ "anyOf": one.any_of, "install": hints })
+                })
+                .collect();
+            json!({
+                "file": file, "ok": passes, "skill": skill.name, "notes": notes,
+                "missing": missing,
+            })
         }
     }
 }

@@ -8,7 +8,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::print;
-use super::text::{clean, span};
+use super::text::{COLUMNS, clean, span, wrap};
 use crate::wire::gateway::{NoParams, Status as Answer};
 
 /// Show which daemon is there and what it does
@@ -99,6 +99,10 @@ fn show(status: &Answer, state: &Path) -> String {
             salvaged.at, salvaged.kept, salvaged.lost
         ));
         lines.push(format!("           the old file is {}", salvaged.set_aside));
+    }
+    for notice in &status.notices {
+        let notice = wrap(notice, COLUMNS - 11).join("\n           ");
+        lines.push(format!("  notice   {notice}"));
     }
     clean(&lines.join("\n"))
 }

@@ -10,7 +10,7 @@ mod settings;
 mod source;
 
 pub use edit::edit;
-pub use form::{Auth, FileWatch, ProviderKind};
+pub use form::{Auth, FileWatch, ProviderKind, ServerScope};
 pub use load::{ConfigError, Loaded};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
 pub use reference::read;

@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::form::{
     Amount, Auth, AuthNames, Count, Flag, Folder, Form, GivenText, GivenVariables, Headers,
-    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, Text, Texts, Variables,
+    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, Text, Texts,
 };
 use crate::kernel::secret::{Given, Secret};
 
@@ -193,9 +193,13 @@ named! {
         "command" => command: Option<String> = None, Optional(Text);
         /// Its arguments.
         "args" => args: Vec<String> = Vec::new(), Texts;
-        /// What it gets beside what every program gets of the environment. The values are not
+        /// What it gets beside what every program gets of the environment: texts, or where a
+        /// value is read from at each of its starts, `{ from = "env:NAME" }`. The values are not
         /// shown.
-        "env" => env: BTreeMap<String, Secret> = BTreeMap::new(), Variables;
+        "env" => env: BTreeMap<String, Given> = BTreeMap::new(), GivenVariables;
+        /// For whom it is started: once for everybody (`shared`), or for each run that calls it,
+        /// in the environment of that run (`run`).
+        "scope" => scope: ServerScope = ServerScope::Shared, SERVER_SCOPE;
         /// Its folder; if unset the folder of runs that name none.
         "cwd" => cwd: Option<PathBuf> = None, Optional(Folder);
         /// Where it is, in place of a program: streamable HTTP.
@@ -298,6 +302,7 @@ mod tests {
         let headers = toml::Table::from_iter([("X-Team".to_owned(), Value::from("a"))]);
         let tried = [
             Value::from("openai"),
+            Value::from("run"),
             Value::from("https://a.example/v1"),
             Value::from("/a/file"),
             Value::from("7s"),

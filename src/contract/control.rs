@@ -132,6 +132,9 @@ pub trait Control: Send + Sync + 'static {
     /// What there is to say about the folder, the disk and the system around the process.
     fn surroundings(&self) -> Vec<Finding>;
 
+    /// What works otherwise than the settings say, in a line each.
+    fn notices(&self) -> Vec<String>;
+
     /// Begins a drain; returns at once, with how long steps in flight may go on. While one is
     /// under way already, only one that would resume can be turned into one that ends.
     fn drain(&self, order: Drain) -> Result<Duration, Fault>;

@@ -87,6 +87,8 @@ pub struct ServerView {
     pub name: String,
     /// `stdio` or `http`.
     pub transport: &'static str,
+    /// `shared` or `run`: for whom it is started.
+    pub scope: &'static str,
     /// How it is.
     pub state: ServerState,
     /// Its process, while it has one.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{Aside, Pinned};
 use crate::kernel::run::PinnedSkills;
+use crate::kernel::text_enum::text_enum;
 
 /// The sources of skills; of two skills of one name the later source's counts.
 pub const SOURCES: [&str; 6] = [
@@ -92,6 +93,53 @@ pub struct SkillsNow {
     pub picked: Arc<PickedSkills>,
 }
 
+text_enum! {
+    /// By what a program is installed.
+    InstallKind {
+        /// Homebrew, a formula.
+        Brew = "brew",
+        /// npm, a package.
+        Node = "node",
+        /// Go, a module.
+        Go = "go",
+        /// uv, a Python package.
+        Uv = "uv",
+        /// By hand, from an address.
+        Download = "download",
+    }
+}
+
+/// How programs that a skill needs can be installed, as the skill says. It is shown to people;
+/// nothing carries it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstallHint {
+    /// By what.
+    pub kind: InstallKind,
+    /// The formula, package, module or address.
+    pub what: String,
+    /// What its author calls it.
+    pub label: Option<String>,
+    /// The programs that are there then.
+    pub bins: Vec<String>,
+    /// The platforms for which it is meant: `linux`, `macos`, `windows`. Empty = any.
+    pub os: Vec<String>,
+}
+
+impl InstallHint {
+    /// What a person would type, or where they would look.
+    pub fn words(&self) -> String {
+        let what = &self.what;
+        match self.kind {
+            InstallKind::Brew => format!("brew install {what}"),
+            InstallKind::Node => format!("npm install -g {what}"),
+            InstallKind::Go if what.contains('@') => format!("go install {what}"),
+            InstallKind::Go => format!("go install {what}@latest"),
+            InstallKind::Uv => format!("uv tool install {what}"),
+            InstallKind::Download => what.clone(),
+        }
+    }
+}
+
 /// A skill as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSkill {
@@ -119,6 +167,8 @@ pub struct ListedSkill {
     pub primary_env: Option<String>,
     /// The names in the environment that it needs.
     pub required_env: Vec<String>,
+    /// How the programs that it needs can be installed.
+    pub install: Vec<InstallHint>,
     /// Its body and the body's hash.
     pub body: Pinned,
     /// What was put right, left aside or departs from the specification.

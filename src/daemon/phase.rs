@@ -78,6 +78,10 @@ impl Control for Process {
         findings
     }
 
+    fn notices(&self) -> Vec<String> {
+        self.surroundings.notices()
+    }
+
     fn drain(&self, order: Drain) -> Result<Duration, Fault> {
         let timeout = self.registry.drain(order)?;
         let supervisor = self.supervisor.clone();

@@ -25,6 +25,11 @@ const PRIVATE: &[&str] = &[
 ];
 /// A disk with less room than this is worth a word.
 const ROOM: u64 = 1 << 30;
+/// What limits watches: in the whole system, and in the name space of users that this is in.
+const WATCH_LIMITS: [&str; 2] = [
+    "/proc/sys/fs/inotify/max_user_watches",
+    "/proc/sys/user/max_inotify_watches",
+];
 /// So many watches are enough for a few folders of skills.
 const WATCHES: u64 = 8192;
 /// A file from the future by so much says that the clock was set back.
@@ -45,6 +50,12 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// What of it works otherwise than the settings say.
+    pub fn notices(&self) -> Vec<String> {
+        let findings = self.watchers.iter().filter_map(heard_nothing);
+        findings.map(|finding| finding.message).collect()
+    }
+
     /// What there is to say.
     pub fn look(&self, mend: bool) -> Vec<Finding> {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
@@ -158,8 +169,11 @@ fn clock_runs(folder: &Path, clock: &Clock) -> Finding {
 
 fn watches() -> Finding {
     let id = "inotify";
-    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches");
-    let Some(limit) = limit.ok().and_then(|text| text.trim().parse::<u64>().ok()) else {
+    let limit = WATCH_LIMITS.iter().filter_map(|file| {
+        let text = fs::read_to_string(file).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    let Some(limit) = limit.min() else {
         return Finding::new(id, Health::Skip, "this system has no such limit");
     };
     let message = format!("{limit} files and folders can be watched");

@@ -34,6 +34,7 @@ fn server(view: &ServerView) -> wire::Server {
     wire::Server {
         name: view.name.clone(),
         transport: view.transport.to_owned(),
+        scope: view.scope.to_owned(),
         state: view.state.as_str().to_owned(),
         since: view.since,
         pid: view.pid,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::method::Table;
 use super::{Context, convert};
-use crate::contract::skills::{ListedSkill, PinnedSkill};
+use crate::contract::skills::{InstallHint, ListedSkill, PinnedSkill};
 use crate::kernel::fault::Fault;
 use crate::registry::{SkillsReason, SkillsRefreshed};
 use crate::wire::input::PAGE_LIMIT;
@@ -63,10 +63,22 @@ fn shown(skill: &ListedSkill, whole: bool) -> wire::Skill {
         allowed_tools: skill.allowed_tools,
         primary_env: skill.primary_env,
         required_env: skill.required_env,
+        install: skill.install.into_iter().map(install).collect(),
         body: whole.then(|| skill.body.body.as_ref().to_owned()),
         hash: skill.body.hash,
         warnings: skill.warnings,
         shadowed: skill.shadowed.into_iter().map(convert::aside).collect(),
+    }
+}
+
+fn install(hint: InstallHint) -> wire::Install {
+    wire::Install {
+        hint: hint.words(),
+        kind: hint.kind.as_str().to_owned(),
+        what: hint.what,
+        label: hint.label,
+        bins: hint.bins,
+        os: hint.os,
     }
 }
 

@@ -104,6 +104,7 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
             more: report.tables.iter().any(|table| table.more),
             quarantined: report.quarantined,
         }),
+        notices: context.control.notices(),
         counts: wire::Counts {
             queued: counts.queued,
             running: counts.running,

@@ -54,6 +54,10 @@ impl Control for Stage {
         *self.0.lock().unwrap()
     }
 
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn drain(&self, _: Drain) -> Result<Duration, Fault> {
         *self.0.lock().unwrap() = Phase::Draining;
         Ok(Duration::ZERO)

@@ -3,6 +3,7 @@
 //! the log.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -12,6 +13,10 @@ use super::secret::Secret;
 
 /// A shorter value would be found in words that are none.
 const SHORTEST: usize = 8;
+/// Of a value that was cut so many characters or more are taken out.
+const SHORTEST_PART: usize = 4;
+/// Stands wherever a text was cut: what is left of a value beside it is no whole value.
+const CUT: char = '…';
 
 /// Knows the values of a run that nobody is to see. Cheap to clone.
 #[derive(Clone, Default)]
@@ -55,14 +60,26 @@ impl Redactor {
         self.0.is_none()
     }
 
-    /// `text` without the values.
+    /// `text` without the values, and without the parts of them that a cut has left: one is
+    /// shown by `…`, at the end of a line or within it.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.0 {
-            Some(known) if known.finder.is_match(text) => {
-                Cow::Owned(known.finder.replace_all(text, &known.instead))
-            }
-            _ => Cow::Borrowed(text),
+        let Some(known) = &self.0 else {
+            return Cow::Borrowed(text);
+        };
+        let parts = known.parts(text);
+        if parts.is_empty() && !known.finder.is_match(text) {
+            return Cow::Borrowed(text);
         }
+        let mut without = String::with_capacity(text.len());
+        let mut from = 0;
+        for (part, number) in parts {
+            let before = &text[from..part.start];
+            without.push_str(&known.finder.replace_all(before, &known.instead));
+            without.push_str(&known.instead[number]);
+            from = part.end;
+        }
+        without.push_str(&known.finder.replace_all(&text[from..], &known.instead));
+        Cow::Owned(without)
     }
 
     /// Takes the values out of `text`.
@@ -114,6 +131,65 @@ impl Redactor {
     }
 }
 
+impl Known {
+    /// What cuts have left of values, in order, each with the number of its value: the beginning
+    /// of one before a `…`, the end of one behind it.
+    fn parts(&self, text: &str) -> Vec<(Range<usize>, usize)> {
+        let mut parts: Vec<(Range<usize>, usize)> = Vec::new();
+        for (at, mark) in text.match_indices(CUT) {
+            let before = &text[..at];
+            let before = before.strip_suffix('\n').unwrap_or(before);
+            let behind = &text[at + mark.len()..];
+            let behind = behind.strip_prefix('\n').unwrap_or(behind);
+            let (end, start) = (before.len(), text.len() - behind.len());
+            let begun = self.longest(|pattern, at| {
+                let (begun, rest) = (&pattern[..at], &pattern[at..]);
+                (!rest.is_empty() && before.ends_with(begun)).then_some(begun)
+            });
+            let ended = self.longest(|pattern, at| {
+                let (begun, rest) = (&pattern[..at], &pattern[at..]);
+                (!begun.is_empty() && behind.starts_with(rest)).then_some(rest)
+            });
+            let begun = begun.map(|(length, number)| (end - length..end, number));
+            let ended = ended.map(|(length, number)| (start..start + length, number));
+            for (part, number) in begun.into_iter().chain(ended) {
+                let part = self.with_whole(text, part);
+                let from = parts.last().map_or(0, |(last, _)| last.end).max(part.start);
+                if from < part.end {
+                    parts.push((from..part.end, number));
+                }
+            }
+        }
+        parts
+    }
+
+    /// The length of the longest part of a value that `is_there` finds for a place to cut it,
+    /// and the value's number.
+    fn longest<'a>(
+        &'a self,
+        is_there: impl Fn(&'a str, usize) -> Option<&'a str>,
+    ) -> Option<(usize, usize)> {
+        let patterns = self.patterns.iter().enumerate();
+        let parts = patterns.flat_map(|(number, pattern)| {
+            let cuts = pattern.char_indices().map(|(at, _)| at);
+            let found = cuts.filter_map(|at| is_there(pattern, at));
+            found
+                .filter(|part| part.chars().count() >= SHORTEST_PART)
+                .map(move |part| (part.len(), number))
+        });
+        parts.max_by_key(|(length, _)| *length)
+    }
+
+    /// A part together with the whole values that reach into it.
+    fn with_whole(&self, text: &str, part: Range<usize>) -> Range<usize> {
+        let found = self.finder.find_iter(text);
+        let over = found.filter(|one| one.start() < part.end && one.end() > part.start);
+        over.fold(part.clone(), |part, one| {
+            part.start.min(one.start())..part.end.max(one.end())
+        })
+    }
+}
+
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Redactor")
@@ -156,10 +232,14 @@ impl Pieces {
         self.redactor.text(&passed).into_owned()
     }
 
-    /// What was held back: no more will come.
+    /// What was held back: no more will come. Whether the text was cut here nobody says, so it is
+    /// taken for one that was.
     pub fn rest(&mut self) -> String {
-        let held = std::mem::take(&mut self.held);
-        self.redactor.text(&held).into_owned()
+        let mut held = std::mem::take(&mut self.held);
+        held.push(CUT);
+        self.redactor.in_place(&mut held);
+        held.pop();
+        held
     }
 }
 
@@ -200,6 +280,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_cut_leaves_of_a_value_is_taken_out_on_both_sides_of_it() {
+        let redactor = redactor(&[("A", "canary-1"), ("B", "1-and-more")]);
+        for (text, without) in [
+            ("x cana…", "x [secret:A]…"),
+            (
+                "x canary-\n… 7 bytes left out …\nary-1 y",
+                "x [secret:A]\n… 7 bytes left out …\n[secret:A] y",
+            ),
+            ("…more", "…[secret:B]"),
+            // Too little to say anything.
+            ("x can…", "x can…"),
+            ("…ore", "…ore"),
+            // The one ends within the other.
+            ("canary-1-an…", "[secret:B]…"),
+            ("…anary-1-and-more", "…[secret:A]"),
+            ("…canary-1…", "…[secret:A]…"),
+            // No cut.
+            ("x cana", "x cana"),
+            ("äcana …", "äcana …"),
+        ] {
+            assert_eq!(redactor.text(text), without, "{text}");
+        }
+    }
+
+    #[test]
     fn the_longer_of_two_values_is_found_where_one_begins_the_other() {
         let redactor = redactor(&[("A", "canary-1"), ("B", "canary-1-and-more")]);
         assert_eq!(redactor.text("canary-1-and-more"), "[secret:B]");
@@ -207,6 +312,30 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever stands around it, and wherever it is cut.
+        #[test]
+        fn no_cut_leaves_four_characters_of_a_value(
+            before in "[x-zä ]{0,12}", behind in "[x-zä ]{0,12}", from in 0usize..40, to in 0usize..40
+        ) {
+            let redactor = redactor(&[("A", "cäbaöcäbaü")]);
+            let text: Vec<char> = format!("{before}cäbaöcäbaü{behind}").chars().collect();
+            let (from, to) = (from.min(text.len()), to.min(text.len()));
+            prop_assume!(from <= to);
+            let head: String = text[..from].iter().collect();
+            let tail: String = text[to..].iter().collect();
+            let value: Vec<char> = "cäbaöcäbaü".chars().collect();
+            let begun = before.chars().count();
+            let gap = redactor.text(&format!("{head}\n…\n{tail}")).into_owned();
+            if from > begun + 3 {
+                let left: String = value[..(from - begun).min(value.len())].iter().collect();
+                prop_assert!(!gap.contains(&left), "{} {}", gap, left);
+            }
+            if to < begun + value.len() - 3 && to >= begun {
+                let left: String = value[to - begun..].iter().collect();
+                prop_assert!(!gap.contains(&left), "{} {}", gap, left);
+            }
+        }
+
         #[test]
         fn a_text_in_pieces_is_the_text_as_a_whole(
             parts in prop::collection::vec(
@@ -227,8 +356,10 @@ mod tests {
                 left = later;
             }
             passed.push_str(&pieces.rest());
-            prop_assert_eq!(&passed, &redactor.text(&text));
             prop_assert!(!passed.contains("canary-1"));
+            passed.push(CUT);
+            let whole = format!("{text}{CUT}");
+            prop_assert_eq!(&passed, &redactor.text(&whole));
         }
     }
 }

@@ -66,14 +66,18 @@ impl Captured {
         )
     }
 
-    /// The last `most` bytes of the text, from the beginning of a character on.
+    /// The last `most` bytes of the text, from the beginning of a character on; a cut is shown
+    /// by `…`, as every one is: by that it is known what of a secret may stand beside it.
     pub fn last(&self, most: usize) -> String {
         let text = self.text();
         let mut from = text.len().saturating_sub(most);
+        if from == 0 {
+            return text;
+        }
         while !text.is_char_boundary(from) {
             from += 1;
         }
-        text[from..].to_owned()
+        format!("…{}", &text[from..])
     }
 }
 
@@ -94,6 +98,8 @@ fn is_begun(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::redact::Redactor;
+    use crate::kernel::secret::Secret;
     use proptest::prelude::*;
 
     fn captured(keep: usize, pieces: &[&[u8]]) -> Captured {
@@ -111,7 +117,8 @@ mod tests {
         assert_eq!((kept.total(), kept.left_out()), (14, 6));
         assert_eq!(captured(8, &[b"abcdefgh"]).text(), "abcdefgh");
         assert_eq!(captured(8, &[]).text(), "");
-        assert_eq!(kept.last(3), "lmn");
+        assert_eq!(kept.last(3), "…lmn");
+        assert_eq!(kept.last(100), kept.text());
     }
 
     #[test]
@@ -119,6 +126,25 @@ mod tests {
         assert_eq!(captured(8, &[b"a\xffb"]).text(), "a\u{fffd}b");
         // Begun in one piece and ended in the next.
         assert_eq!(captured(8, &[b"\xc3", b"\xa4"]).text(), "ä");
+    }
+
+    /// Whoever shows it takes its run's secrets out of it, and knows a cut by its mark.
+    #[test]
+    fn of_a_secret_across_a_cut_nothing_is_left_on_either_side() {
+        let secret = Secret::new("canary-token-1");
+        let redactor = Redactor::new([("A_TOKEN", &secret)]);
+        for (before, behind) in [(3, 40), (9, 40), (40, 5), (40, 11), (5, 5)] {
+            let dots = |count| ".".repeat(count);
+            let text = format!("{}canary-token-1{}", dots(before), dots(behind));
+            let shown = captured(24, &[text.as_bytes()]);
+            for shown in [shown.text(), shown.last(8), shown.last(14)] {
+                let without = redactor.text(&shown).into_owned();
+                let parts = (0..11).map(|at| &"canary-token-1"[at..at + 4]);
+                for part in parts {
+                    assert!(!without.contains(part), "{shown:?}: {without:?}");
+                }
+            }
+        }
     }
 
     proptest! {

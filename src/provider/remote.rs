@@ -17,7 +17,8 @@ use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::secret::Reference;
+use crate::kernel::redact::Redactor;
+use crate::kernel::secret::{Reference, Secret};
 
 /// A provider may ask for a pause of so long at most; who asks for more gets no other try.
 const LONGEST_ASKED: Duration = Duration::from_secs(120);
@@ -149,15 +150,17 @@ fn key_place(name: &str, table: &ProviderTable) -> Result<Option<Reference>, Str
 }
 
 impl Inner {
-    /// What of a provider's words is not to be repeated: it has seen the key.
-    fn secrets(headers: &HeaderMap) -> Vec<String> {
-        let secrets = headers.values().filter(|value| value.is_sensitive());
-        let texts = secrets.filter_map(|value| value.to_str().ok());
-        texts
-            .map(|text| text.strip_prefix("Bearer ").unwrap_or(text).to_owned())
-            // A shorter text would be found in words that are none.
-            .filter(|text| text.len() >= 8)
-            .collect()
+    /// Takes out of a provider's words what is not to be repeated: it has seen the key.
+    fn secrets(headers: &HeaderMap) -> Redactor {
+        let secrets = headers.iter().filter(|(_, value)| value.is_sensitive());
+        let secrets: Vec<(&str, Secret)> = secrets
+            .filter_map(|(name, value)| {
+                let text = value.to_str().ok()?;
+                let text = text.strip_prefix("Bearer ").unwrap_or(text);
+                Some((name.as_str(), Secret::new(text)))
+            })
+            .collect();
+        Redactor::new(secrets.iter().map(|(name, value)| (*name, value)))
     }
 
     /// The headers of a call, with the key.
@@ -254,9 +257,7 @@ impl Inner {
             if self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION) {
                 failure.message.push_str("; is it running? (ollama serve)");
             }
-            for secret in &secrets {
-                failure.message = failure.message.replace(secret.as_str(), "[secret]");
-            }
+            secrets.in_place(&mut failure.message);
             speaking.take_back();
             let pause = next_pause(&failure, &mut pauses);
             tracing::warn!(

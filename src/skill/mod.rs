@@ -4,6 +4,7 @@
 //! which pins it to runs.
 
 mod bundled;
+mod install;
 mod library;
 mod parse;
 mod requires;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 
 pub use library::{Library, Options};
 pub use parse::{Note, Skill};
-pub use requires::{Host, Remote, Requires};
+pub use requires::{Host, MissingPrograms, Remote, Requires};
 pub use scan::{FILE, Found, Limits, check};
 pub use set::PromptLimits;
 pub use sources::Source;

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::install;
 use super::parse::is_true;
 use super::yaml::Node;
+use crate::contract::skills::InstallHint;
 
 /// Under these names in `metadata` clients keep their extensions; the first that is there counts,
 /// and after them what stands in `metadata` itself.
@@ -31,6 +33,8 @@ pub struct Requires {
     pub always: bool,
     /// Under this name it stands in the settings.
     pub key: Option<String>,
+    /// How its programs can be installed.
+    pub install: Vec<InstallHint>,
 }
 
 /// What the metadata of a skill asks for, and what of it cannot be understood.
@@ -74,12 +78,13 @@ pub(super) fn requires(metadata: &Node) -> (Requires, Vec<String>) {
         primary_env: text("primaryEnv"),
         always: own.get("always").is_some_and(is_true),
         key: text("skillKey"),
+        install: install::hints(own.get("install"), &mut odd),
     };
     (found, odd)
 }
 
 /// A platform by the names that clients use.
-fn platform(name: &str) -> String {
+pub(super) fn platform(name: &str) -> String {
     match name.to_ascii_lowercase().as_str() {
         "darwin" | "mac" | "osx" => "macos".to_owned(),
         "win32" | "win" => "windows".to_owned(),
@@ -111,7 +116,52 @@ pub struct Host {
     pub remotes: Vec<Remote>,
 }
 
+impl Host {
+    /// What programs of this process could count on: its platform and its `PATH`.
+    pub fn of_this_process() -> Self {
+        Host {
+            platform: std::env::consts::OS.to_owned(),
+            path: std::env::var_os("PATH"),
+            ..Host::default()
+        }
+    }
+}
+
+/// Programs that are not there: one that is needed, or several of which one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingPrograms<'a> {
+    /// Their names.
+    pub any_of: Vec<&'a str>,
+    /// How one of them can be installed on this platform.
+    pub hints: Vec<&'a InstallHint>,
+}
+
 impl Requires {
+    /// Programs that it needs and that are not on this machine.
+    pub fn missing_programs<'a>(&'a self, host: &Host) -> Vec<MissingPrograms<'a>> {
+        let has = |name: &String| is_program(host, name);
+        let mut missing: Vec<Vec<&str>> = without(&self.bins, has)
+            .into_iter()
+            .map(|name| vec![name])
+            .collect();
+        if !self.any_bins.is_empty() && !self.any_bins.iter().any(has) {
+            missing.push(self.any_bins.iter().map(String::as_str).collect());
+        }
+        let brings = |hint: &InstallHint, any_of: &[&str]| {
+            let fits = hint.os.is_empty() || hint.os.contains(&host.platform);
+            fits && hint.bins.iter().any(|bin| any_of.contains(&bin.as_str()))
+        };
+        let with_hints = |any_of: Vec<&'a str>| MissingPrograms {
+            hints: self
+                .install
+                .iter()
+                .filter(|hint| brings(hint, &any_of))
+                .collect(),
+            any_of,
+        };
+        missing.into_iter().map(with_hints).collect()
+    }
+
     /// Why it is of no use there; `None`: it is.
     pub fn missing(&self, host: &Host) -> Option<String> {
         let fits = |platform: &str| self.os.is_empty() || self.os.iter().any(|os| os == platform);

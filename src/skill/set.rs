@@ -122,6 +122,7 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         allowed_tools: skill.allowed_tools.clone(),
         primary_env: skill.requires.primary_env.clone(),
         required_env: skill.requires.env.clone(),
+        install: skill.requires.install.clone(),
         body: skill.body.clone(),
         warnings: skill.notes.iter().map(ToString::to_string).collect(),
         shadowed: Vec::new(),

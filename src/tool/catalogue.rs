@@ -229,7 +229,7 @@ impl Catalogue {
         } = call;
         let arguments = arguments.clone();
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
-            self.call_served(site, served, arguments)
+            self.call_served(site, served, environment.clone(), arguments)
         } else if let Some(dealing) = Self::dealing(name) {
             let by = By {
                 site,
@@ -305,6 +305,7 @@ impl Catalogue {
         &self,
         site: Site,
         served: &Served,
+        environment: RunEnvironment,
         arguments: Value,
     ) -> BoxFuture<'static, Called> {
         let Value::Object(arguments) = arguments else {
@@ -315,7 +316,8 @@ impl Catalogue {
         };
         let served = served.clone();
         Box::pin(async move {
-            let called = servers.call(site.run, &served.server, &served.tool, arguments);
+            let (run, server, tool) = (site.run, &served.server, &served.tool);
+            let called = servers.call(run, &environment, server, tool, arguments);
             Called::Done(called.await)
         })
     }

@@ -137,6 +137,10 @@ pub struct Status {
     /// `gateway.doctor` says more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salvaged: Option<Salvaged>,
+    /// What works otherwise than the settings say, such as files that are watched by looking at
+    /// them: `gateway.doctor` says what to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
     /// What is live.
     pub counts: Counts,
 }

@@ -26,6 +26,9 @@ pub struct Server {
     pub name: String,
     /// `stdio` or `http`.
     pub transport: String,
+    /// `shared` (one process for everybody) or `run` (each run that calls it has its own, and
+    /// this one only tells which tools there are).
+    pub scope: String,
     /// `stopped`, `starting`, `ready`, `noisy` (it answers, and writes much that is no message)
     /// or `failed` (the next call tries it once more).
     pub state: String,

@@ -72,6 +72,8 @@ pub struct Skill {
     pub primary_env: Option<String>,
     /// The names in the environment that it needs.
     pub required_env: Vec<String>,
+    /// How the programs that it needs can be installed, as it says; nothing carries it out.
+    pub install: Vec<Install>,
     /// BLAKE3 of its text.
     pub hash: String,
     /// What was put right, left aside or departs from the specification.
@@ -80,6 +82,24 @@ pub struct Skill {
     pub shadowed: Vec<Aside>,
     /// Its text, where one skill was asked for.
     pub body: Option<String>,
+}
+
+/// How programs can be installed.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Install {
+    /// `brew`, `node`, `go`, `uv` or `download`.
+    pub kind: String,
+    /// The formula, package, module or address.
+    pub what: String,
+    /// What the skill's author calls it.
+    pub label: Option<String>,
+    /// The programs that are there then.
+    pub bins: Vec<String>,
+    /// `linux`, `macos`, `windows`; none = any.
+    pub os: Vec<String>,
+    /// What a person would type, or where they would look.
+    pub hint: String,
 }
 
 /// `skills.snapshot`.

@@ -74,3 +74,4 @@ mod terminal;
 mod traces;
 mod usage;
 mod waits;
+mod watches;

@@ -76,7 +76,7 @@ async fn spawn(client: &Link, place: &Place, task: &str) -> Value {
 }
 
 #[test]
-fn seed_d_5_after_an_edit_the_next_turn_has_the_new_version_and_a_running_one_never() {
+fn d_question_5_after_an_edit_the_next_turn_has_the_new_version_and_a_running_one_never() {
     run(async {
         let place = Place::new(loads("count"));
         put(
@@ -498,6 +498,27 @@ fn skills_are_checked_without_a_daemon() {
             .unwrap()
             .contains("description is missing")
     );
+    // What is not here may be elsewhere: it is told, and no fault of the file.
+    let needs = "name: odd\ndescription: D.\nmetadata: {\"openclaw\": {\"requires\": {\"bins\": \
+                 [\"no-such-program\"]}, \"install\": [{\"kind\": \"brew\", \"formula\": \"nsp\", \
+                 \"bins\": [\"no-such-program\"]}]}}";
+    let file = place.path().join("needs/odd/SKILL.md");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, format!("---\n{needs}\n---\nx\n")).unwrap();
+    let (code, out, _) = abide(&place, place.path(), &["skills", "check", "needs"]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("it needs no-such-program, not on your PATH: brew install nsp"),
+        "{out}"
+    );
+    let (_, out, _) = abide(
+        &place,
+        place.path(),
+        &["skills", "check", "needs", "--json"],
+    );
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    let missing = json!([{ "anyOf": ["no-such-program"], "install": ["brew install nsp"] }]);
+    assert_eq!(verdict["missing"], missing);
     let (code, _, error) = abide(&place, place.path(), &["skills", "check", "nowhere"]);
     assert_eq!(code, 3, "{error}");
     let (code, _, error) = abide(&place, place.path(), &["skills"]);
@@ -539,6 +560,28 @@ fn g6_2_skills_from_the_command_line() {
             .iter()
             .find(|one| of(one));
         assert_eq!(folder.unwrap()["before"], 2, "{answer}");
+        fs::create_dir_all(work.join("skills/odd")).unwrap();
+        let header = "name: odd\ndescription: D.\nmetadata: {openclaw: {install: [{kind: go, \
+                      module: example.org/odd, bins: [odd]}]}}";
+        fs::write(
+            work.join("skills/odd/SKILL.md"),
+            format!("---\n{header}\n---\nx\n"),
+        )
+        .unwrap();
+        abide(&place, &work, &["skills", "refresh"]);
+        let params = json!({ "workspace": work, "name": "odd" });
+        let client = daemon.client().await;
+        let listed = client.call("skills.list", params).await;
+        let hint = json!([{
+            "kind": "go", "what": "example.org/odd", "bins": ["odd"], "os": [],
+            "hint": "go install example.org/odd@latest",
+        }]);
+        assert_eq!(listed["skills"][0]["install"], hint, "{listed}");
+        let (_, out, _) = abide(&place, &work, &["skills", "show", "odd"]);
+        assert!(
+            out.contains("install    go install example.org/odd@latest (odd)"),
+            "{out}"
+        );
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -5,9 +5,26 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::{Form, Text};
+use super::{Form, Text, Word};
 use crate::kernel::overlay;
 use crate::kernel::secret::{Given, Reference, Secret};
+use crate::kernel::text_enum::text_enum;
+
+text_enum! {
+    /// For whom a server of tools is started.
+    ServerScope {
+        /// Once, for everybody.
+        Shared = "shared",
+        /// For each run that calls it, in the environment of that run.
+        Run = "run",
+    }
+}
+
+/// For whom a server of tools is started.
+pub const SERVER_SCOPE: Word<ServerScope> = Word {
+    all: ServerScope::ALL,
+    text: ServerScope::as_str,
+};
 
 /// An address of the web.
 pub struct HttpUrl;
@@ -31,29 +48,6 @@ impl Form<String> for HttpUrl {
 
     fn show(&self, value: &String) -> Option<Value> {
         Some(value.clone().into())
-    }
-}
-
-/// Names and values of a program's environment; in a variable, `NAME=value`, one a line.
-pub struct Variables;
-
-impl Form<BTreeMap<String, Secret>> for Variables {
-    fn read(&self, value: &Value) -> Result<BTreeMap<String, Secret>, String> {
-        let expected = || "a table of texts, { NAME = \"value\" }, is expected".to_owned();
-        let pairs = pairs_of(value, '=').ok_or_else(expected)?;
-        for (name, value) in &pairs {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(format!("{name:?} and its value are no variable"));
-            }
-        }
-        let pairs = pairs.into_iter();
-        Ok(pairs
-            .map(|(name, value)| (name, Secret::new(value)))
-            .collect())
-    }
-
-    fn show(&self, value: &BTreeMap<String, Secret>) -> Option<Value> {
-        Headers.show(value)
     }
 }
 

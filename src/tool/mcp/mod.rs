@@ -4,12 +4,14 @@
 //!
 //! There is one process for each table under `[mcp]`, whoever calls it: its command, environment
 //! and folder come from that table alone, and nothing of a run reaches it but the arguments of a
-//! call.
+//! call. Where a table says `scope = "run"`, that process only tells which tools there are, and
+//! each run that calls one has its own, in its environment.
 
 mod connection;
 mod ending;
 mod http;
 mod names;
+mod own;
 mod pipes;
 mod result;
 mod server;

@@ -15,14 +15,16 @@ use super::connection::{Changes, Connection, Way, Wire};
 use super::ending::{ended, or_ended, with_said, words};
 use super::http;
 use super::names::{Offer, offer};
+use super::own::Own;
 use super::pipes::Pipes;
 use super::servers::Shared;
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
-use crate::kernel::overlay::looks_secret;
+use crate::kernel::env::Environment;
 use crate::kernel::redact::Redactor;
 use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
+use crate::tool::blocking::off_thread;
 
 /// A server that writes so many lines that are no messages is marked as noisy.
 const NOISY: u64 = 20;
@@ -36,16 +38,18 @@ pub(super) struct Server {
     pub(super) name: String,
     /// How it is started or reached.
     pub(super) table: ServerTable,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     link: watch::Sender<Link>,
     /// Of one run alone: what is seen of the server under this name is another connection's.
     is_leased: bool,
+    /// Of whom alone, where it is started in that run's environment.
+    pub(super) own: Option<Own>,
     /// It is not wanted any more.
     stop: CancellationToken,
     life: Mutex<Option<JoinHandle<()>>>,
     noise: Mutex<Noise>,
-    /// Takes what it was given to keep for itself out of what it says.
-    redactor: Redactor,
+    /// Takes what its table gives it to keep for itself out of what it says; made at each start.
+    redactor: Mutex<Redactor>,
 }
 
 /// How far its connection is.
@@ -65,29 +69,27 @@ struct Noise {
     lines: VecDeque<String>,
 }
 
-/// The values of its table that nobody else is to see: headers, and variables whose names look
-/// like secrets.
-fn secrets(table: &ServerTable) -> Redactor {
-    let variables = table.env.iter();
-    let variables = variables.filter(|(name, _)| looks_secret(name));
-    let pairs = variables.chain(&table.headers);
-    Redactor::new(pairs.map(|(name, value)| (name.as_str(), value)))
-}
-
 impl Server {
     /// A server that nobody has started.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
-        Self::make(name, table, shared, false)
+        Self::make(name, table, shared, false, None)
     }
 
-    /// The same server once more, for one run alone.
-    pub(super) fn leased(&self) -> Arc<Server> {
-        Self::make(&self.name, &self.table, &self.shared, true)
+    /// The same server once more, for one run alone; in its environment, if that is given.
+    pub(super) fn leased(&self, own: Option<Own>) -> Arc<Server> {
+        Self::make(&self.name, &self.table, &self.shared, true, own)
     }
 
-    fn make(name: &str, table: &ServerTable, shared: &Arc<Shared>, is_leased: bool) -> Arc<Server> {
+    fn make(
+        name: &str,
+        table: &ServerTable,
+        shared: &Arc<Shared>,
+        is_leased: bool,
+        own: Option<Own>,
+    ) -> Arc<Server> {
         Arc::new(Server {
             is_leased,
+            own,
             name: name.to_owned(),
             table: table.clone(),
             shared: Arc::clone(shared),
@@ -95,7 +97,7 @@ impl Server {
             stop: CancellationToken::new(),
             life: Mutex::default(),
             noise: Mutex::default(),
-            redactor: secrets(table),
+            redactor: Mutex::default(),
         })
     }
 
@@ -116,6 +118,7 @@ impl Server {
                 true => "stdio",
                 false => "http",
             },
+            scope: self.table.scope.as_str(),
             state: ServerState::Stopped,
             pid: None,
             protocol: None,
@@ -133,12 +136,11 @@ impl Server {
     /// their values.
     fn digest(&self) -> String {
         let table = &self.table;
-        let names = |pairs: &std::collections::BTreeMap<String, crate::config::Secret>| {
-            pairs.keys().cloned().collect::<Vec<String>>()
-        };
+        let variables: Vec<&String> = table.env.keys().collect();
+        let headers: Vec<&String> = table.headers.keys().collect();
         let parts = (
-            (&table.command, &table.args, &table.cwd, names(&table.env)),
-            (&table.url, names(&table.headers), &table.auth),
+            (&table.command, &table.args, &table.cwd, variables),
+            (&table.url, headers, &table.auth),
         );
         let text = format!("{parts:?}");
         blake3::hash(text.as_bytes()).to_hex().to_string()
@@ -184,7 +186,8 @@ impl Server {
     ) -> Result<ToolOutput, String> {
         let connection = self.connection().await?;
         let tools = self.view().map(|view| view.tools).unwrap_or_default();
-        if tools.iter().all(|one| one.served.tool != tool) {
+        // What is seen are the tools of the daemon's own process.
+        if self.own.is_none() && tools.iter().all(|one| one.served.tool != tool) {
             let names: Vec<&str> = tools.iter().map(|one| one.served.tool.as_str()).collect();
             return Err(format!(
                 "the server has no tool {tool:?} any more; its tools are {}",
@@ -196,10 +199,10 @@ impl Server {
             .await;
         match called {
             Ok(mut output) => {
-                self.redactor.in_place(&mut output.text);
+                output.text = self.without_secrets(&output.text);
                 Ok(output)
             }
-            Err(why) => Err(self.redactor.text(&why).into_owned()),
+            Err(why) => Err(self.without_secrets(&why)),
         }
     }
 
@@ -229,7 +232,11 @@ impl Server {
         });
         let closed = CancellationToken::new();
         let mut program = None;
-        let wire = self.wire(&mut program, closed.clone());
+        let reading = Arc::clone(&self);
+        let wire = match off_thread(move || reading.environment()).await {
+            Ok(environment) => self.wire(environment, &mut program, closed.clone()),
+            Err(why) => Err(why),
+        };
         self.show(|view| view.pid = program.as_ref().map(Service::pid));
         let why = match wire {
             Ok(wire) => self.serve(wire, &mut program, &closed).await,
@@ -246,7 +253,7 @@ impl Server {
                 why.map(|why| with_said(why, said.as_ref()))
             }
         };
-        let why = why.map(|why| self.redactor.text(&why).into_owned());
+        let why = why.map(|why| self.without_secrets(&why));
         if let Some(why) = &why {
             tracing::warn!(server = %self.name, why, "a tool server has failed");
         }
@@ -331,6 +338,9 @@ impl Server {
     ) -> Option<String> {
         let mut following = std::pin::pin!(self.follow(connection));
         tokio::select! {
+            // What ends it on purpose may be found by its program first.
+            biased;
+            () = self.stop.cancelled() => None,
             ending = ended(program) => Some(format!("it ended, {}", words(ending))),
             () = closed.cancelled() => {
                 Some(or_ended(program, "it ended", "it closed its output".to_owned()).await)
@@ -338,7 +348,6 @@ impl Server {
             () = connection.broken() => {
                 Some(or_ended(program, "it ended", "it does not answer any more".to_owned()).await)
             }
-            () = self.stop.cancelled() => None,
             never = &mut following => match never {},
         }
     }
@@ -397,6 +406,7 @@ impl Server {
     /// Starts its program or finds the way to its address.
     fn wire(
         self: &Arc<Self>,
+        environment: Environment,
         program: &mut Option<Service>,
         closed: CancellationToken,
     ) -> Result<Wire, String> {
@@ -411,13 +421,10 @@ impl Server {
             (Some(_), Some(_)) => return Err("both command and url are set for it".to_owned()),
         };
         let options = &self.shared.options;
-        let mut environment = options.environment.clone();
-        for (name, value) in &table.env {
-            environment = environment.with(name, value.expose());
-        }
         let argv = [std::slice::from_ref(command), &table.args].concat();
         let folder: PathBuf = table.cwd.clone().unwrap_or_else(|| options.folder.clone());
         let server = self.name.clone();
+        let mut without_secrets = self.pieces_without_secrets();
         let service = options.processes.open(
             options.clock.new_id(),
             Program {
@@ -428,7 +435,12 @@ impl Server {
                 time: None,
                 keep: STDERR_KEPT,
             },
-            move |said| tracing::debug!(server, said = %String::from_utf8_lossy(said).trim_end()),
+            move |said| {
+                let said = without_secrets(&String::from_utf8_lossy(said));
+                if !said.is_empty() {
+                    tracing::debug!(server, said = said.trim_end());
+                }
+            },
         );
         let service = program.insert(service.map_err(|why| format!("it was not started: {why}"))?);
         let (Some(input), Some(output)) = (service.input.take(), service.output.take()) else {
@@ -449,9 +461,7 @@ impl Server {
         let (count, lines) = {
             let mut noise = self.lock_noise();
             noise.count += 1;
-            noise
-                .lines
-                .push_back(self.redactor.text(&line).into_owned());
+            noise.lines.push_back(self.without_secrets(&line));
             if noise.lines.len() > NOISE_KEPT {
                 noise.lines.pop_front();
             }
@@ -486,6 +496,10 @@ impl Server {
 
     fn lock_life(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lock_redactor(&self) -> MutexGuard<'_, Redactor> {
+        self.redactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_noise(&self) -> MutexGuard<'_, Noise> {

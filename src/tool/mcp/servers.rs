@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::server::Server;
 use crate::clock::Clock;
 use crate::config::ServerTable;
+use crate::contract::journal::RunEnvironment;
 use crate::contract::servers::{KnownServer, ServerRows, ServerView, ServerViews, ServersSeen};
 use crate::kernel::env::Environment;
 use crate::kernel::ids::RunId;
@@ -170,7 +171,9 @@ impl Servers {
         }
         let servers = self.lock();
         let named = names.iter().filter_map(|name| servers.get(name));
-        let leased: Vec<Arc<Server>> = named.map(|server| server.leased()).collect();
+        // The others are begun by the first call, which knows the run's environment.
+        let named = named.filter(|server| !server.is_per_run());
+        let leased: Vec<Arc<Server>> = named.map(|server| server.leased(None)).collect();
         for server in &leased {
             server.begin();
         }
@@ -190,16 +193,18 @@ impl Servers {
         self.lock_leases().contains_key(&run)
     }
 
-    fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<Server>>>> {
+    pub(super) fn lock_leases(&self) -> MutexGuard<'_, HashMap<RunId, Vec<Arc<Server>>>> {
         // A panic leaves a map that is whole.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls a tool of a server for this run, by its own connection if it has one; a server that
-    /// is down is started first. Every failure is a result that says what happened.
+    /// is down is started first, for the run alone and in its environment where the server's table
+    /// says so. Every failure is a result that says what happened.
     pub async fn call(
         &self,
         run: RunId,
+        environment: &RunEnvironment,
         server: &str,
         tool: &str,
         arguments: Map<String, Value>,
@@ -208,7 +213,13 @@ impl Servers {
             let mut leased = leased.iter();
             leased.find(|one| one.name == server).cloned()
         });
-        let found = leased.or_else(|| self.lock().get(server).cloned());
+        let declared = self.lock().get(server).cloned();
+        let found = match declared {
+            Some(declared) if declared.is_per_run() => {
+                Some(self.own(run, environment, &declared).await)
+            }
+            declared => leased.or(declared),
+        };
         let Some(found) = found else {
             return ToolOutput::error(format!(
                 "MCP server {server} is not configured any more (its table [mcp.{server}] is \

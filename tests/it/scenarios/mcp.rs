@@ -4,15 +4,23 @@
 use serde_json::json;
 
 use super::Scenario;
+use crate::environment::servers_of;
 use crate::harness::{Caller, Place, Script, calls, says};
 use crate::mcp::{lines, with_server};
 
 /// The scenarios of servers.
-pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
-    name: "mcp",
-    place: mcp_place,
-    play: |caller| Box::pin(mcp(caller)),
-}];
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "mcp",
+        place: mcp_place,
+        play: |caller| Box::pin(mcp(caller)),
+    },
+    Scenario {
+        name: "mcp of a run",
+        place: own_place,
+        play: |caller| Box::pin(own(caller)),
+    },
+];
 
 fn mcp_place() -> Place {
     let script = Script::new().on(
@@ -28,8 +36,40 @@ fn mcp_place() -> Place {
     with_server(place, "mem", "")
 }
 
-/// A call that must not be repeated beside one that may and one that only looks.
-async fn mcp(caller: &mut Caller) {
+fn own_place() -> Place {
+    let script = Script::new().on(
+        "[a]",
+        [calls("mem__environment", json!({})), says("a is done")],
+    );
+    let worker = "mcp_servers: [mem]\nenv: {A_TOKEN: null}";
+    let place = Place::new(script).with_agent("worker", worker);
+    with_server(place, "mem", "").with("mcp.mem.scope", "\"run\"")
+}
+
+/// The process that a run has of a server has its environment in every life of the daemon, and is
+/// gone with the run.
+async fn own(caller: &mut Caller) {
+    until_ready(caller).await;
+    let spawn = json!({
+        "task": "[a]", "agent": "worker", "env": { "A_TOKEN": "canary-token" },
+    });
+    let a = caller.spawn(spawn).await;
+    assert_eq!(caller.ended(&a.id).await["result"], "a is done");
+    let history = json!({ "sessionKey": a.session, "tools": true });
+    let told = caller.call("sessions.history", history).await.to_string();
+    assert!(
+        told.contains("ABIDE_RUN_ID") && told.contains(" A_TOKEN "),
+        "{told}"
+    );
+    let id = a.id.as_str();
+    caller
+        .until("the end of its server", async |_: &mut Caller| {
+            servers_of(id).is_empty().then_some(())
+        })
+        .await;
+}
+
+async fn until_ready(caller: &mut Caller) {
     caller
         .until("the server's tools", async |caller: &mut Caller| {
             let listed = caller.call("mcp.list", json!({})).await;
@@ -37,6 +77,11 @@ async fn mcp(caller: &mut Caller) {
             (server["state"] == "ready").then_some(())
         })
         .await;
+}
+
+/// A call that must not be repeated beside one that may and one that only looks.
+async fn mcp(caller: &mut Caller) {
+    until_ready(caller).await;
     let a = caller
         .spawn(json!({ "task": "[a]", "agent": "worker" }))
         .await;

@@ -1,0 +1,127 @@
+//! What the program of a server has in its environment, and the process that a run has of a
+//! server for itself where its table says `scope = "run"`. Called by `servers` and `server`.
+
+use std::sync::Arc;
+
+use super::server::Server;
+use super::servers::Servers;
+use crate::config::{self, ServerScope};
+use crate::contract::journal::RunEnvironment;
+use crate::kernel::env::Environment;
+use crate::kernel::ids::RunId;
+use crate::kernel::overlay::looks_secret;
+use crate::kernel::redact::{Pieces, Redactor};
+use crate::kernel::secret::Given;
+use crate::process;
+
+/// The run that a process was started for, and what its programs have in their environment.
+pub(super) struct Own {
+    run: RunId,
+    environment: RunEnvironment,
+}
+
+impl Server {
+    /// Is each run to have a process of its own?
+    pub(super) fn is_per_run(&self) -> bool {
+        self.table.scope == ServerScope::Run
+    }
+
+    /// What its program gets: that of the run that it was started for, else what every program
+    /// gets, and its own table's on top. References are read now; the refusal names one that
+    /// cannot be.
+    pub(super) fn environment(&self) -> Result<Environment, String> {
+        let mut environment = match &self.own {
+            // By the mark it is known what is left of the run.
+            Some(own) => {
+                let variables = own.environment.variables.clone();
+                variables.with(process::RUN_ID, own.run.to_string())
+            }
+            None => self.shared.options.environment.clone(),
+        };
+        let mut secrets = Vec::new();
+        for (name, given) in &self.table.env {
+            let value = match given {
+                Given::Text(text) => text.clone(),
+                Given::From(place) => {
+                    config::read(place).map_err(|why| format!("{name} (env): {why}"))?
+                }
+            };
+            environment = environment.with(name, value.expose());
+            if looks_secret(name) || matches!(given, Given::From(_)) {
+                secrets.push((name.as_str(), value));
+            }
+        }
+        let headers = self.table.headers.iter();
+        secrets.extend(headers.map(|(name, value)| (name.as_str(), value.clone())));
+        let secrets = secrets.iter().map(|(name, value)| (*name, value));
+        *self.lock_redactor() = Redactor::new(secrets);
+        Ok(environment)
+    }
+
+    /// A text of its without what it was given to keep for itself.
+    pub(super) fn without_secrets(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for redactor in self.redactors() {
+            redactor.in_place(&mut text);
+        }
+        text
+    }
+
+    /// The same for a text that comes in pieces.
+    pub(super) fn pieces_without_secrets(&self) -> impl FnMut(&str) -> String + use<> {
+        let mut pieces = self.redactors().map(Pieces::new);
+        move |piece| {
+            let piece = piece.to_owned();
+            pieces
+                .iter_mut()
+                .fold(piece, |piece, pieces| pieces.more(&piece))
+        }
+    }
+
+    /// Of its table, and of the run that it was started for.
+    fn redactors(&self) -> [Redactor; 2] {
+        let of_run = self.own.as_ref();
+        let of_run = of_run.map(|own| own.environment.redactor.clone());
+        [self.lock_redactor().clone(), of_run.unwrap_or_default()]
+    }
+
+    /// Was it started from this table, in this environment?
+    fn is_of(&self, declared: &Server, environment: &RunEnvironment) -> bool {
+        let own = self.own.as_ref();
+        self.table == declared.table
+            && own.is_some_and(|own| own.environment.variables == environment.variables)
+    }
+}
+
+impl Servers {
+    /// The run's own process of a server, begun if there is none. One whose table or environment
+    /// is not what it was (a value was read anew since) is ended for it.
+    pub(super) async fn own(
+        &self,
+        run: RunId,
+        environment: &RunEnvironment,
+        declared: &Server,
+    ) -> Arc<Server> {
+        let (own, stale) = {
+            let mut leases = self.lock_leases();
+            let leased = leases.entry(run).or_default();
+            let known = leased.iter().position(|one| one.name == declared.name);
+            match known {
+                Some(at) if leased[at].is_of(declared, environment) => {
+                    return Arc::clone(&leased[at]);
+                }
+                known => {
+                    let stale = known.map(|at| leased.swap_remove(at));
+                    let environment = environment.clone();
+                    let own = declared.leased(Some(Own { run, environment }));
+                    leased.push(Arc::clone(&own));
+                    (own, stale)
+                }
+            }
+        };
+        if let Some(stale) = stale {
+            stale.end().await;
+        }
+        own
+    }
+}

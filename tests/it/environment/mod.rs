@@ -1,0 +1,72 @@
+//! What runs have in their environment, through the real daemon: who has set what, what is
+//! refused, what is sealed, who sees what, and that the daemon's own stays as it is.
+
+mod crowd;
+mod ends;
+mod layers;
+mod secrets;
+mod servers;
+mod values;
+
+use std::fs;
+
+use aho_corasick::AhoCorasick;
+use serde_json::{Value, json};
+
+pub(crate) use servers::servers_of;
+
+use crate::harness::{Link, Place, Script, Spawned, calls, says};
+
+const WORKER: &str = "tools: [shell, skill]\ngate: {shell: allow}\n\
+                      env: {A_TOKEN: null, OF_AGENT: agent-value, UNITS: agent-units}";
+
+fn place(command: &str) -> Place {
+    let shell = calls("shell", json!({ "command": command }));
+    Place::new(Script::new().on("[go]", [shell, says("done")])).with_agent("worker", WORKER)
+}
+
+async fn go(client: &Link, env: Value) -> Spawned {
+    let params = json!({ "task": "[go]", "agent": "worker", "env": env });
+    client.spawn(params).await
+}
+
+/// Every file of the place in which one of these texts stands, but for those that the runs'
+/// own commands have written.
+fn traces(place: &Place, canaries: &[String]) -> Vec<String> {
+    let finder = AhoCorasick::new(canaries).unwrap();
+    let mut found = Vec::new();
+    let mut folders = vec![place.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path == place.work() || path.ends_with(".config") {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap_or_default();
+            if let Some(one) = finder.find(&bytes) {
+                let canary = &canaries[one.pattern().as_usize()];
+                found.push(format!("{canary} in {}", path.display()));
+            }
+        }
+    }
+    found
+}
+
+/// What the daemon says of its own environment, if that is not as it was at its start.
+async fn touched(client: &Link) -> Option<String> {
+    let said = client.call("gateway.doctor", json!({})).await;
+    let mut findings = said["findings"].as_array().unwrap().iter();
+    let found = findings
+        .find(|one| one["id"] == "environment.untouched")
+        .unwrap();
+    (found["status"] != "ok").then(|| found["message"].to_string())
+}
+
+/// The daemon says that its own environment is as it was at its start.
+async fn untouched(client: &Link) {
+    assert_eq!(touched(client).await, None);
+}

@@ -1,0 +1,120 @@
+//! The system's own limits of watched files, as real ones: the daemon runs in a name space of its
+//! own in which there are next to none. Where such a name space cannot be made the test is
+//! skipped, and says so.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Link, Place, Script, eventually, run};
+use crate::skills::put;
+
+/// The daemon of this place where a limit of the system has this value; or why that cannot be had
+/// here.
+fn limited(place: &Place, limit: &str, value: u32) -> Result<Command, String> {
+    let unshare = ["/usr/bin/unshare", "/bin/unshare"];
+    let unshare = unshare.iter().find(|path| fs::exists(path).unwrap());
+    let unshare = unshare.ok_or("there is no unshare")?;
+    let set = format!("echo {value} > /proc/sys/user/{limit}");
+    let spaced = |line: &str| {
+        let mut command = Command::new(unshare);
+        command.args(["--user", "--map-root-user", "/bin/sh", "-c", line]);
+        command
+    };
+    let can = spaced(&set).output().unwrap();
+    if !can.status.success() {
+        return Err(String::from_utf8_lossy(&can.stderr).into_owned());
+    }
+    let serve = place.command(&["serve"]);
+    let mut command = spaced(&format!("{set} && exec \"$0\" \"$@\""));
+    command
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .env_clear()
+        .envs(
+            serve
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(place.path());
+    Ok(command)
+}
+
+async fn finding(client: &Link, id: &str) -> Value {
+    let said = client.call("gateway.doctor", json!({})).await;
+    let findings = said["findings"].as_array().unwrap();
+    let found = findings.iter().find(|one| one["id"] == id);
+    found.unwrap_or_else(|| panic!("{id}: {said}")).clone()
+}
+
+#[test]
+fn g6_3_g6_7_where_the_system_gives_no_more_watches_changes_are_found_by_looking_and_it_is_said() {
+    for (limit, value) in [("max_inotify_watches", 2), ("max_inotify_instances", 0)] {
+        let place = Place::new(Script::new());
+        let skills = place.work().join("skills");
+        for name in ["one", "two", "three"] {
+            put(&skills, name, "Does it.", "Do it.");
+        }
+        let command = match limited(&place, limit, value) {
+            Ok(command) => command,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        run(async {
+            let daemon = place.start_command(command).await.unwrap();
+            let client = daemon.client().await;
+            let here = json!({ "workspace": place.work() });
+            let version = client.call("skills.snapshot", here.clone()).await["version"].clone();
+            let finding = eventually("the notice", async || {
+                let said = client.call("gateway.doctor", json!({})).await;
+                let findings = said["findings"].as_array().unwrap().iter();
+                let mut findings = findings.filter(|one| one["id"] == "watch.skills");
+                findings.next().cloned()
+            })
+            .await;
+            assert_eq!(finding["status"], "warn", "{finding}");
+            let said = finding.to_string();
+            for words in [
+                "noticed late",
+                "the system gives no file events",
+                "every 5s",
+                "poll",
+            ] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
+            let status = client.call("gateway.status", json!({})).await;
+            let notices = status["notices"].as_array().unwrap();
+            assert!(notices.contains(&finding["message"]), "{status}");
+            put(&skills, "one", "Does it.", "Do it otherwise.");
+            let told = eventually("the change", async || {
+                let mut events = place.book().events.into_values();
+                events.find(|event| {
+                    event.kind == "skills.changed"
+                        && event.data["version"].as_i64() > version.as_i64()
+                })
+            })
+            .await;
+            assert_eq!(told.data["reason"], "watch");
+            assert_eq!(daemon.stop().await, 0);
+        });
+    }
+}
+
+#[test]
+fn the_doctor_knows_the_limit_that_holds_for_the_daemon() {
+    let place = Place::new(Script::new());
+    let command = match limited(&place, "max_inotify_watches", 77) {
+        Ok(command) => command,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    run(async {
+        let daemon = place.start_command(command).await.unwrap();
+        let found = finding(&daemon.client().await, "inotify").await;
+        assert_eq!(found["status"], "warn", "{found}");
+        assert!(
+            found["message"].as_str().unwrap().starts_with("77 "),
+            "{found}"
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
