@@ -115,6 +115,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0020_budget_trees.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0021_agent_names",
+        sql: include_str!("migrations/sqlite/0021_agent_names.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the
