@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::AgentDefinition;
 use super::base::{Base, is_of, parse_stored, read_base};
 use super::folder::{self, Dialect, Found};
+use super::health::Ground;
 use super::names::slug;
 use super::nearby::Nearby;
 use super::presets::presets;
@@ -23,6 +24,7 @@ use crate::contract::catalog::{
 };
 use crate::contract::rows::AgentRows;
 use crate::contract::servers::{ServerViews, ServersSeen};
+use crate::contract::skills::Skills;
 use crate::kernel::fault::{Fault, Kind};
 use tokio::sync::watch;
 
@@ -42,6 +44,8 @@ pub struct Options {
     pub tools: Vec<Value>,
     /// The servers of further tools, as they are at each moment.
     pub servers: ServersSeen,
+    /// The skills that agents may name; `None`: nobody knows them.
+    pub skills: Option<Arc<dyn Skills>>,
     /// This user's agent files; `None`: there are none.
     pub config: Option<PathBuf>,
     /// This user's agent files for Claude Code; `None`: there are none.
@@ -129,7 +133,7 @@ impl Agents {
         if let Some(found) = same {
             return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
         }
-        let set = project.and_then(|folder| self.with_project(&base, place.org, folder));
+        let set = project.and_then(|folder| self.with_project(&base, place, folder));
         self.nearby()
             .keep(place.org, cwd, base.generation, state, set.clone());
         set.unwrap_or_else(|| Arc::clone(&base.of(place.org).set))
@@ -141,7 +145,8 @@ impl Agents {
     }
 
     /// The agents of a tenant with those of a project on top; `None` if it brings none.
-    fn with_project(&self, base: &Base, org: &str, folder: PathBuf) -> Option<Arc<Set>> {
+    fn with_project(&self, base: &Base, place: Place<'_>, folder: PathBuf) -> Option<Arc<Set>> {
+        let org = place.org;
         let project = project::read(folder, self.options.personal.as_deref());
         if project.layers.iter().all(Vec::is_empty) {
             return None;
@@ -166,11 +171,19 @@ impl Agents {
             candidates.retain(|one| is_of(one, org));
             layers.add(candidates);
         }
-        Some(Arc::new(Set::new(
-            &layers,
-            &self.models(),
-            &self.options.tools,
-        )))
+        Some(Arc::new(self.ready(&layers, place.cwd)))
+    }
+
+    /// These agents, ready for work in that folder.
+    fn ready(&self, layers: &Layers, cwd: Option<&str>) -> Set {
+        let ground = Ground {
+            models: &self.models(),
+            tools: &self.options.tools,
+            servers: &self.servers(),
+            skills: self.options.skills.as_deref(),
+            cwd,
+        };
+        Set::new(layers, ground)
     }
 }
 
@@ -241,7 +254,7 @@ impl Catalog for Agents {
         Ok(ToolSet {
             agent: id.clone(),
             tools: equipment.tools.clone(),
-            left_out: equipment.left_out.clone(),
+            left_out: entry.left_out(&equipment),
         })
     }
 
@@ -321,7 +334,7 @@ impl Catalog for Agents {
 
     fn built_in(&self) -> BTreeMap<String, String> {
         let layers = Layers::presets(presets());
-        Set::new(&layers, &self.models(), &self.options.tools).hashes()
+        self.ready(&layers, None).hashes()
     }
 
     fn covers(&self, folder: &str) -> Result<Covers, Fault> {
@@ -392,13 +405,17 @@ impl Agents {
                 outcome: Ok(draft),
             }],
         );
-        let set = Set::new(&layers, &self.models(), &self.options.tools);
+        let set = self.ready(&layers, None);
         let (id, entry) = set
             .entry(&name)
             .map_err(|fault| Broken::whole(fault.message))?;
         let summary = entry.summary(id, &self.models(), &self.servers());
         let mut warnings = summary.warnings;
-        warnings.extend(summary.problems);
+        for found in summary.problems.into_iter().chain(summary.lacks) {
+            if !warnings.contains(&found) {
+                warnings.push(found);
+            }
+        }
         Ok(Checked { name, warnings })
     }
 }

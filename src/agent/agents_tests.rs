@@ -69,10 +69,12 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> Options {
                 "gone" => Err("it is in no folder of PATH".to_owned()),
                 _ => Ok(()),
             }),
+            providers: Arc::new(|_| None),
         })
         .1,
         tools: tools.into_iter().chain([spawn]).collect(),
         servers: tokio::sync::watch::channel(Arc::default()).1,
+        skills: None,
         config: Some(home.join("agents")),
         personal: Some(home.join(".claude/agents")),
         workspace: None,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::agents::Options;
 use super::fields::Draft;
 use super::folder::{self, Dialect};
+use super::health::Ground;
 use super::presets::presets;
 use super::raw::{Broken, Format};
 use super::set::{Candidate, Layers, Source, shown};
@@ -94,6 +95,14 @@ pub(super) fn read_base(
     models: &Models,
     generation: u64,
 ) -> Result<Base, Fault> {
+    let servers = Arc::clone(&options.servers.borrow());
+    let ground = Ground {
+        models,
+        tools: &options.tools,
+        servers: &servers,
+        skills: options.skills.as_deref(),
+        cwd: None,
+    };
     let rows = options.rows.as_ref();
     let stored = rows.map_or(Ok(Vec::new()), |rows| rows.stored_agents())?;
     let trusted = rows.map_or(Ok(Vec::new()), |rows| rows.trusted_projects())?;
@@ -146,17 +155,26 @@ pub(super) fn read_base(
             layers.add_files(Source::Config, found);
         }
         OrgBase {
-            set: Arc::new(Set::new(&layers, models, &options.tools)),
+            set: Arc::new(Set::new(&layers, ground)),
             layers,
         }
     };
+    // Most tenants have nothing of their own, and what all have is made ready once.
+    let has_own = |org: &String| {
+        let found = files.iter().flatten();
+        let mut drafts = found.filter_map(|found| found.outcome.as_ref().ok());
+        stored.iter().any(|agent| agent.org == *org)
+            || drafts.any(|draft| draft.definition.org.as_ref() == Some(org))
+    };
+    let shared = of_org(None);
+    let sets = orgs.iter().map(|org| match has_own(org) {
+        true => (org.clone(), of_org(Some(org))),
+        false => (org.clone(), shared.clone()),
+    });
     Ok(Base {
         generation,
-        sets: orgs
-            .iter()
-            .map(|org| (org.clone(), of_org(Some(org))))
-            .collect(),
-        shared: of_org(None),
+        sets: sets.collect(),
+        shared: shared.clone(),
         trusted,
     })
 }

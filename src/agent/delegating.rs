@@ -111,8 +111,9 @@ fn name_agents(schema: &mut Value, format: &str, allowed: &[AgentId]) {
     }
 }
 
-/// The schema of the tool that a linked agent is, made from the pattern among `tools`. The agent is looked at
-/// once, here: one that could not work as things stand is no tool, and the error says why.
+/// The schema of the tool that a linked agent is, made from the pattern among `tools`. One that
+/// could not work as it was found is no tool, and the error says why; a sealed one of which nobody
+/// sees what it does must have all that it counts on.
 pub(super) fn linked(
     link: &Link,
     tools: &[Value],
@@ -120,25 +121,26 @@ pub(super) fn linked(
     agents: &[AgentSummary],
 ) -> Result<Value, String> {
     let name = link.tool().unwrap_or_default();
-    let left_out = |why: String| format!("tool {name} is left out: {why}");
     let agent = agents.iter().find(|agent| agent.id == link.agent);
     let Some(agent) = agent else {
-        return Err(left_out(format!("there is no agent {}", link.agent)));
+        return Err(format!("there is no agent {}", link.agent));
     };
-    if let Some(problem) = agent.problems.first() {
-        return Err(left_out(problem.clone()));
+    let lacks = match link.session {
+        Some(LinkSession::Own) => agent.lacks.as_slice(),
+        _ => &[],
+    };
+    let found = [agent.problems.as_slice(), lacks].concat();
+    if !found.is_empty() {
+        return Err(found.join("; "));
     }
     if !allowed.contains(&link.agent) {
-        return Err(left_out(format!(
-            "allow_agents does not name {}",
-            link.agent
-        )));
+        return Err(format!("allow_agents does not name {}", link.agent));
     }
     let pattern = tools
         .iter()
         .find(|schema| Some(schema["name"].as_str().unwrap_or_default()) == link.prefix());
     let Some(pattern) = pattern else {
-        return Err(left_out("this program has no such tools".to_owned()));
+        return Err("this program has no such tools".to_owned());
     };
     let mut schema = pattern.clone();
     schema["name"] = name.into();

@@ -10,6 +10,7 @@ mod definition;
 mod delegating;
 mod fields;
 mod folder;
+mod health;
 mod names;
 mod nearby;
 mod presets;
@@ -25,10 +26,13 @@ mod view;
 mod agents_tests;
 #[cfg(test)]
 mod corpus_tests;
+#[cfg(test)]
+mod health_tests;
 
 pub use agents::{Agents, Checked, Options};
 pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
 pub use definition::{AgentDefinition, Strategy};
+pub use health::ProviderCheck;
 pub use project::find as project;
 pub use raw::Broken;
 pub use view::Models;

@@ -75,13 +75,10 @@ fn equip(
         None => all,
         Some(names) => {
             let find = |name: &String| all.iter().find(|view| view.name == *name).copied();
-            for name in names.iter().filter(|name| find(name).is_none()) {
-                let there: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
-                let there = match there.is_empty() {
-                    true => "none".to_owned(),
-                    false => there.join(", "),
+            for name in names {
+                let Some(note) = no_server(name, &servers.servers) else {
+                    continue;
                 };
-                let note = format!("no MCP server {name} under [mcp]; there are: {there}");
                 equipment.notes.push(note.clone());
                 equipment.left_out.push(LeftOut {
                     name: name.clone(),
@@ -119,6 +116,21 @@ fn equip(
     }
     equipment.tools = pin(&schemas);
     equipment
+}
+
+/// What is to be said of a server that is named, if it is not there.
+pub(super) fn no_server(name: &str, servers: &[ServerView]) -> Option<String> {
+    let there: Vec<&str> = servers.iter().map(|view| view.name.as_str()).collect();
+    if there.contains(&name) {
+        return None;
+    }
+    let there = match there.is_empty() {
+        true => "none".to_owned(),
+        false => there.join(", "),
+    };
+    Some(format!(
+        "no MCP server {name} under [mcp]; there are: {there}"
+    ))
 }
 
 /// What is to be said of a server that does not answer.

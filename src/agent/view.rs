@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use super::command::ProgramCheck;
 use super::delegating;
+use super::health::{Ground, Health, ProviderCheck};
 use super::names::nearest;
 use super::served::{Equipment, Equipped};
 use super::set::{Candidate, Layers, Source, Taken, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
-    AgentSummary, Aside, Listing, Overrides, Pinned, Resolved, usable_skills,
+    AgentSummary, Aside, LeftOut, Listing, Overrides, Pinned, Resolved, usable_skills,
 };
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
@@ -32,6 +33,8 @@ use crate::kernel::time::Timestamp;
 pub struct Models {
     /// Says why a program, by name or absolute path, cannot be started.
     pub programs: ProgramCheck,
+    /// Says why nobody answers for the models of a provider.
+    pub providers: ProviderCheck,
     /// Of agents that name none.
     pub default: String,
     /// `provider/name`, or `provider/*` for any name.
@@ -71,6 +74,17 @@ impl Models {
         (level != Thinking::Off && !has_levels).then(|| {
             format!("model {model} has no thinking levels: thinking {level} has no effect")
         })
+    }
+
+    /// Why the agent's model gives no answer.
+    pub(super) fn problem(&self, definition: &AgentDefinition) -> Option<String> {
+        let model = self.of(definition);
+        if !self.offers(model) {
+            return Some(format!("model {model} is not offered"));
+        }
+        let (provider, _) = model.split_once('/')?;
+        let why = (self.providers)(provider)?;
+        Some(format!("model {model} gives no answer: {why}"))
     }
 
     fn of<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
@@ -113,6 +127,10 @@ pub(super) struct Entry {
     equipped: Equipped,
     shadowed: Vec<Aside>,
     made_at: Timestamp,
+    /// As it was found when it was made ready.
+    health: Health,
+    /// Agents that it is linked with and that are no tools of it.
+    left_out: Vec<LeftOut>,
     /// For lists.
     warnings: Vec<String>,
     /// For lists and for whoever uses it.
@@ -122,8 +140,9 @@ pub(super) struct Entry {
 }
 
 impl Set {
-    /// Makes the agents of `layers` ready, over the tools there are.
-    pub(super) fn new(layers: &Layers, models: &Models, tools: &[Value]) -> Self {
+    /// Makes the agents of `layers` ready, over what there is.
+    pub(super) fn new(layers: &Layers, ground: Ground<'_>) -> Self {
+        let Ground { models, tools, .. } = ground;
         let names: Vec<String> = tools
             .iter()
             .filter_map(|schema| schema["name"].as_str())
@@ -133,7 +152,7 @@ impl Set {
             .collect();
         let entries = layers.agents.iter();
         let mut entries: BTreeMap<AgentId, Entry> = entries
-            .map(|(id, taken)| (id.clone(), Entry::new(taken, models, &names)))
+            .map(|(id, taken)| (id.clone(), Entry::new(taken, ground, &names)))
             .collect();
         // Whom each may delegate to is known once all are.
         let none = ServerViews::default();
@@ -230,6 +249,7 @@ impl Set {
         warnings.extend(thinking.and_then(|level| models.thinking_warning(model, level)));
         Ok(Resolved {
             id: id.clone(),
+            title: definition.title.clone(),
             mode: definition.mode,
             model: model.to_owned(),
             thinking,
@@ -278,7 +298,8 @@ fn place_of(aside: &Aside) -> String {
 
 impl Entry {
     /// Ready but for its tools.
-    fn new(taken: &Taken, models: &Models, names: &[String]) -> Self {
+    fn new(taken: &Taken, ground: Ground<'_>, names: &[String]) -> Self {
+        let models = ground.models;
         let draft = &taken.candidate.draft;
         let mut definition = draft.definition.clone();
         let (mut chosen, unknown) = draft.tools.pick(names);
@@ -286,14 +307,20 @@ impl Entry {
         chosen.retain(|tool| !is_closed(&definition.gate, tool));
         let mut warnings = draft.warnings.clone();
         // A preset names what it would take; another definition what it counts on.
-        if !unknown.is_empty() && taken.candidate.source != Source::Preset {
-            warnings.push(format!(
-                "no tool {}; the tools are {}",
-                unknown.join(", "),
-                names.join(", ")
-            ));
-        }
+        let is_preset = taken.candidate.source == Source::Preset;
+        let unknown = (!unknown.is_empty() && !is_preset).then(|| {
+            let (unknown, names) = (unknown.join(", "), names.join(", "));
+            format!("no tool {unknown}; the tools are {names}")
+        });
+        warnings.extend(unknown.clone());
         definition.tools = chosen;
+        let mut health = Health::of(&definition, unknown.as_ref(), ground);
+        if definition.inactive {
+            health.problems.insert(0, "it is not active".to_owned());
+        }
+        if let Some(why) = &taken.candidate.untrusted {
+            health.problems.insert(0, why.clone());
+        }
         let model = models.of(&definition);
         if definition.command.is_none() && !models.offers(model) {
             warnings.push(format!(
@@ -313,6 +340,8 @@ impl Entry {
             pinned_definition: pin(&definition),
             definition,
             made_at: made_at(&taken.candidate),
+            health,
+            left_out: Vec::new(),
             shadowed: taken.shadowed.clone(),
             warnings,
             notes: taken.notes.clone(),
@@ -336,7 +365,12 @@ impl Entry {
         for link in links.filter(|link| link.tool().is_some()) {
             match delegating::linked(link, tools, &allowed, agents) {
                 Ok(schema) => schemas.push(schema),
-                Err(why) => self.warnings.push(why),
+                Err(why) => {
+                    let name = link.tool().unwrap_or_default();
+                    self.warnings
+                        .push(format!("tool {name} is left out: {why}"));
+                    self.left_out.push(LeftOut { name, reason: why });
+                }
             }
         }
         if definition.strategy == Strategy::Plan {
@@ -355,6 +389,11 @@ impl Entry {
     pub(super) fn equipment(&self, servers: &ServerViews) -> Arc<Equipment> {
         let (definition, choice) = (&self.definition, &self.choice);
         self.equipped.over(definition, choice, &self.tools, servers)
+    }
+
+    /// What of its tools is not offered, over the servers as they are.
+    pub(super) fn left_out(&self, equipment: &Equipment) -> Vec<LeftOut> {
+        [self.left_out.as_slice(), &equipment.left_out].concat()
     }
 
     /// Does it shadow a definition of that layer?
@@ -394,17 +433,8 @@ impl Entry {
     ) -> AgentSummary {
         let definition = &self.definition;
         let equipment = self.equipment(servers);
-        let mut problems: Vec<String> = self.untrusted.iter().cloned().collect();
-        if definition.inactive {
-            problems.push("it is not active".to_owned());
-        }
         let model = models.of(definition);
         let program = definition.command.as_ref();
-        if let Some(program) = program {
-            problems.extend(program.problem(&models.programs));
-        } else if !models.offers(model) {
-            problems.push(format!("model {model} is not offered"));
-        }
         AgentSummary {
             id: id.clone(),
             title: definition.title.clone(),
@@ -427,7 +457,8 @@ impl Entry {
             max_spawn_depth: definition.max_spawn_depth,
             system_prompt: definition.system_prompt.clone(),
             warnings: [self.warnings.as_slice(), &self.notes, &equipment.notes].concat(),
-            problems,
+            problems: self.health.problems.clone(),
+            lacks: self.health.lacks.clone(),
             made_at: self.made_at,
             shadowed: self.shadowed.clone(),
         }

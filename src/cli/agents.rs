@@ -208,7 +208,8 @@ async fn show(link: &Link, name: String, common: &Common) -> Result<u8, Failure>
     for problem in &agent.health.problems {
         say("! problem", problem);
     }
-    for warning in &agent.warnings {
+    let known = &agent.health.problems;
+    for warning in agent.warnings.iter().filter(|one| !known.contains(one)) {
         say("note", warning);
     }
     for aside in &agent.shadowed {

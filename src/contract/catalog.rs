@@ -112,6 +112,8 @@ pub struct AgentSummary {
     pub warnings: Vec<String>,
     /// Why it cannot be used as things stand; empty if it can.
     pub problems: Vec<String>,
+    /// What its definition counts on and what is not there: tools, skills, servers.
+    pub lacks: Vec<String>,
     /// When it was stored, or its file was written.
     pub made_at: Timestamp,
     /// Definitions of the same name in lower layers.
@@ -144,6 +146,7 @@ impl AgentSummary {
             system_prompt: String::new(),
             warnings: Vec::new(),
             problems: Vec::new(),
+            lacks: Vec::new(),
             made_at: Timestamp::default(),
             shadowed: Vec::new(),
         }
@@ -211,6 +214,8 @@ pub struct Overrides<'a> {
 pub struct Resolved {
     /// Its name.
     pub id: AgentId,
+    /// What people call it, if that is not its id.
+    pub title: Option<String>,
     /// What it may be used for.
     pub mode: AgentMode,
     /// The model in force, `provider/name`.
@@ -245,6 +250,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        self.title.as_deref().unwrap_or(self.id.as_str())
+    }
+
     /// The agents among `configured` to which its runs may delegate; see
     /// [`super::allow::check_allowed`] for the refusal.
     pub fn allowed(&self, configured: &[AgentSummary]) -> Vec<AgentId> {

@@ -114,9 +114,9 @@ pub trait Runner: Send + Sync + 'static {
     /// is begun.
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission>;
 
-    /// The run has ended: once this resolves, nothing is left of what it was lent. Called for every
-    /// run, in every outcome.
-    fn ended(&self, run: RunId) -> BoxFuture<'static, ()>;
+    /// The run has ended: once this resolves, nothing is left of what it was lent; what went wrong
+    /// with that, as warnings of the run. Called for every run, in every outcome.
+    fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>>;
 
     /// Carries out one step whose intent is committed. Dropping the future stops it. May be
     /// called again for the same step after a kill, as the step's effect class allows. What a

@@ -1,6 +1,7 @@
 //! Checks agent files as the daemon would read them, without a daemon. The command line calls it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{Failure, parts};
 use crate::agent::{self, Agents, Broken, Checked};
@@ -33,13 +34,14 @@ impl AgentCheck {
             shell: Some(shell),
             ..tool::Options::default()
         });
-        let models = parts::models(config, &providers, programs);
+        let models = parts::models(config, &Arc::new(providers), programs);
         let agents = Agents::new(agent::Options {
             // Always there; which one the settings name is not asked here.
             default_agent: "build".to_owned(),
             models: tokio::sync::watch::channel(models).1,
             tools: tools.schemas(),
             servers: servers.seen(),
+            skills: None,
             config: None,
             personal: None,
             workspace: None,

@@ -148,9 +148,15 @@ pub fn times(config: &Config) -> runner::Options {
 }
 
 /// The models that agents may have.
-pub fn models(config: &Config, providers: &Providers, programs: ProgramCheck) -> agent::Models {
+pub fn models(
+    config: &Config,
+    providers: &Arc<Providers>,
+    programs: ProgramCheck,
+) -> agent::Models {
+    let known = Arc::clone(providers);
     agent::Models {
         programs,
+        providers: Arc::new(move |name| known.problem(name)),
         default: config.model.clone(),
         offered: providers.offered(),
         thinking: providers.thinking(),
@@ -166,7 +172,7 @@ pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
     })
     .map_err(Fault::internal)?;
     let programs: ProgramCheck = Arc::new(|_| Ok(()));
-    models(config, &providers, programs).check("defaults.model", &config.model)
+    models(config, &Arc::new(providers), programs).check("defaults.model", &config.model)
 }
 
 /// Ends the process after a commit that cannot be trusted. Nothing may run on: what is on
@@ -273,11 +279,13 @@ pub fn workers(
         shell: Some(shell),
         servers: Some(servers.clone()),
     });
+    let skills = skills::parts(folder, workspace.clone(), clock, config, &environment)?;
     let agents = Agents::new(agent::Options {
         default_agent: config.agent.clone(),
         models: followed_models,
         tools: tools.schemas(),
         servers: servers.seen(),
+        skills: Some(Arc::clone(&skills.library) as _),
         config: agent_files(),
         personal: personal_files(),
         workspace: Some(workspace.clone()),
@@ -295,7 +303,6 @@ pub fn workers(
         .into_iter()
         .map(|agent| agent.id.to_string())
         .collect();
-    let skills = skills::parts(folder, workspace.clone(), clock, config, &environment)?;
     let (times, followed) = tokio::sync::watch::channel(times(config));
     let command = CommandRunner {
         processes: processes.clone(),

@@ -164,6 +164,12 @@ impl InForce {
 
     async fn hand_on(&self, config: &Config) -> Result<(), Fault> {
         let parts = &self.followers;
+        let others = {
+            // An agent may count on them.
+            let known = self.lock();
+            let (known, named) = (&known.running.config.named, &config.named);
+            (&known.providers, &known.mcp) != (&named.providers, &named.mcp)
+        };
         parts.store.configure(parts::store_settings(config)).await?;
         let options = parts::registry_options(config, parts.drain_timeout);
         parts.registry.configure(options);
@@ -187,8 +193,8 @@ impl InForce {
         if other {
             parts.registry.skills_changed(SkillsReason::Config).await?;
         }
-        if changed {
-            // What is said of each agent's model may not hold any more.
+        if changed || others || other {
+            // What was found of each agent may not hold any more.
             parts.registry.reload_agents(ReloadReason::Manual).await?;
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
 use crate::kernel::env::Environment;
 use crate::kernel::secret::Given;
-use crate::registry::{Registry, SkillsReason};
+use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::skill::{self, GivenNames, Host, Library, Limits, PromptLimits};
 use crate::watch::{self, Notice, Watcher};
 
@@ -148,8 +148,13 @@ pub fn parts(
 pub async fn keep(registry: Registry, mut watcher: Watcher, stop: CancellationToken) {
     let mut reason = SkillsReason::Start;
     loop {
-        if let Err(fault) = registry.skills_changed(reason).await {
+        let changed = registry.skills_changed(reason).await.unwrap_or_else(|fault| {
             tracing::error!(%fault, "a change of skills could not be noted; the next one notes it");
+            false
+        });
+        // Agents may count on what has come or gone.
+        if changed && let Err(fault) = registry.reload_agents(ReloadReason::Watch).await {
+            tracing::error!(%fault, "the agents could not be read again; the last ones count");
         }
         reason = SkillsReason::Watch;
         tokio::select! {

@@ -78,6 +78,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
             face: of.face.as_str().into(),
             step: of.step,
             tool_call_id: of.call,
+            agent_name: of.agent_name,
         }),
         cancel: run.cancel,
         retry_of: run.retry_of,
@@ -394,8 +395,8 @@ pub(super) fn agent(agent: AgentSummary) -> agents::Agent {
         system_prompt: None,
         warnings: agent.warnings,
         health: agents::Health {
-            ok: agent.problems.is_empty(),
-            problems: agent.problems,
+            ok: agent.problems.is_empty() && agent.lacks.is_empty(),
+            problems: [agent.problems, agent.lacks].concat(),
         },
         shadowed: agent.shadowed.into_iter().map(aside).collect(),
     }

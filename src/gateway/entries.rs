@@ -55,12 +55,13 @@ pub(super) fn message(
 }
 
 fn sub_agent(child: &Run, calls: &[ChildCall]) -> Option<shapes::SubAgentSummary> {
-    let call = child.delegated.as_ref()?.call.clone();
+    let delegated = child.delegated.as_ref()?;
     Some(shapes::SubAgentSummary {
-        tool_call_id: call,
+        tool_call_id: delegated.call.clone(),
         child_run_id: child.id,
         session_key: child.session_key.clone(),
         agent: child.agent.clone(),
+        agent_name: delegated.agent_name.clone(),
         state: child.state.as_str().into(),
         calls: calls
             .iter()

@@ -46,6 +46,8 @@ super::text_enum::text_enum! {
         RunResumed = "run.resumed",
         /// A run has ended.
         RunEnded = "run.ended",
+        /// What a run was lent could not be taken back as it should.
+        RunWarned = "run.warned",
         /// A transcript has a new entry.
         MessageAdded = "message.added",
         /// The skills of a folder have changed.

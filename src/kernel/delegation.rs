@@ -62,6 +62,14 @@ pub const PARTIAL_BYTES: usize = 2048;
 /// The most errors that are named as causes of one.
 const MOST_CAUSES: usize = 5;
 
+/// An agent in texts: its id, and its name where people call it by another.
+pub fn named(agent: &AgentId, name: &str) -> String {
+    match agent.as_str() == name {
+        true => format!("agent {agent}"),
+        false => format!("agent {agent} ({name})"),
+    }
+}
+
 /// The call of a tool that a run carries out for the run above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegated {
@@ -73,6 +81,20 @@ pub struct Delegated {
     pub call: String,
     /// How much of it is shown while it comes, if it is called.
     pub stream: Option<Stream>,
+    /// What people called its agent when the call was made: the title, or the id where there was
+    /// none.
+    pub agent_name: String,
+}
+
+impl Delegated {
+    /// What went wrong with `child`, which carries out this call, and with whom.
+    fn failure(&self, child: &Run, ended: &str) -> String {
+        let who = named(&child.agent, &self.agent_name);
+        match &child.error {
+            Some(error) => format!("{who}: {}", error.message),
+            None => format!("{who}: {ended}"),
+        }
+    }
 }
 
 text_enum! {
@@ -146,16 +168,13 @@ pub fn outcome(
     let well = child.error.is_none() && child.result.is_some();
     let whole = child.result.as_deref().unwrap_or_default();
     let shown = text::prefix(whole, RESULT_LIMIT);
-    let error = match &child.error {
-        Some(error) => error.message.clone(),
-        None => format!("it ended {outcome} without a text"),
-    };
+    let error = delegated.failure(child, &format!("it ended {outcome} without a text"));
     let mut told = match delegated.face {
         Face::Task => json!({
             "success": well,
             "output": if well { shown } else { &error },
             "metadata": {
-                "agentName": child.agent,
+                "agentName": delegated.agent_name,
                 "sessionId": child.session_key,
                 "summary": calls(steps),
             },
@@ -166,7 +185,7 @@ pub fn outcome(
     told["runId"] = json!(child.id);
     told["sessionKey"] = json!(child.session_key);
     told["agentId"] = json!(child.agent);
-    told["agentName"] = json!(child.agent);
+    told["agentName"] = json!(delegated.agent_name);
     told["subagent"] = json!(child.agent);
     told["supervisor"] = json!(supervisor);
     if !well {
@@ -190,10 +209,15 @@ pub fn outcome(
 }
 
 /// What the caller of an agent is told that is not called now, as things stand with it.
-pub fn held_back(face: Face, agent: &str, supervisor: &AgentId, why: &str) -> Value {
+pub fn held_back(
+    face: Face,
+    (agent, name): (&AgentId, &str),
+    supervisor: &AgentId,
+    why: &str,
+) -> Value {
     let mut told = json!({
         "agentId": agent,
-        "agentName": agent,
+        "agentName": name,
         "subagent": agent,
         "supervisor": supervisor,
         "unavailable": true,
@@ -213,6 +237,7 @@ pub fn held_back(face: Face, agent: &str, supervisor: &AgentId, why: &str) -> Va
 pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, Value) {
     let mut told = json!({
         "agent": child.agent,
+        "agentName": delegated.agent_name,
         "toolCallId": delegated.call,
         "childRunId": child.id,
         "usage": child.usage,
@@ -223,11 +248,9 @@ pub fn called_end(delegated: &Delegated, child: &Run, steps: &[Step]) -> (bool, 
             told["text"] = text::prefix(text, RESULT_LIMIT).into();
             (true, told)
         }
-        (error, _) => {
-            told["error"] = match error {
-                Some(error) => error.message.as_str().into(),
-                None => format!("it ended {}", child.state.as_str()).into(),
-            };
+        _ => {
+            let ended = format!("it ended {}", child.state.as_str());
+            told["error"] = delegated.failure(child, &ended).into();
             let failed = steps.iter().rev().filter_map(|step| step.error.as_deref());
             told["cause"] = failed.take(MOST_CAUSES).collect();
             (false, told)
@@ -240,17 +263,19 @@ pub fn planned_end(delegated: &Delegated, child: &Run) -> Value {
     let well = child.error.is_none() && child.result.is_some();
     let mut told = json!({
         "subAgentId": child.agent,
-        "subAgentName": child.agent,
+        "subAgentName": delegated.agent_name,
         "toolCallId": delegated.call,
         "childRunId": child.id,
         "success": well,
     });
-    match (&child.result, &child.error) {
-        (Some(text), _) if well => {
+    match &child.result {
+        Some(text) if well => {
             told["resultPreview"] = text::prefix_chars(text, PREVIEW).into();
         }
-        (_, Some(error)) => told["error"] = error.message.as_str().into(),
-        _ => told["error"] = format!("it ended {}", child.state.as_str()).into(),
+        _ => {
+            let ended = format!("it ended {}", child.state.as_str());
+            told["error"] = delegated.failure(child, &ended).into();
+        }
     }
     told
 }
@@ -298,6 +323,7 @@ mod tests {
             step: 2,
             call: "c1".to_owned(),
             stream: None,
+            agent_name: "The Explorer".to_owned(),
         }
     }
 
@@ -367,6 +393,43 @@ mod tests {
     }
 
     #[test]
+    fn a4_results_errors_and_events_name_the_agent_beside_its_id() {
+        let failed = ended(RunEvent::Failed(RunError::new("provider", "no answer")));
+        let who = format!("agent {} (The Explorer): ", failed.agent);
+        for face in Face::ALL {
+            let (well, _) = told(*face, &said("found it"), &[]);
+            assert_eq!(well["agentName"], "The Explorer", "{face}");
+            assert_eq!(well["agentId"], failed.agent.as_str(), "{face}");
+            let (failed, _) = told(*face, &failed, &[]);
+            assert_eq!(failed["error"], format!("{who}no answer"), "{face}");
+            // Of a cancelled one there is no error of its own.
+            let cancelled = Run {
+                error: None,
+                state: RunState::Ended(crate::kernel::run::Outcome::Cancelled),
+                ..ended(RunEvent::TimedOut)
+            };
+            let (cancelled, _) = told(*face, &cancelled, &[]);
+            let text = cancelled["error"].as_str().unwrap();
+            assert!(
+                text.starts_with(&who) && text.contains("cancelled"),
+                "{text}"
+            );
+        }
+        let task = told(Face::Task, &said("found it"), &[]).0;
+        assert_eq!(task["metadata"]["agentName"], "The Explorer");
+        let planned = planned_end(&delegated(Face::Planned), &failed);
+        assert_eq!(planned["subAgentName"], "The Explorer");
+        assert_eq!(planned["error"], format!("{who}no answer"));
+        let (_, called) = called_end(&delegated(Face::Called), &failed, &[]);
+        assert_eq!(called["agentName"], "The Explorer");
+        assert_eq!(called["error"], format!("{who}no answer"));
+        assert_eq!(
+            named(&failed.agent, failed.agent.as_str()),
+            format!("agent {}", failed.agent)
+        );
+    }
+
+    #[test]
     fn c2_a_failure_of_a_sealed_child_is_a_result_that_says_unavailable() {
         let child = ended(RunEvent::Failed(RunError::new(
             "provider",
@@ -376,12 +439,13 @@ mod tests {
         assert!(!failed, "nothing fails in the host");
         assert_eq!(sealed["unavailable"], true);
         assert_eq!(sealed["kind"], "provider");
-        assert_eq!(sealed["error"], "no answer came");
+        let error = format!("agent {} (The Explorer): no answer came", child.agent);
+        assert_eq!(sealed["error"], error);
         assert!(sealed.get("metadata").is_none(), "it is sealed: {sealed}");
         let (task, failed) = told(Face::Task, &child, &[]);
         assert!(failed);
         assert_eq!(task["success"], false);
-        assert_eq!(task["output"], "no answer came");
+        assert_eq!(task["output"], error);
         let (timeout, _) = told(Face::Sealed, &ended(RunEvent::TimedOut), &[]);
         assert_eq!(timeout["kind"], "run_timeout");
     }

@@ -17,6 +17,15 @@ use super::time::Moment;
 /// The most warnings that a run gathers.
 const MOST_WARNINGS: usize = 32;
 
+/// Adds warnings to those of a run: each once, and not more than a person reads.
+pub fn add_warnings(known: &mut Vec<String>, warnings: Vec<String>) {
+    for warning in warnings {
+        if known.len() < MOST_WARNINGS && !known.contains(&warning) {
+            known.push(warning);
+        }
+    }
+}
+
 /// An event that the run's state has no edge for. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run that is {state} cannot take {event}")]
@@ -77,7 +86,7 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
                 StepKind::Compaction => {}
             }
             next.run.usage.add(usage);
-            next.warn(warnings);
+            add_warnings(&mut next.run.warnings, warnings);
             next.run.recoveries = 0;
         }
         (Running, RunEvent::TurnEnded { text, owed }) if !cancelling => {
@@ -213,16 +222,6 @@ impl Moving {
     fn enter(&mut self, state: RunState) {
         self.run.state = state;
         self.run.counting_since = counts(state).then_some(self.now.steady);
-    }
-
-    /// Each warning once, and not more than a person reads.
-    fn warn(&mut self, warnings: Vec<String>) {
-        for warning in warnings {
-            let known = &mut self.run.warnings;
-            if known.len() < MOST_WARNINGS && !known.contains(&warning) {
-                known.push(warning);
-            }
-        }
     }
 
     fn release_if_running(&mut self) {

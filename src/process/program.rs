@@ -52,6 +52,13 @@ pub enum Ending {
     TooMuch(u64),
 }
 
+impl Ending {
+    /// Was it killed? Nothing can be ready for that.
+    pub fn is_killed(self) -> bool {
+        self == Ending::Signal(Signal::KILL.as_raw())
+    }
+}
+
 /// A program that has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {

@@ -11,6 +11,17 @@ use super::marks::Owner;
 use super::program::{Ending, Input, Program};
 use super::running::{Processes, Started, ending};
 
+/// How a service was ended.
+#[derive(Debug)]
+pub struct ServiceEnd {
+    /// What could not be ended, of it and of what it has started.
+    pub left: Vec<u32>,
+    /// How its own process ended, unless it is among those.
+    pub ending: Option<Ending>,
+    /// What it wrote beside its messages.
+    pub said: Option<Captured>,
+}
+
 /// A service that runs. Dropping it ends it, with all that it has started.
 pub struct Service {
     started: Started,
@@ -66,16 +77,19 @@ impl Service {
     }
 
     /// Ends it, and what it has started, whether it runs or has ended by itself: first its
-    /// input, then as every program. What could not be ended, and what it wrote beside its
-    /// messages.
-    pub async fn end(mut self) -> (Vec<u32>, Option<Captured>) {
+    /// input, then as every program.
+    pub async fn end(mut self) -> ServiceEnd {
         drop(self.input.take());
         let left = self.started.end().await;
+        let ending = match left.contains(&self.pid()) {
+            true => None,
+            false => Some(self.ended().await),
+        };
         let said = match self.said.take() {
             // Something that is left may hold the pipe.
             Some(said) if left.is_empty() => said.await.ok(),
             _ => None,
         };
-        (left, said)
+        ServiceEnd { left, ending, said }
     }
 }

@@ -273,6 +273,12 @@ impl Providers {
         shown.collect()
     }
 
+    /// Why no call of that provider can succeed as things are, if there is one of that name.
+    pub fn problem(&self, name: &str) -> Option<String> {
+        let all = self.all();
+        all.iter().find(|one| one.name() == name)?.problem()
+    }
+
     /// The provider of `model` (`provider/name`), and the name without the provider.
     pub fn find<'a>(&self, model: &'a str) -> Option<(Arc<dyn Provider>, &'a str)> {
         let (provider, name) = model.split_once('/')?;

@@ -161,6 +161,7 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
                 run.agent
             )],
             id: run.agent,
+            title: None,
             mode: AgentMode::All,
             model: run.model,
             thinking: run.thinking,

@@ -1,6 +1,8 @@
 //! What a run has others do: a spawn whose end is told, or a call of a tool that another agent
 //! carries out while the run waits. Both are one store command under the step's id.
 
+use serde_json::Value;
+
 use super::Registry;
 use super::delegate::{Caller, step_ref};
 use super::send::{accepted_json, step_key};
@@ -14,7 +16,7 @@ use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::text::preview;
-use crate::store::command::{Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
+use crate::store::command::{Accepted, Awaits, BREAKER, BREAKER_NAME, Begins, Spawn, SpawnedBy};
 use crate::store::{Command, messages, runs, steps};
 
 /// What an agent's runs may spawn.
@@ -69,7 +71,10 @@ impl Registry {
             // As a sealed failure: nobody was asked, and the caller goes on with that.
             Err(fault) if fault.data.contains_key(BREAKER) => {
                 let supervisor = self.caller(site)?.run.agent;
-                let told = delegation::held_back(face, &agent, &supervisor, &fault.message);
+                let agent = AgentId::parse(&agent).map_err(Fault::internal)?;
+                let name = fault.data.get(BREAKER_NAME).and_then(Value::as_str);
+                let agent = (&agent, name.unwrap_or(agent.as_str()));
+                let told = delegation::held_back(face, agent, &supervisor, &fault.message);
                 Ok(Told::Now(told))
             }
             Err(fault) => Err(fault),
@@ -168,7 +173,8 @@ impl Registry {
             bundle: bound(&ask.bundle)?,
         })));
         let accepted = accepted.await?;
-        super::trace::begins(&caller.run, &accepted, face, &about);
+        let begun = (accepted.run, &accepted.agent);
+        super::trace::begins(&caller.run, begun, face, &about, false);
         Ok(accepted)
     }
 

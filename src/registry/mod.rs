@@ -107,6 +107,8 @@ struct Inner {
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
     reloading: tokio::sync::Mutex<()>,
+    /// Hash of the skills of the default folder when all were looked at last.
+    skills_seen: std::sync::Mutex<Option<String>>,
     restored: AtomicU64,
     to_restore: AtomicU64,
     /// The restore waits for room on a full disk.
@@ -168,6 +170,7 @@ impl Registry {
                 signals,
                 drains: Drains::default(),
                 reloading: tokio::sync::Mutex::default(),
+                skills_seen: std::sync::Mutex::default(),
                 restored: AtomicU64::new(0),
                 to_restore: AtomicU64::new(0),
                 lacks_room: watch::Sender::new(false),

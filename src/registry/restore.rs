@@ -8,15 +8,22 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{Inner, Registry};
+use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
-use crate::store::command::RunAfter;
-use crate::store::{Command, Effect, Reply, Store, Ticket, outbox, read, runs, sends, steps};
+use crate::store::command::{RunAfter, Untold};
+use crate::store::{
+    Command, Effect, Reply, Store, Ticket, events, outbox, read, runs, sends, steps,
+};
 
 /// So many rows are restored in one group of commits.
 const AT_ONCE: usize = 256;
+/// What was committed so shortly before a kill may not have been said in the log, milliseconds.
+const UNTOLD_MS: i64 = 10_000;
+/// Not further back than so many events.
+const MOST_UNTOLD: i64 = 4096;
 /// A write that met a full disk is tried again after this long.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -40,6 +47,7 @@ impl Registry {
     /// held by an executor that is gone.
     pub async fn restore(&self, pid: u32) -> Result<Restored, Fault> {
         let inner = &self.inner;
+        let last = inner.store.read(events::last).await?;
         let command = Command::BeginBoot {
             boot: inner.boot,
             pid,
@@ -110,6 +118,18 @@ impl Registry {
         }
         for session in inner.store.read(outbox::pending_targets).await? {
             restored.effects.push(Effect::Deliverable(session));
+        }
+        if unclean {
+            let untold = inner
+                .store
+                .read(move |tx| events::shortly_before(tx, last, UNTOLD_MS, MOST_UNTOLD));
+            for (run, kind) in untold.await? {
+                let what = match kind {
+                    EventKind::RunEnded => Untold::End,
+                    _ => Untold::Begin,
+                };
+                restored.effects.push(Effect::Untold(run, what));
+            }
         }
         super::damage::set_aside(&inner.store).await;
         inner.is_at_work.store(true, Ordering::Release);

@@ -241,7 +241,10 @@ impl Service {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
                 super::trace::export(&self.inner, &self.tasks, run);
             }
-            Effect::DelegationOver(told) => super::trace::is_over(&told),
+            Effect::DelegationOver(told) => super::trace::is_over(&told, false),
+            Effect::Untold(run, what) => {
+                super::trace::say_again(&self.inner, &self.tasks, run, what);
+            }
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
         }
@@ -343,8 +346,22 @@ impl Service {
     /// nothing.
     fn end_processes(&self, run: RunId) {
         let mut returned = self.inner.runner.ended(run);
-        if (&mut returned).now_or_never().is_none() {
-            self.tasks.spawn(returned);
+        let at_once = (&mut returned).now_or_never();
+        if at_once.as_ref().is_none_or(|warnings| !warnings.is_empty()) {
+            let inner = Arc::clone(&self.inner);
+            self.tasks.spawn(async move {
+                let warnings = match at_once {
+                    Some(warnings) => warnings,
+                    None => returned.await,
+                };
+                if warnings.is_empty() {
+                    return;
+                }
+                let command = Command::WarnRun { run, warnings };
+                if let Err(fault) = inner.store.submit_patiently(command).await {
+                    tracing::warn!(%run, %fault, "warnings of an ended run were not noted");
+                }
+            });
         }
         let mut ending = self.inner.processes.end_run(run);
         if (&mut ending).now_or_never().is_some() {

@@ -1,6 +1,6 @@
 //! Skills: what a new run pins of them, what the doors show, and what becomes of a change.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::agents::off_thread;
 use super::spawn::unexpected;
@@ -123,8 +123,8 @@ impl Registry {
     }
 
     /// Holds what is noted of skills against what is there now. Once this returns, the event
-    /// log has told of each difference.
-    pub async fn skills_changed(&self, reason: SkillsReason) -> Result<(), Fault> {
+    /// log has told of each difference; whether there is one that agents may not know of.
+    pub async fn skills_changed(&self, reason: SkillsReason) -> Result<bool, Fault> {
         let inner = &self.inner;
         let limit = match reason {
             SkillsReason::Start => AGAIN,
@@ -134,19 +134,26 @@ impl Registry {
             .store
             .read(move |tx| skills::latest(tx, limit))
             .await?;
-        if reason == SkillsReason::Start {
-            // From now on the default folder is watched.
-            inner.skills_here(None, true).await?;
-        }
+        // From its first look on the default folder is watched.
+        let default = inner.skills_here(None, true).await?.hash.clone();
+        let mut changed = {
+            // A panic left the hash before or the one now.
+            let seen = inner.skills_seen.lock();
+            let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+            let before = seen.replace(default.clone());
+            before.is_some_and(|before| before != default)
+        };
         let known = inner.skills.known();
         for SkillsNoted { org, workspace, .. } in noted {
             let counts = reason == SkillsReason::Start || known.contains(&workspace);
             if counts {
                 let here = inner.skills_here(Some(workspace), true).await?;
-                inner.note_skills(&org, &here, reason).await?;
+                let noted = inner.note_skills(&org, &here, reason).await?;
+                changed |= noted.before.is_some_and(|before| before != noted.after);
             }
         }
-        Ok(())
+        // At the start they are read with what is there.
+        Ok(changed && reason != SkillsReason::Start)
     }
 
     /// The skills that the caller's run has pinned.

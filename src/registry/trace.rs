@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::Inner;
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{AgentId, RunId};
 use crate::kernel::run::Run;
 use crate::kernel::step::Step;
 use crate::kernel::text::preview;
-use crate::store::command::{Accepted, Delegation};
+use crate::store::command::{Delegation, Untold};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{runs, steps};
 use crate::telemetry::spans;
@@ -21,22 +21,29 @@ const PREVIEW: usize = 200;
 /// A trace tells of so many steps of one run, the first.
 const STEPS: u32 = 5000;
 
-/// Says in the log that `caller` has a subagent do something.
-pub(super) fn begins(caller: &Run, accepted: &Accepted, face: &str, task: &str) {
+/// Says in the log that `caller` has a subagent do something; `again`: an earlier life may have.
+pub(super) fn begins(
+    caller: &Run,
+    (run, agent): (RunId, &AgentId),
+    face: &str,
+    task: &str,
+    again: bool,
+) {
     tracing::info!(
-        run = %accepted.run,
+        %run,
         parent = %caller.id,
         trace = caller.trace_id,
-        agent = %accepted.agent,
+        %agent,
         supervisor = %caller.agent,
         face,
         task = preview(task, PREVIEW),
+        again = again.then_some(true),
         "a delegation begins"
     );
 }
 
 /// Says in the log how that ended.
-pub(super) fn is_over(told: &Delegation) {
+pub(super) fn is_over(told: &Delegation, again: bool) {
     tracing::info!(
         run = %told.run,
         parent = %told.parent,
@@ -50,8 +57,45 @@ pub(super) fn is_over(told: &Delegation) {
         output_tokens = told.usage.output_tokens,
         cost_micros = told.usage.cost_micros,
         result = preview(&told.said, PREVIEW),
+        again = again.then_some(true),
         "a delegation is over"
     );
+}
+
+/// Says what a kill may have come before: a line and spans come after the commit of what they tell
+/// of, so that none of them tells of what never was. Twice is better than never: the line is
+/// marked, and spans have the ids that they had.
+pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, what: Untold) {
+    if what == Untold::End {
+        export(inner, tasks, run);
+    }
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        let found = inner.store.read_first(move |tx| {
+            let Some(run) = runs::get(tx, run)? else {
+                return Ok(None);
+            };
+            let caller = match run.parent_run {
+                Some(caller) => runs::get(tx, caller)?,
+                None => None,
+            };
+            Ok(caller.map(|caller| (caller, run)))
+        });
+        match (found.await, what) {
+            (Ok(Some((caller, run))), Untold::Begin) => {
+                let face = Delegation::face(&run);
+                begins(&caller, (run.id, &run.agent), face, &run.title, true);
+            }
+            (Ok(Some((_, run))), Untold::End) => {
+                if let Some(over) = Delegation::of(&run) {
+                    is_over(&over, true);
+                }
+            }
+            // Nobody's, or gone since.
+            (Ok(None), _) => {}
+            (Err(fault), _) => tracing::warn!(%run, %fault, "what was not said of it is lost"),
+        }
+    });
 }
 
 /// Gives the spans of a run that has ended to whoever takes spans.

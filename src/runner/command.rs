@@ -128,8 +128,8 @@ impl Runner for CommandRunner {
         Box::pin(std::future::ready(admitted))
     }
 
-    fn ended(&self, _: RunId) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
+    fn ended(&self, _: RunId) -> BoxFuture<'static, Vec<String>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     fn perform(

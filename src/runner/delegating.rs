@@ -10,6 +10,7 @@ use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
 use crate::kernel::delegation::Face;
 use crate::kernel::gate::{Rights, WriteScope};
+use crate::kernel::message::Block;
 use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Step, StepState};
@@ -47,14 +48,29 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
     let then = link.on_failure.or(definition.on_child_failure)?;
     (then == OnFailure::Abort).then(|| {
+        let error = told_error(view, failed).unwrap_or_else(|| {
+            let error = failed.error.as_deref().unwrap_or("it did not say why");
+            format!("agent {}: {error}", link.agent)
+        });
         let message = format!(
-            "agent {} has failed, which this run had called, and it is not to go on then \
-             (on_child_failure): {}",
-            link.agent,
-            failed.error.as_deref().unwrap_or("it did not say why")
+            "an agent has failed that this run had called, and it is not to go on then \
+             (on_child_failure): {error}"
         );
         RunError::new("child_failed", message)
     })
+}
+
+/// What the result of a call that another agent has carried out says of its failure: who it was,
+/// and why.
+fn told_error(view: &RunView, step: &Step) -> Option<String> {
+    let mut messages = view.messages.iter().rev();
+    let message = messages.find(|message| Some(message.seq) == step.message_seq)?;
+    let text = message.content.iter().find_map(|block| match block {
+        Block::ToolResult { text, .. } => Some(text),
+        _ => None,
+    })?;
+    let told: Value = serde_json::from_str(text).ok()?;
+    Some(told.get("error")?.as_str()?.to_owned())
 }
 
 /// What a subagent is given to know that knows nothing of the conversation, where the call is of

@@ -45,7 +45,7 @@ impl Runner for Runners {
         self.of(&view).admit(view, step)
     }
 
-    fn ended(&self, run: RunId) -> BoxFuture<'static, ()> {
+    fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
         self.turn.ended(run)
     }
 

@@ -59,10 +59,12 @@ impl Driver {
                 offered: providers.offered(),
                 thinking: providers.thinking(),
                 programs: Arc::new(|_| Ok(())),
+                providers: Arc::new(|_| None),
             })
             .1,
             tools: tools.schemas(),
             servers: tokio::sync::watch::channel(Arc::default()).1,
+            skills: None,
             config: None,
             personal: None,
             workspace: None,

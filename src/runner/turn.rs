@@ -253,7 +253,7 @@ impl Runner for TurnRunner {
         }
     }
 
-    fn ended(&self, run: RunId) -> BoxFuture<'static, ()> {
+    fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
         self.tools.release(run)
     }
 

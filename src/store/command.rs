@@ -59,15 +59,16 @@ mod telling;
 mod turn;
 mod usage;
 mod waiting;
+mod warn;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use approve::{RequestApproval, ResolveApproval};
 pub use ask::Ask;
-pub use breaker::BREAKER;
+pub use breaker::{BREAKER, BREAKER_NAME};
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Context, Delegation, Effect, Settings, Ticket, Window};
+pub use context::{Context, Delegation, Effect, Settings, Ticket, Untold, Window};
 pub use create_session::NewSession;
 pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
@@ -259,6 +260,9 @@ commands! {
     Purge({ /** The session. */ session: SessionId }) = "purge",
     /// A part of what is old enough is put aside or gone.
     Sweep((Sweep)) = "sweep",
+    /// The run has these warnings, each once, and the event log says so.
+    WarnRun({ /** The run. */ run: RunId, /** What its caller should know. */ warnings: Vec<String> })
+        = "warn_run",
     /// These runs' used time is written.
     Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
 }
@@ -449,6 +453,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::DeleteSession(delete) => remove::delete(context, *delete),
         Command::Purge { session } => remove::purge(context, session),
         Command::Sweep(what) => sweep::sweep(context, &what),
+        Command::WarnRun { run, warnings } => warn::run(context, run, warnings),
         Command::Touch { runs } => conclude::touch(context, runs),
     }
 }

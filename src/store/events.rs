@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::columns::{at, opt_string, opt_uuid, time, to_json, whole};
+use super::columns::{at, named, opt_string, opt_uuid, time, to_json, uuid, whole};
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
 use crate::kernel::action::EventKind;
 use crate::kernel::ids::{RunId, SessionId};
@@ -170,6 +170,37 @@ pub fn after(tx: &mut dyn Tx, cursor: i64, limit: u32) -> Result<Part, DbError> 
         read,
     )?;
     Ok(Part::Events(found))
+}
+
+/// Runs that ended, and those that were accepted from other runs, shortly before the event with
+/// this cursor: within so many milliseconds, and among the `most` events before it.
+pub fn shortly_before(
+    tx: &mut dyn Tx,
+    cursor: i64,
+    within_ms: i64,
+    most: i64,
+) -> Result<Vec<(RunId, EventKind)>, DbError> {
+    let at = "SELECT at FROM events WHERE cursor = ?1";
+    let Some(at) = first(tx, at, &[cursor.into()], |row| row.int(0))? else {
+        return Ok(Vec::new());
+    };
+    all(
+        tx,
+        "SELECT run_id, kind, cursor FROM events \
+         WHERE cursor > ?1 AND cursor <= ?2 AND at >= ?3 AND run_id IS NOT NULL \
+         AND (kind = 'run.ended' OR (kind = 'run.queued' AND parent_run IS NOT NULL)) \
+         ORDER BY cursor",
+        &[
+            (cursor - most).into(),
+            cursor.into(),
+            (at - within_ms).into(),
+        ],
+        |row| {
+            whole(row, "events", &[("cursor", 2)], |row| {
+                Ok((RunId(uuid(row, 0)?), named(row, 1, EventKind::parse)?))
+            })
+        },
+    )
 }
 
 /// The columns that [`read`] reads.

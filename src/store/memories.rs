@@ -3,10 +3,10 @@
 use super::columns::{at, named, time, uuid, whole, width};
 use super::filter::Filter;
 use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
-use super::{Store, memory_words, sessions};
+use super::{Store, memory_words, runs, sessions};
 use crate::contract::rows::MemoryRows;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{MemoryId, RunId};
+use crate::kernel::ids::{MemoryId, RunId, SessionId};
 use crate::kernel::memory::{Memory, MemorySource, Spaces};
 use crate::kernel::run::Run;
 use crate::kernel::session::Owner;
@@ -31,26 +31,49 @@ pub fn decode(row: &dyn Row) -> Result<Memory, DbError> {
     })
 }
 
-/// The name spaces of a run: those of the agents of its session and of the sessions above it.
-/// A client's session keeps nothing, so the path begins below it.
+/// The name spaces of a run: each agent works for the one whose run has asked for it, whichever
+/// session that was in; without such a run, for the one of the session above. A client's session
+/// keeps nothing, so the path begins below it.
 pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
     let mut path = vec![run.agent.clone()];
     if run.depth == 0 && run.delegated.is_none() {
         return Ok(Spaces::of(&path));
     }
-    let mut next = Some(run.session);
-    while let Some(id) = next
-        && let Some(session) = sessions::by_id(tx, id)?
-        && session.owner == Owner::Agent
-    {
-        let is_own = id == run.session && session.agent == run.agent;
-        if !is_own {
-            path.push(session.agent);
+    let (mut session, mut asker) = (run.session, run.parent_run);
+    // A run is younger than who has asked for it, and a session than the one above it.
+    loop {
+        let above = match asker {
+            Some(asker) => runs::get(tx, asker)?,
+            None => maker(tx, session)?,
+        };
+        if let Some(above) = above {
+            path.push(above.agent);
+            (session, asker) = (above.session, above.parent_run);
+            continue;
         }
-        next = session.parent;
+        let parent = sessions::by_id(tx, session)?.and_then(|session| session.parent);
+        let parent = match parent {
+            Some(parent) => sessions::by_id(tx, parent)?,
+            None => None,
+        };
+        let Some(parent) = parent.filter(|parent| parent.owner == Owner::Agent) else {
+            break;
+        };
+        path.push(parent.agent);
+        (session, asker) = (parent.id, None);
     }
     path.reverse();
     Ok(Spaces::of(&path))
+}
+
+/// The run that has asked for this session: later runs in it work for the same agent as its first.
+fn maker(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    let maker = match runs::maker_of(tx, session)? {
+        Some(maker) => runs::get(tx, maker)?,
+        None => None,
+    };
+    // Where its first run is gone, one that was called into it may be the first that is left.
+    Ok(maker.filter(|maker| maker.session != session))
 }
 
 /// The hash by which the same text is known again.

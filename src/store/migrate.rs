@@ -116,8 +116,13 @@ const MIGRATIONS: &[Migration] = &[
         destructive: false,
     },
     Migration {
-        name: "0021_used_by_steps",
-        sql: include_str!("migrations/sqlite/0021_used_by_steps.sql"),
+        name: "0021_agent_names",
+        sql: include_str!("migrations/sqlite/0021_agent_names.sql"),
+        destructive: false,
+    },
+    Migration {
+        name: "0022_used_by_steps",
+        sql: include_str!("migrations/sqlite/0022_used_by_steps.sql"),
         destructive: false,
     },
 ];

@@ -31,7 +31,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
      thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
-     for_call, pin_skills, skills_version, env, stream, spent_tokens, spent_micros";
+     for_call, pin_skills, skills_version, env, stream, spent_tokens, spent_micros, agent_name";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
 pub const WIDTH: usize = width(COLUMNS);
@@ -143,6 +143,9 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
                 step: count(row, at!(for_step))?,
                 call: row.text(at!(for_call))?.to_owned(),
                 stream: opt_named(row, at!(stream), Stream::parse)?,
+                // Calls of before it was kept have the id.
+                agent_name: opt_string(row, at!(agent_name))?
+                    .map_or_else(|| row.text(at!(agent)).map(str::to_owned), Ok)?,
             }),
             None => None,
         },
@@ -232,6 +235,10 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
                     .map(Stream::as_str)
                     .into(),
             ),
+            (
+                "agent_name",
+                delegated.map(|of| of.agent_name.as_str()).into(),
+            ),
             ("thinking", run.thinking.map(Thinking::as_str).into()),
             ("on_uncertain", run.on_uncertain.as_str().into()),
         ],
@@ -296,6 +303,15 @@ pub fn touch(tx: &mut dyn Tx, id: RunId, used_ms: u64, steady: Timestamp) -> Res
         "UPDATE runs SET used_ms = ?2, counting_since = ?3, ver = ver + 1 \
          WHERE id = ?1 AND ended_at IS NULL",
         &[(&id.0).into(), to_int(used_ms).into(), steady.0.into()],
+    )
+    .map(|_| ())
+}
+
+/// The run has these warnings. Nothing else changes, so an ended run takes them too.
+pub fn set_warnings(tx: &mut dyn Tx, id: RunId, warnings: &[String]) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE runs SET warnings = ?2, ver = ver + 1 WHERE id = ?1",
+        &[(&id.0).into(), (&to_json(&warnings)).into()],
     )
     .map(|_| ())
 }

@@ -160,6 +160,7 @@ pub const TABLES: &[Table] = &[
             ("budget", "budget = NULL"),
             ("spent_tokens", "spent_tokens = 0"),
             ("spent_micros", "spent_micros = 0"),
+            ("agent_name", "agent_name = NULL"),
             ("cancel_reason", "cancel_reason = NULL"),
             ("cancel_inherited", "cancel_inherited = 0"),
             ("stream", "stream = NULL"),

@@ -289,14 +289,15 @@ impl Catalogue {
         }
     }
 
-    /// The run has ended: once this resolves, nothing is left of its own connections.
-    pub fn release(&self, run: RunId) -> BoxFuture<'static, ()> {
+    /// The run has ended: once this resolves, nothing is left of its own connections; what went
+    /// wrong with that.
+    pub fn release(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
         match &self.servers {
             Some(servers) if servers.has_leased(run) => {
                 let servers = servers.clone();
                 Box::pin(async move { servers.release(run).await })
             }
-            _ => Box::pin(std::future::ready(())),
+            _ => Box::pin(std::future::ready(Vec::new())),
         }
     }
 

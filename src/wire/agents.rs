@@ -157,12 +157,13 @@ pub struct Aside {
     pub reason: String,
 }
 
-/// Whether an agent can be used as things stand.
+/// Whether an agent can be used and has all that it counts on, as that was found when the agents
+/// were loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// It can.
+    /// It can, and has.
     pub ok: bool,
-    /// Why it cannot.
+    /// Why it cannot, and what it lacks.
     pub problems: Vec<String>,
 }
 

@@ -30,6 +30,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::RunSettling, shape::<RunMoved>),
     (EventKind::RunPaused, shape::<RunPaused>),
     (EventKind::RunResumed, shape::<RunMoved>),
+    (EventKind::RunWarned, shape::<RunWarned>),
     (EventKind::RunEnded, shape::<RunEnded>),
     (EventKind::MessageAdded, shape::<MessageAdded>),
     (EventKind::AnnounceQueued, shape::<AnnounceQueued>),
@@ -78,6 +79,13 @@ pub const ENVELOPE: Shape = shape::<events::Event>;
 
 fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
+}
+
+/// What a run was lent could not be taken back as it should. It comes after the run's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunWarned {
+    /// What its caller should know; it stands among the run's warnings from now on.
+    pub warnings: Vec<String>,
 }
 
 /// Programs of a run may carry its environment from now on.
@@ -259,6 +267,8 @@ pub struct Progress {
 pub struct SubAgentCallStart {
     /// Which.
     pub agent: AgentId,
+    /// What people called it when the call was made.
+    pub agent_name: String,
     /// The model's name for the call.
     pub tool_call_id: Option<String>,
     /// The run that carries it out.
@@ -273,6 +283,8 @@ pub struct SubAgentCallStart {
 pub struct SubAgentPartial {
     /// Which.
     pub agent: AgentId,
+    /// What people called it when the call was made.
+    pub agent_name: String,
     /// The model's name for the call.
     pub tool_call_id: String,
     /// The run that carries it out.
@@ -293,6 +305,8 @@ pub struct SubAgentPartial {
 pub struct SubAgentComplete {
     /// Which.
     pub agent: AgentId,
+    /// What people called it when the call was made.
+    pub agent_name: String,
     /// The model's name for the call.
     pub tool_call_id: String,
     /// The run that has carried it out.
@@ -311,6 +325,8 @@ pub struct SubAgentComplete {
 pub struct SubAgentError {
     /// Which.
     pub agent: AgentId,
+    /// What people called it when the call was made.
+    pub agent_name: String,
     /// The model's name for the call.
     pub tool_call_id: String,
     /// The run that has carried it out.
@@ -331,7 +347,7 @@ pub struct SubAgentError {
 pub struct DelegationStart {
     /// Which.
     pub sub_agent_id: AgentId,
-    /// Its name.
+    /// What people called it when the call was made: its title, or else its id.
     pub sub_agent_name: String,
     /// The call of tool `delegate`.
     pub tool_call_id: Option<String>,
@@ -348,7 +364,7 @@ pub struct DelegationStart {
 pub struct DelegationComplete {
     /// Which.
     pub sub_agent_id: AgentId,
-    /// Its name.
+    /// What people called it when the call was made: its title, or else its id.
     pub sub_agent_name: String,
     /// The call of tool `delegate`.
     pub tool_call_id: String,
@@ -365,9 +381,12 @@ pub struct DelegationComplete {
 /// Calls of an agent are let through no more, or again.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DelegationBreaker {
     /// Whose.
     pub agent: AgentId,
+    /// What people call it.
+    pub agent_name: String,
     /// `open` or `closed`.
     pub state: Word,
     /// Until when it is open.

@@ -129,6 +129,8 @@ pub struct DelegatedCall {
     pub step: u32,
     /// The model's name for the call.
     pub tool_call_id: String,
+    /// What people called its agent when the call was made: the title, or else the id.
+    pub agent_name: String,
 }
 
 /// What has become of a call that another agent carries out.
@@ -143,6 +145,8 @@ pub struct SubAgentSummary {
     pub session_key: SessionKey,
     /// Its agent.
     pub agent: AgentId,
+    /// What people called that when the call was made.
+    pub agent_name: String,
     /// As in a run.
     pub state: Word,
     /// The tools that it has called, the last ones.

@@ -301,6 +301,126 @@ fn c4_a_subagent_reads_its_supervisors_memory_and_writes_below_it() {
 }
 
 #[test]
+fn c4_agents_that_are_called_in_turn_keep_memory_by_the_chain_of_calls() {
+    let keep = |text: &str| calls("memory_save", json!({ "text": text }));
+    let look = || calls("memory_search", json!({ "query": "moon" }));
+    let call = |tool: &str, text: &str| calls(tool, json!({ "message": text }));
+    let tools = "tools: [memory_save, memory_search]";
+    let place = Place::new(
+        Script::new()
+            .on("[own]", [keep("own saw the moon"), says("own is done")])
+            .on(
+                "[later]",
+                [keep("later saw the moon"), look(), says("later is done")],
+            )
+            .on(
+                "[deep]",
+                [keep("deep saw the moon"), look(), says("deep is done")],
+            )
+            .on(
+                "[kid]",
+                [
+                    keep("kid saw the moon"),
+                    call("call_second", "[deep]"),
+                    calls("subagent_third", json!({ "task_summary": "[own]" })),
+                    look(),
+                    says("kid is done"),
+                ],
+            )
+            .on(
+                "[host]",
+                [
+                    keep("host saw the moon"),
+                    call("call_helper", "[kid]"),
+                    look(),
+                    says("host is done"),
+                ],
+            ),
+    )
+    .with_agent(
+        "host",
+        &format!("mode: primary\n{tools}\nlinked_agents: [{{agent: helper, session: shared}}]"),
+    )
+    .with_agent(
+        "helper",
+        &format!(
+            "mode: subagent\n{tools}\nlinked_agents:\n  - {{agent: second, session: shared}}\n  \
+             - {{agent: third, session: own}}"
+        ),
+    )
+    .with_agent("second", &format!("mode: subagent\n{tools}"))
+    .with_agent("third", &format!("mode: all\n{tools}"))
+    .with("defaults.max_spawn_depth", "2")
+    .with("memory.budget", "0");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let params = json!({ "key": "agent:host:x", "agent": "host" });
+        client.call("sessions.create", params).await;
+        let host = ended(&client, "agent:host:x", "[host]").await;
+        assert_eq!(host["result"], "host is done", "{host}");
+        // What is said later in the session of a child is of the same agents.
+        let tree = json!({ "tree": host["runId"], "agent": "third" });
+        let tree = client.call("runs.list", tree).await;
+        let third = tree["runs"][0]["sessionKey"].as_str().unwrap();
+        let later = ended(&client, third, "[later]").await;
+        assert_eq!(later["result"], "later is done", "{later}");
+
+        let listed = client.call("memory.list", json!({})).await;
+        let mut spaces: Vec<(&str, &str)> = listed["memories"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| {
+                let text = one["text"].as_str().unwrap();
+                let (who, _) = text.split_once(' ').unwrap();
+                (who, one["namespace"].as_str().unwrap())
+            })
+            .collect();
+        spaces.sort_unstable();
+        assert_eq!(
+            spaces,
+            [
+                ("deep", "host/helper/second"),
+                ("host", "host"),
+                ("kid", "host/helper"),
+                ("later", "host/helper/third"),
+                ("own", "host/helper/third"),
+            ]
+        );
+        // Each reads its own and its caller's, and nobody else's.
+        let found = |told: &Value| -> Vec<String> {
+            let memories = told["memories"].as_array().unwrap().iter();
+            let mut found: Vec<String> = memories
+                .map(|one| one["namespace"].as_str().unwrap().to_owned())
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        let by_all = told(&client, "agent:host:x").await;
+        let searches: Vec<&Value> = by_all
+            .iter()
+            .filter(|told| told["memories"].is_array())
+            .collect();
+        let searches: Vec<Vec<String>> = searches.into_iter().map(found).collect();
+        assert_eq!(
+            searches,
+            [
+                vec!["host/helper", "host/helper/second"],
+                vec!["host", "host/helper"],
+                vec!["host"],
+            ]
+        );
+        let by_third = told(&client, third).await;
+        assert_eq!(
+            found(by_third.last().unwrap()),
+            ["host/helper", "host/helper/third", "host/helper/third"]
+        );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn memories_are_listed_searched_and_taken_out() {
     let keep = |text: &str| calls("memory_save", json!({ "text": text }));
     let place = Place::new(Script::new().on(

@@ -78,7 +78,7 @@ fn count(seen: &str, text: &str) -> usize {
 }
 
 #[test]
-fn e6_the_display_shows_a_task_as_a_tree_until_its_result() {
+fn e6_display_verification() {
     run(async {
         let place = place();
         let daemon = place.start().await;

@@ -1,10 +1,12 @@
 //! One trace through parent, child and restarts: what the rows, the events, the log and a
 //! collector are told of it.
 
+use std::os::unix::process::ExitStatusExt;
+
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Daemon, Link, ModelServer, Place, Reply, Script, calls, eventually, run, says,
+    Daemon, Faults, Link, ModelServer, Place, Reply, Script, calls, eventually, run, says,
 };
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -88,7 +90,14 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
     let of_tree = events.filter(|event| event.kind == "run.ended").count();
     assert_eq!(of_tree, 3);
 
-    let begun = logged(&place, "a delegation begins");
+    // What may not have been said before the kill is said again, and marked.
+    let (again, begun): (Vec<Value>, Vec<Value>) = logged(&place, "a delegation begins")
+        .into_iter()
+        .partition(|line| line["again"] == true);
+    assert!(
+        again.iter().all(|line| line["run"] == begun[0]["run"]),
+        "{again:?}"
+    );
     let over = logged(&place, "a delegation is over");
     assert_eq!((begun.len(), over.len()), (1, 1), "{begun:?} {over:?}");
     assert_eq!(begun[0]["level"], "INFO");
@@ -125,6 +134,63 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         list["attributes"].to_string().contains("sub_agent:explore"),
         "{list}"
     );
+}
+
+#[test]
+fn what_a_kill_came_before_is_said_after_the_restart() {
+    let place = place();
+    run(async {
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        let boss = asked(&client, "[boss]").await;
+        client.in_state(&boss, "paused").await;
+        let runs = client.call("runs.list", json!({ "tree": boss })).await;
+        let kid = runs["runs"][0]["runId"].clone();
+        let last = ("[kid]".to_owned(), 1);
+        eventually("its last call", async || {
+            place.asked().contains_key(&last).then_some(())
+        })
+        .await;
+        daemon.kill().await;
+
+        // A life whose lines are lost: the end is committed, nothing is said of it.
+        place.let_go("go");
+        let orders = "store.record_outcome.committed=kill";
+        let died = match place.start_with(&Faults::ordered(orders)).await {
+            Ok(mut daemon) => daemon.ended().await,
+            Err(status) => status,
+        };
+        assert_eq!(died.signal(), Some(9), "{died}");
+        let ended = place.book().runs[kid.as_str().unwrap()].ended;
+        assert!(ended, "the end of the child is committed");
+        let said = |about: &str| -> Vec<Value> {
+            let lines = logged(&place, about).into_iter();
+            lines.filter(|line| line["run"] == kid).collect()
+        };
+        assert_eq!(said("a delegation is over"), [Value::Null; 0]);
+
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        assert_eq!(client.ended(&boss).await["result"], "boss is done");
+        eventually("the line", async || {
+            (!said("a delegation is over").is_empty()).then_some(())
+        })
+        .await;
+        let over = said("a delegation is over");
+        assert_eq!(over.len(), 1, "{over:?}");
+        assert_eq!(
+            (&over[0]["again"], &over[0]["outcome"]),
+            (&json!(true), &json!("ok"))
+        );
+        assert_eq!(over[0]["result"], "kid is done");
+        let spans = logged(&place, "invoke_agent explore");
+        assert_eq!(spans.len(), 1, "{spans:?}");
+        assert_eq!(daemon.stop().await, 0);
+        // A start after an orderly end says nothing again.
+        let daemon = start(&place).await;
+        assert_eq!(daemon.stop().await, 0);
+        assert_eq!(said("a delegation is over").len(), 1);
+    });
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn merge(fields: &mut Value, more: Value) {
 fn child(face: &str, more: Value) -> Run {
     let mut fields = json!({
         "agent": "explore", "depth": 1, "parentRunId": HOST,
-        "delegated": { "face": face, "step": 2, "toolCallId": "c2" },
+        "delegated": { "face": face, "step": 2, "toolCallId": "c2", "agentName": "explore" },
     });
     merge(&mut fields, more);
     run(CHILD, fields)
@@ -263,7 +263,9 @@ fn e6_a_child_of_a_child_draws_the_same_tree_below_its_call() {
         "call_helper",
         json!({ "paramsSummary": "message: look" }),
     ));
-    let start = json!({ "agent": "helper", "toolCallId": "c1", "childRunId": grandchild });
+    let start = json!({
+        "agent": "helper", "agentName": "helper", "toolCallId": "c1", "childRunId": grandchild,
+    });
     tree.hear(&event("sub_agent.call_start", CHILD, start));
     assert_eq!(tree.unread(), [grandchild.parse().unwrap()].into());
     let below = json!({ "agent": "helper", "depth": 2, "parentRunId": CHILD });

@@ -5,22 +5,26 @@ use serde_json::json;
 
 use super::context::Context;
 use super::delegated::tell;
+use crate::contract::catalog::Resolved;
 use crate::kernel::action::EventKind;
+use crate::kernel::delegation::named;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::ids::RunId;
 use crate::kernel::run::{Outcome, Run, RunState};
 use crate::store::{db_fault, runs};
 
 /// The name in a refusal's data by which it is known as the breaker's.
 pub const BREAKER: &str = "breaker";
+/// The name in such a refusal's data below which stands what people call the agent.
+pub const BREAKER_NAME: &str = "agentName";
 
 /// Refuses a call of an agent whose breaker is open.
-pub fn refuse(context: &mut Context<'_>, org: &str, agent: &AgentId) -> Result<(), Fault> {
+pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<(), Fault> {
     let policy = context.settings.breaker;
     if policy.failures == 0 {
         return Ok(());
     }
-    let ends = runs::ends_of_calls(context.tx, org, agent).map_err(db_fault)?;
+    let ends = runs::ends_of_calls(context.tx, org, &agent.id).map_err(db_fault)?;
     let now = context.now.wall;
     let Some(until) = policy.open_until(&ends, now) else {
         return Ok(());
@@ -28,13 +32,15 @@ pub fn refuse(context: &mut Context<'_>, org: &str, agent: &AgentId) -> Result<(
     Err(Fault::new(
         Kind::Unavailable,
         format!(
-            "agent {agent} has failed {} times in a row (delegation.breaker.failures): it is not \
+            "{} has failed {} times in a row (delegation.breaker.failures): it is not \
              called again before {until}. Nothing was created",
+            named(&agent.id, agent.name()),
             ends.iter().take_while(|end| end.failed).count()
         ),
     )
     .hint("go on without it, or wait")
-    .with(BREAKER, agent.as_str())
+    .with(BREAKER, agent.id.as_str())
+    .with(BREAKER_NAME, agent.name())
     .with("retryAfterMs", until.since(now)))
 }
 
@@ -52,12 +58,13 @@ pub fn ended(context: &mut Context<'_>, run: &Run, caller: RunId) -> Result<(), 
     if was_open && before.first().is_some_and(|end| run.created_at <= end.at) {
         return Ok(());
     }
-    let data = match policy.open_until(&ends, context.now.wall) {
-        Some(until) => json!({ "agent": run.agent, "state": "open", "until": until }),
-        None if was_open && !policy.has_tripped(&ends) => {
-            json!({ "agent": run.agent, "state": "closed" })
-        }
+    let mut data = match policy.open_until(&ends, context.now.wall) {
+        Some(until) => json!({ "state": "open", "until": until }),
+        None if was_open && !policy.has_tripped(&ends) => json!({ "state": "closed" }),
         None => return Ok(()),
     };
+    data["agent"] = json!(run.agent);
+    let delegated = run.delegated.as_ref();
+    data["agentName"] = json!(delegated.map(|of| &of.agent_name));
     tell(context, caller, EventKind::DelegationBreaker, data)
 }

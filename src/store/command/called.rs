@@ -29,7 +29,7 @@ const ARGUMENTS: usize = 200;
 pub fn spawn(
     context: &mut Context<'_>,
     spawn: Spawn,
-    awaits: &Awaits,
+    (awaits, agent_name): (&Awaits, String),
     (caller, step): (&Run, &Step),
     session: &Session,
 ) -> Result<Reply, Fault> {
@@ -44,7 +44,8 @@ pub fn spawn(
     row.run.lane = caller.lane;
     row.run.depth = caller.depth + 1;
     row.run.cwd.clone_from(&caller.cwd);
-    delegated::bind(context, &mut row.run, awaits, caller, step);
+    let name = agent_name.clone();
+    delegated::bind(context, &mut row.run, (awaits, name), (caller, step));
     let run = row.run.clone();
     let message = storable(&spawn.task);
     let accepted = accept(context, row, Some(&message), false)?;
@@ -53,6 +54,7 @@ pub fn spawn(
     }
     let data = json!({
         "agent": run.agent,
+        "agentName": agent_name,
         "toolCallId": step.tool_call,
         "childRunId": run.id,
         "argsSummary": preview(&message, ARGUMENTS),
@@ -141,6 +143,7 @@ pub fn note_partial(
         let about = (offset + text.len()).div_ceil(4) as u64;
         let data = json!({
             "agent": run.agent,
+            "agentName": delegated.agent_name,
             "toolCallId": delegated.call,
             "childRunId": id,
             "offset": offset,

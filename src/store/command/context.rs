@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::record_outcome::SUMMARY;
 use super::usage::Thresholds;
 use crate::clock::Clock;
 use crate::kernel::action::EventKind;
@@ -14,8 +15,9 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::policy::Policy;
 use crate::kernel::recover::RecoveryPolicy;
-use crate::kernel::run::{Lane, Outcome, Run, RunOrigin, Usage};
+use crate::kernel::run::{Lane, Outcome, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::Session;
+use crate::kernel::text::preview;
 use crate::kernel::time::{Moment, Timestamp};
 use crate::store::boots::Sequence;
 use crate::store::events::{Circumstances, NewEvent};
@@ -129,6 +131,47 @@ pub struct Delegation {
     pub said: String,
 }
 
+impl Delegation {
+    /// How this run ended, if it has and another one had asked for it.
+    pub fn of(run: &Run) -> Option<Delegation> {
+        let (RunState::Ended(outcome), Some(parent)) = (run.state, run.parent_run) else {
+            return None;
+        };
+        let error = run.error.as_ref().map(|error| error.message.as_str());
+        let said = run.result.as_deref().or(error).unwrap_or_default();
+        let ended = run.ended_at.unwrap_or(run.created_at);
+        Some(Delegation {
+            run: run.id,
+            parent,
+            trace: run.trace_id.clone(),
+            agent: run.agent.clone(),
+            face: Self::face(run),
+            outcome,
+            lived_ms: ended.since(run.created_at),
+            tool_calls: run.tool_calls,
+            usage: run.usage,
+            said: preview(said, SUMMARY),
+        })
+    }
+
+    /// By which tool a run was asked for; `spawn` where its caller did not wait.
+    pub fn face(run: &Run) -> &'static str {
+        match &run.delegated {
+            Some(delegated) => delegated.face.as_str(),
+            None => run.origin.as_str(),
+        }
+    }
+}
+
+/// What the log of an earlier life may lack of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// That it begins.
+    Begin,
+    /// How it ended.
+    End,
+}
+
 /// What the registry must do after the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -157,6 +200,8 @@ pub enum Effect {
     Outcome(RunId, Outcome, u64),
     /// What a run had another do is over.
     DelegationOver(Box<Delegation>),
+    /// The daemon may have been killed before this was said of the run.
+    Untold(RunId, Untold),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
     /// Something waits to be told to this session, and no turn is going on there.

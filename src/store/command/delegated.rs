@@ -66,12 +66,18 @@ pub fn session(
 }
 
 /// The run carries out this call, within what is left of its caller's time.
-pub fn bind(context: &Context<'_>, run: &mut Run, awaits: &Awaits, caller: &Run, step: &Step) {
+pub fn bind(
+    context: &Context<'_>,
+    run: &mut Run,
+    (awaits, agent_name): (&Awaits, String),
+    (caller, step): (&Run, &Step),
+) {
     run.delegated = Some(Delegated {
         face: awaits.face,
         step: step.seq,
         call: step.tool_call.clone().unwrap_or_default(),
         stream: awaits.stream,
+        agent_name,
     });
     run.limit_ms = match (run.limit_ms, caller.left_at(context.now.steady)) {
         (Some(own), Some(left)) => Some(own.min(left)),
@@ -80,11 +86,16 @@ pub fn bind(context: &Context<'_>, run: &mut Run, awaits: &Awaits, caller: &Run,
 }
 
 /// The stream of a planner says whom it delegates to.
-pub fn planned(context: &mut Context<'_>, caller: &Run, step: &Step, run: RunId, agent: &AgentId) {
+pub fn planned(
+    context: &mut Context<'_>,
+    (caller, step): (&Run, &Step),
+    run: RunId,
+    (agent, name): (&AgentId, &str),
+) {
     let task = step.input["task"].as_str().unwrap_or_default();
     let data = json!({
         "subAgentId": agent,
-        "subAgentName": agent,
+        "subAgentName": name,
         "toolCallId": step.tool_call,
         "childRunId": run,
         "task": preview(task, TASK),

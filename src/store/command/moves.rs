@@ -4,7 +4,6 @@
 use serde_json::json;
 
 use super::context::{Context, Delegation, Effect};
-use super::record_outcome::SUMMARY;
 use super::{
     TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, usage, waiting,
 };
@@ -14,9 +13,9 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
 use crate::kernel::message::Message;
-use crate::kernel::run::{AnnouncePolicy, Outcome, Run, RunState};
+use crate::kernel::run::{AnnouncePolicy, Run, RunState};
 use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
-use crate::kernel::text::{preview, storable};
+use crate::kernel::text::storable;
 use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
 
 /// The run, or `not_found`.
@@ -160,34 +159,12 @@ fn perform(
             if let RunState::Ended(outcome) = run.state {
                 let lived = context.now.wall.since(run.created_at);
                 context.effect(Effect::Outcome(run.id, outcome, lived));
-                if let Some(parent) = run.parent_run {
-                    let over = over(run, parent, outcome, lived);
+                if let Some(over) = Delegation::of(run) {
                     context.effect(Effect::DelegationOver(Box::new(over)));
                 }
             }
             Ok(())
         }
-    }
-}
-
-/// How a run ended that another one had asked for.
-fn over(run: &Run, parent: RunId, outcome: Outcome, lived_ms: u64) -> Delegation {
-    let error = run.error.as_ref().map(|error| error.message.as_str());
-    let said = run.result.as_deref().or(error).unwrap_or_default();
-    Delegation {
-        run: run.id,
-        parent,
-        trace: run.trace_id.clone(),
-        agent: run.agent.clone(),
-        face: match &run.delegated {
-            Some(delegated) => delegated.face.as_str(),
-            None => run.origin.as_str(),
-        },
-        outcome,
-        lived_ms,
-        tool_calls: run.tool_calls,
-        usage: run.usage,
-        said: preview(said, SUMMARY),
     }
 }
 

@@ -145,13 +145,14 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         warnings.extend(check_spawn(&limits, &counts)?);
     }
     if awaits.is_some() {
-        breaker::refuse(context, &spawn.org, &spawn.run.agent.id)?;
+        breaker::refuse(context, &spawn.org, &spawn.run.agent)?;
     }
     if let Some(caller) = &caller
         && let Some(used_up) = runs::used_up(context.tx, caller.id).map_err(db_fault)?
     {
         return Err(used_up.refuses());
     }
+    let agent_name = spawn.run.agent.name().to_owned();
     let (announce, warning) = match &awaits {
         // Its step is told, in the transaction of its end.
         Some(_) => (AnnouncePolicy::None, None),
@@ -163,6 +164,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         (&awaits, &caller, &step, &parent)
         && awaits.face == Face::Called
     {
+        let awaits = (awaits, agent_name);
         return called::spawn(context, spawn, awaits, (caller, step), parent);
     }
     let goes_on = awaits.as_ref().and_then(|awaits| awaits.goes_on.as_ref());
@@ -198,7 +200,8 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         below(&mut row.run, caller);
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
-        delegated::bind(context, &mut row.run, awaits, caller, step);
+        let awaits = (awaits, agent_name.clone());
+        delegated::bind(context, &mut row.run, awaits, (caller, step));
     }
 
     let mut task = NewMessage::user(spawn.message, &spawn.task);
@@ -215,7 +218,8 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     }
     if let (Some(awaits), Some(caller), Some(step)) = (&awaits, &caller, &step) {
         if awaits.face == Face::Planned {
-            delegated::planned(context, caller, step, run, &accepted.agent);
+            let agent = (&accepted.agent, agent_name.as_str());
+            delegated::planned(context, (caller, step), run, agent);
         }
         delegated::wait(context, caller, step, run)?;
     }

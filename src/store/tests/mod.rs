@@ -195,6 +195,7 @@ pub(super) fn agent(name: &str) -> Resolved {
     };
     Resolved {
         id: AgentId::parse(name).unwrap(),
+        title: None,
         mode: AgentMode::All,
         model: "script/x".to_owned(),
         thinking: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::process::{Captured, Ending, Service, signal_name};
+use crate::process::{Captured, Ending, Service, ServiceEnd, signal_name};
 
 /// So much of what it wrote last is part of an error, bytes.
 const SAID_LAST: usize = 500;
@@ -37,6 +37,22 @@ pub(super) fn words(ending: Ending) -> String {
         // Nobody sets such a limit for a service.
         Ending::TimeOver | Ending::TooMuch(_) => "at a limit".to_owned(),
     }
+}
+
+/// What went wrong when a server was told to end, if anything did: something is left of it, or it
+/// had to be killed.
+pub(super) fn badly_closed(ended: &ServiceEnd) -> Option<String> {
+    if !ended.left.is_empty() {
+        let pids: Vec<String> = ended.left.iter().map(u32::to_string).collect();
+        return Some(format!(
+            "it could not be ended: of its processes {} are left",
+            pids.join(", ")
+        ));
+    }
+    ended
+        .ending
+        .is_some_and(Ending::is_killed)
+        .then(|| "it did not end when it was asked to (process.grace), and was killed".to_owned())
 }
 
 /// Why it ended, with what it wrote last beside its messages.

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Changes, Connection, Way, Wire};
-use super::ending::{ended, or_ended, with_said, words};
+use super::ending::{badly_closed, ended, or_ended, with_said, words};
 use super::http;
 use super::names::{Offer, offer};
 use super::own::Own;
@@ -46,11 +46,14 @@ pub(super) struct Server {
     pub(super) own: Option<Own>,
     /// It is not wanted any more.
     stop: CancellationToken,
-    life: Mutex<Option<JoinHandle<()>>>,
+    life: Mutex<Option<Life>>,
     noise: Mutex<Noise>,
     /// Takes what its table gives it to keep for itself out of what it says; made at each start.
     redactor: Mutex<Redactor>,
 }
+
+/// From a start to an end; gives what went wrong with the end.
+type Life = JoinHandle<Option<String>>;
 
 /// How far its connection is.
 enum Link {
@@ -167,15 +170,15 @@ impl Server {
         }
     }
 
-    /// Ends it, and waits until nothing of it is left.
-    pub(super) async fn end(&self) {
+    /// Ends it, and waits until nothing of it is left; what went wrong with that.
+    pub(super) async fn end(&self) -> Option<String> {
         self.stop.cancel();
-        let life = self.lock_life().take();
-        if let Some(life) = life
-            && life.await.is_err()
-        {
+        let life = self.lock_life().take()?;
+        let Ok(badly) = life.await else {
             tracing::error!(server = %self.name, "the task of a tool server failed");
-        }
+            return Some("its task failed".to_owned());
+        };
+        badly
     }
 
     /// Calls a tool. The error says what went wrong, in words for the model.
@@ -222,8 +225,8 @@ impl Server {
         }
     }
 
-    /// From a start to an end.
-    async fn live(self: Arc<Self>) {
+    /// From a start to an end; what went wrong with that end.
+    async fn live(self: Arc<Self>) -> Option<String> {
         *self.lock_noise() = Noise::default();
         self.show(|view| {
             view.starts += 1;
@@ -243,14 +246,15 @@ impl Server {
             Err(why) => Some(why),
         };
         self.link.send_replace(Link::Ending);
-        let why = match program {
-            None => why,
+        let (why, badly) = match program {
+            None => (why, None),
             Some(program) => {
-                let (left, said) = program.end().await;
-                if !left.is_empty() {
-                    tracing::error!(server = %self.name, pids = ?left, "a tool server could not be ended");
+                let ended = program.end().await;
+                if !ended.left.is_empty() {
+                    tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
                 }
-                why.map(|why| with_said(why, said.as_ref()))
+                let badly = badly_closed(&ended);
+                (why.map(|why| with_said(why, ended.said.as_ref())), badly)
             }
         };
         let why = why.map(|why| self.without_secrets(&why));
@@ -270,6 +274,7 @@ impl Server {
         if has_failed && !self.is_leased {
             self.try_later().await;
         }
+        badly
     }
 
     /// Of a server whose tools nobody knows no call could try it again: time does.
@@ -494,7 +499,7 @@ impl Server {
         }
     }
 
-    fn lock_life(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+    fn lock_life(&self) -> MutexGuard<'_, Option<Life>> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -180,12 +180,16 @@ impl Servers {
         leases.insert(run, leased);
     }
 
-    /// Once this resolves, nothing is left of the run's own connections.
-    pub async fn release(&self, run: RunId) {
-        let leased = self.lock_leases().remove(&run);
-        for server in leased.unwrap_or_default() {
-            server.end().await;
-        }
+    /// Once this resolves, nothing is left of the run's own connections; what went wrong with
+    /// their ends.
+    pub async fn release(&self, run: RunId) -> Vec<String> {
+        let leased = self.lock_leases().remove(&run).unwrap_or_default();
+        let ends = leased.iter().map(|server| async move {
+            let badly = server.end().await?;
+            let name = &server.name;
+            Some(format!("the run's own MCP server {name}: {badly}"))
+        });
+        join_all(ends).await.into_iter().flatten().collect()
     }
 
     /// Has the run connections of its own?

@@ -27,6 +27,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         | Kind::RunPaused
         | Kind::RunResumed
         | Kind::RunEnded
+        | Kind::RunWarned
         | Kind::ToolStarted
         | Kind::ToolCompleted
         | Kind::ToolProgress
@@ -194,8 +195,8 @@ fn run_is_told_once(book: &Book, run: &Run, events: &[&Event]) {
         let late = events
             .iter()
             .filter(|event| event.cursor > *end && !event.kind.starts_with("announce."))
-            // Told when nothing that it has started is left.
-            .find(|event| event.kind != "env.restored")
+            // Told when nothing that it has started is left, or should be.
+            .find(|event| !["env.restored", "run.warned"].contains(&event.kind.as_str()))
             // Its announce is a message that carries its id.
             .filter(|event| event.data["kind"] != "announce");
         assert!(late.is_none(), "{late:?} after the end of {run:?}");

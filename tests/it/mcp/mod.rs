@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{Daemon, Link, Place, Script, calls, eventually, run, says};
 use crate::processes::is_alive;
 
-pub(crate) use server::{lines, with_server};
+pub(crate) use server::{lines, with_server, with_stubborn_server};
 
 /// A place whose agent `worker` calls this tool of server `mem` when it is told `[go]`.
 fn place(tool: &str, arguments: Value, start: &str) -> Place {

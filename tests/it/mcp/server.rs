@@ -28,6 +28,19 @@ pub(crate) fn with_server(place: Place, name: &str, start: &str) -> Place {
         )
 }
 
+/// As [`with_server`], with a server that does not end when it is asked to, and is soon killed.
+pub(crate) fn with_stubborn_server(place: Place, name: &str) -> Place {
+    let binary = std::env::current_exe().unwrap();
+    // What is ignored here stays ignored in the program that takes its place.
+    let line = "trap '' TERM; exec \"$0\" \"$@\"";
+    let own = ["--ignored", "--exact", "mcp::server::serve", "--quiet"];
+    let args = json!([["-c", line, binary.to_str().unwrap()].as_slice(), &own].concat());
+    with_server(place, name, "stubborn")
+        .with(&format!("mcp.{name}.command"), "\"/bin/sh\"")
+        .with(&format!("mcp.{name}.args"), &args.to_string())
+        .with("process.grace", "\"100ms\"")
+}
+
 /// What a test asks the server to do once more, in its folder.
 pub(crate) fn lines(place: &Place, file: &str) -> usize {
     let text = fs::read_to_string(place.work().join(file)).unwrap_or_default();
@@ -72,6 +85,11 @@ fn serve() {
                 say(&answer.to_string());
             }
         });
+    }
+    if start == "stubborn" {
+        loop {
+            std::thread::park();
+        }
     }
     end(0);
 }

@@ -11,6 +11,7 @@ mod delegate;
 mod delegations;
 mod drains;
 pub(crate) mod environment;
+mod leased;
 mod lifecycle;
 mod mcp;
 mod memory;
@@ -48,6 +49,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegations::SCENARIOS,
         drains::SCENARIOS,
         environment::SCENARIOS,
+        leased::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
         memory::SCENARIOS,

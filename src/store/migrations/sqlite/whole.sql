@@ -198,7 +198,7 @@ CREATE TABLE "runs" (
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
     (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, env TEXT, bundle TEXT, stream TEXT CHECK
-    (stream IS NULL OR stream = 'aggregated' OR stream = 'direct' OR stream = 'none'), spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0,
+    (stream IS NULL OR stream = 'aggregated' OR stream = 'direct' OR stream = 'none'), spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0, agent_name TEXT,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))

@@ -1,11 +1,9 @@
-//! Tools whose calls another agent carries out while its caller waits: `task` and
-//! `subagent_<agent>`. The names of the tests are those of the requirements that they show.
+//! `task`: from the caller's call to its result, over the child's session and events.
 
-use abide::client::Events;
 use serde_json::{Value, json};
 
-use crate::events::next;
-use crate::harness::{Link, Place, Script, Spawned, calls, fails, run, says};
+use super::{children, told, until_ended};
+use crate::harness::{Place, Script, calls, fails, run, says};
 
 fn task(description: &str, prompt: &str) -> Value {
     json!({
@@ -14,42 +12,8 @@ fn task(description: &str, prompt: &str) -> Value {
     })
 }
 
-/// What the tools in this session have answered, in order.
-pub(crate) async fn told(client: &Link, session: &str) -> Vec<Value> {
-    let history = client
-        .call("sessions.history", json!({ "sessionKey": session }))
-        .await;
-    let entries = history["messages"].as_array().unwrap().iter();
-    entries
-        .filter(|entry| entry["kind"] == "tool_result")
-        .map(|entry| {
-            let text = entry["content"][0]["text"].as_str().unwrap();
-            serde_json::from_str(text).unwrap_or_else(|_| text.into())
-        })
-        .collect()
-}
-
-/// The events of these kinds up to the end of `run`.
-pub(crate) async fn until_ended(events: &mut Events, run: &str) -> Vec<Value> {
-    let mut found = Vec::new();
-    loop {
-        let event = serde_json::to_value(next(events).await).unwrap();
-        let is_end = event["kind"] == "run.ended" && event["runId"] == run;
-        found.push(event);
-        if is_end {
-            return found;
-        }
-    }
-}
-
-pub(crate) async fn children(client: &Link, session: &str) -> Vec<Value> {
-    let params = json!({ "parent": session });
-    let found = client.call("runs.list", params).await;
-    found["runs"].as_array().unwrap().clone()
-}
-
 #[test]
-fn e3_a_task_has_a_session_of_its_own_and_its_tools_are_shown_on_the_way() {
+fn e3_complete_flow() {
     let place = Place::new(
         Script::new()
             .on(
@@ -241,18 +205,30 @@ fn e3_a_session_id_goes_on_in_the_session_of_an_earlier_task() {
 }
 
 #[test]
-fn a_task_that_fails_is_a_result_and_one_that_cannot_begin_is_refused_in_words() {
+fn e3_task_tool_parameter_validation() {
     let unknown = json!({
         "description": "Look", "prompt": "[kid]", "subagent_type": "nobody", "session_id": "",
     });
     let primary = json!({
         "description": "Look", "prompt": "[kid]", "subagent_type": "other", "session_id": "",
     });
+    let with = |name: &str, value: Value| {
+        let mut arguments = task("Look", "[kid]");
+        arguments[name] = value;
+        arguments
+    };
     let place = Place::new(Script::new().on("[kid]", [fails("no model today")]).on(
         "[boss]",
         [
             calls("task", task("Look", "[kid]")),
             calls("task", unknown).and("task", primary),
+            calls(
+                "task",
+                json!({ "description": "Look", "subagent_type": "explore" }),
+            ),
+            calls("task", with("prompt", json!(5))),
+            calls("task", with("effort", json!("high"))),
+            calls("task", with("subagent_type", json!(""))),
             says("boss is done"),
         ],
     ))
@@ -274,12 +250,22 @@ fn a_task_that_fails_is_a_result_and_one_that_cannot_begin_is_refused_in_words()
         );
         // Calls of one answer are made at the same time: either may be refused first.
         for words in ["no agent \"nobody\"", "may not delegate to other"] {
-            let mut texts = answers[1..].iter().filter_map(Value::as_str);
+            let mut texts = answers[1..3].iter().filter_map(Value::as_str);
             assert!(
                 texts.any(|text| text.contains(words)),
                 "{words}: {answers:?}"
             );
         }
+        for (answer, words) in answers[3..].iter().zip([
+            "prompt: missing",
+            "prompt: expected a text",
+            "unknown argument \"effort\"",
+            "subagent_type: expected a text",
+        ]) {
+            let text = answer.as_str().unwrap();
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert_eq!(answers.len(), 7, "{answers:?}");
         assert_eq!(children(&client, "agent:build:a").await.len(), 1);
         assert_eq!(daemon.stop().await, 0);
     });
@@ -356,268 +342,127 @@ fn a_child_that_waits_for_a_slot_ends_with_its_caller() {
     });
 }
 
-/// A turn in the host's session.
-async fn host_turn(client: &Link, message: &str) -> Spawned {
-    let params = json!({ "key": "agent:host:a", "agent": "host", "ifExists": "get" });
-    client.call("sessions.create", params).await;
-    client.turn("agent:host:a", message).await
-}
-
-/// A host whose only tools are two agents.
-fn host(script: Script) -> Place {
-    Place::new(script)
-        .with_agent(
-            "host",
-            "mode: primary\ntools: []\nlinked_agents:\n  - {agent: writer, session: own, \
-             write_scope: own}\n  - {agent: broken, session: own, timeout: 300ms}\n  - {agent: \
-             nobody, session: own}\n  - {agent: away, session: own}",
-        )
-        .with_agent("writer", "mode: subagent\ntools: [write]")
-        .with_agent("broken", "mode: subagent")
-        .with_agent("away", "mode: subagent\nmodel: nowhere/none")
-}
-
 #[test]
-fn c1_host_without_direct_tools() {
-    let place = host(Script::new().on("[kid]", [says("kid is done")]).on(
-        "[host]",
-        [
-            calls("subagent_writer", json!({ "task_summary": "[kid]" })),
-            says("host is done"),
-        ],
-    ));
-    run(async {
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        // Looked at once, when it was loaded: what could not work is no tool, and says why.
-        let agent = client.call("agents.get", json!({ "agent": "host" })).await;
-        assert_eq!(
-            agent["tools"],
-            json!(["subagent_writer", "subagent_broken"])
-        );
-        let warnings = agent["warnings"].to_string();
-        assert!(
-            warnings.contains("subagent_nobody is left out: there is no agent"),
-            "{agent}"
-        );
-        assert!(
-            warnings.contains("subagent_away is left out: model nowhere/none"),
-            "{agent}"
-        );
-
-        let mut events = client
-            .subscribe(json!({ "since": 0, "sessionKey": "agent:host:a" }))
-            .await;
-        let turn = host_turn(&client, "[host]").await;
-        assert_eq!(client.ended(&turn.id).await["result"], "host is done");
-        let answers = told(&client, "agent:host:a").await;
-        let [answer] = &answers[..] else {
-            panic!("exactly one result: {answers:?}");
-        };
-        assert_eq!(answer["result"], "kid is done");
-        assert_eq!(answer["last"], true);
-        assert_eq!(answer["subagent"], "writer");
-        assert_eq!(answer["supervisor"], "host");
-        assert!(answer.get("unavailable").is_none());
-        // Of a sealed child the host's stream has the call and its result alone.
-        let seen = until_ended(&mut events, &turn.id).await;
-        let outer: Vec<&str> = seen
-            .iter()
-            .filter_map(|event| event["kind"].as_str())
-            .filter(|kind| kind.starts_with("tool.") || kind.starts_with("message.d"))
-            .collect();
-        assert_eq!(outer, ["tool.started", "tool.completed"]);
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-#[test]
-fn c3_context_compress_called_once() {
-    let place = host(
-        Script::new()
-            .on("[kid]", [says("kid is done")])
-            .on("[before]", [says("nothing yet")])
-            .on(
-                "[host]",
-                [
-                    calls("subagent_writer", json!({ "task_summary": "[kid]" })),
-                    says("host is done"),
-                ],
-            ),
-    );
-    run(async {
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let before = host_turn(&client, "[before] we talk").await;
-        client.ended(&before.id).await;
-        let turn = host_turn(&client, "[host] go").await;
-        client.ended(&turn.id).await;
-        let history = client
-            .call("sessions.history", json!({ "sessionKey": "agent:host:a" }))
-            .await;
-        let packs: Vec<&Value> = history["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|entry| entry["metadata"].get("delegation_context").is_some())
-            .collect();
-        let [kept] = &packs[..] else {
-            panic!("one pack a delegation: {history}");
-        };
-        assert_eq!(
-            kept["content"][0]["text"], "[host] go",
-            "the latest user message"
-        );
-        let packs = kept["metadata"]["delegation_context"].as_object().unwrap();
-        assert_eq!(packs.len(), 1);
-        let pack = packs.values().next().unwrap();
-        assert_eq!(pack["task_summary"], "[kid]");
-        assert_eq!(
-            pack["recent_events"],
-            json!([
-                "user: [before] we talk",
-                "assistant: nothing yet",
-                "user: [host] go"
-            ])
-        );
-        assert_eq!(pack["safety_flags"]["read_only"], false);
-        // And that is what the child was given to know.
-        let kid = &children(&client, "agent:host:a").await[0];
-        let first = client
-            .call(
-                "sessions.history",
-                json!({ "sessionKey": kid["sessionKey"] }),
-            )
-            .await;
-        let first = first["messages"][0]["content"][0]["text"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        assert!(first.starts_with("[kid]\n\n"), "{first}");
-        assert!(first.contains("assistant: nothing yet"), "{first}");
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-#[test]
-fn c2_subagent_error_propagation() {
-    let place = host(
-        Script::new()
-            .on("[fail]", [fails("no model today")])
-            .on("[slow]", [says("never").held_by("never")])
-            .on(
-                "[host]",
-                [
-                    calls("subagent_writer", json!({ "task_summary": "[fail]" }))
-                        .and("subagent_broken", json!({ "task_summary": "[slow]" })),
-                    says("host is done"),
-                ],
-            ),
-    );
-    run(async {
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let turn = host_turn(&client, "[host]").await;
-        assert_eq!(client.ended(&turn.id).await["result"], "host is done");
-        let answers = told(&client, "agent:host:a").await;
-        assert_eq!(answers.len(), 2, "{answers:?}");
-        let of = |agent: &str| {
-            let mut answers = answers.iter();
-            answers.find(|answer| answer["subagent"] == agent).unwrap()
-        };
-        assert_eq!(of("writer")["unavailable"], true);
-        assert_eq!(of("writer")["kind"], "provider");
-        assert_eq!(of("broken")["unavailable"], true);
-        assert_eq!(of("broken")["kind"], "run_timeout");
-        let steps = client.call("runs.steps", json!({ "runId": turn.id })).await;
-        for step in steps["steps"].as_array().unwrap() {
-            assert_eq!(step["state"], "done", "nothing fails in the host: {step}");
-        }
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-#[test]
-fn c5_subagent_filesystem_namespace() {
-    let write = |path: &str| calls("write", json!({ "path": path, "content": "x" }));
-    let place = host(
+fn e3_task_tool_event_forwarding() {
+    let place = Place::new(
         Script::new()
             .on(
                 "[kid]",
                 [
-                    write("out.txt"),
-                    write("subagents/writer/in.txt"),
+                    calls("read", json!({ "path": "notes.txt" }))
+                        .and("read", json!({ "path": "nowhere.txt" })),
                     says("kid is done"),
                 ],
             )
             .on(
-                "[host]",
-                [
-                    calls("subagent_writer", json!({ "task_summary": "[kid]" })),
-                    says("host is done"),
-                ],
+                "[boss]",
+                [calls("task", task("Look", "[kid]")), says("boss is done")],
             ),
     );
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let turn = host_turn(&client, "[host]").await;
-        client.ended(&turn.id).await;
-        let kid = &children(&client, "agent:host:a").await[0];
-        let answers = told(&client, kid["sessionKey"].as_str().unwrap()).await;
-        let refused = answers[0].as_str().unwrap();
-        assert!(refused.contains("access_denied"), "{answers:?}");
-        assert!(refused.contains("subagents/writer"), "{answers:?}");
-        assert!(!place.work().join("out.txt").exists());
-        assert!(place.work().join("subagents/writer/in.txt").exists());
+        let mut events = client.subscribe(json!({ "since": 0 })).await;
+        let boss = client.turn("agent:build:a", "[boss]").await;
+        let seen = until_ended(&mut events, &boss.id).await;
+        let kid = &children(&client, "agent:build:a").await[0]["runId"];
+        // Each step that the child's own stream tells of, and nothing besides.
+        let of_tools = |event: &&Value| {
+            let kind = event["kind"].as_str().unwrap();
+            event["runId"] == *kid && kind.starts_with("tool.")
+        };
+        let own: Vec<(&str, &Value)> = seen
+            .iter()
+            .filter(of_tools)
+            .map(|event| {
+                let kind = match event["kind"].as_str().unwrap() {
+                    "tool.started" => "tool_start",
+                    _ => "tool_complete",
+                };
+                (kind, &event["data"]["toolCallId"])
+            })
+            .collect();
+        let passed: Vec<&Value> = seen
+            .iter()
+            .filter(|event| event["kind"] == "tool.progress")
+            .map(|event| &event["data"]["progress"])
+            .collect();
+        let forwarded: Vec<(&str, &Value)> = passed
+            .iter()
+            .filter(|progress| progress["type"] != "thinking")
+            .map(|progress| {
+                let kind = progress["type"].as_str().unwrap();
+                (kind, &progress["subToolCallId"])
+            })
+            .collect();
+        assert_eq!(own.len(), 4, "{own:?}");
+        assert_eq!(forwarded, own);
+        for progress in passed {
+            let status = progress["status"].as_str().unwrap();
+            match progress["type"].as_str().unwrap() {
+                "tool_complete" if status == "error" => assert!(progress["error"].is_string()),
+                "tool_complete" => assert!(progress["resultSummary"].is_string()),
+                _ => assert_eq!(status, "running"),
+            }
+        }
         assert_eq!(daemon.stop().await, 0);
     });
 }
 
 #[test]
-fn c5_subagent_parallel_calls() {
-    let kid = |name: &str| json!({ "task_summary": format!("[kid {name}]") });
-    let place = host(
+fn e4_event_flow() {
+    let read = || calls("read", json!({ "path": "notes.txt" }));
+    let place = Place::new(
         Script::new()
-            .on("[kid a]", [says("a").held_by("go-a")])
-            .on("[kid b]", [says("b").held_by("go-b")])
-            .on("[kid c]", [says("c")])
+            .on("[kid a]", [read(), says("a is done").held_by("go-a")])
+            .on("[kid b]", [read(), read(), says("b is done")])
             .on(
-                "[host]",
+                "[boss]",
                 [
-                    calls("subagent_writer", kid("a"))
-                        .and("subagent_writer", kid("b"))
-                        .and("subagent_writer", kid("c")),
-                    says("host is done"),
+                    calls("task", task("First", "[kid a]")).and("task", task("Second", "[kid b]")),
+                    says("boss is done"),
                 ],
             ),
     );
     run(async {
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let turn = host_turn(&client, "[host]").await;
-        client.in_state(&turn.id, "paused").await;
-        // They end in another order than they were called in.
-        for (index, name) in ["b", "a"].into_iter().enumerate() {
-            let kids = children(&client, "agent:host:a").await;
-            let kid = kids
+        let mut events = client.subscribe(json!({ "since": 0 })).await;
+        let boss = client.turn("agent:build:a", "[boss]").await;
+        client.in_state(&boss.id, "paused").await;
+        place.let_go("go-a");
+        let seen = until_ended(&mut events, &boss.id).await;
+        let steps = client.call("runs.steps", json!({ "runId": boss.id })).await;
+        let steps = steps["steps"].as_array().unwrap().iter();
+        let calls: Vec<(&Value, &Value)> = steps
+            .filter(|step| step["kind"] == "tool")
+            .map(|step| (&step["toolCallId"], &step["childRunId"]))
+            .collect();
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        // Each call has the progress of its own child, between its start and its end.
+        for ((call, child), count) in calls.into_iter().zip([2, 4]) {
+            let flow: Vec<(&str, &Value)> = seen
                 .iter()
-                .find(|kid| kid["title"].as_str().unwrap().contains(name));
-            assert!(kid.is_some(), "{index} {kids:?}");
-            place.let_go(&format!("go-{name}"));
-            let id = kid.unwrap()["runId"].as_str().unwrap();
-            assert_eq!(client.ended(id).await["result"], name);
+                .filter(|event| {
+                    event["runId"] == boss.id.as_str() && event["data"]["toolCallId"] == *call
+                })
+                .map(|event| (event["kind"].as_str().unwrap(), &event["data"]))
+                .collect();
+            assert_eq!(flow.first().unwrap().0, "tool.started");
+            assert_eq!(flow.last().unwrap().0, "tool.completed");
+            let progress = &flow[1..flow.len() - 1];
+            for (kind, data) in progress {
+                assert_eq!(*kind, "tool.progress");
+                assert_eq!(data["childRunId"], *child);
+            }
+            let tools = progress
+                .iter()
+                .filter(|(_, data)| data["progress"]["type"] != "thinking");
+            assert_eq!(tools.count(), count, "{flow:?}");
         }
-        client.ended(&turn.id).await;
-        let steps = client.call("runs.steps", json!({ "runId": turn.id })).await;
-        let steps = steps["steps"].as_array().unwrap();
-        // Each call has the child that was asked by it, whatever came first.
-        let mut results = Vec::new();
-        for step in steps.iter().filter(|step| step["kind"] == "tool") {
-            let child = client.run(step["childRunId"].as_str().unwrap()).await;
-            results.push(child["result"].as_str().unwrap().to_owned());
-        }
-        assert_eq!(results, ["a", "b", "c"]);
+        // Whoever asks for it later is told the same.
+        let mut again = client.subscribe(json!({ "since": 0 })).await;
+        assert_eq!(until_ended(&mut again, &boss.id).await, seen);
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -1,0 +1,174 @@
+//! What agents count on is looked at once a load, whoever asks for what how often: counted at
+//! those who are asked.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::{Agents, Models, Options};
+use crate::clock::Clock;
+use crate::contract::catalog::{Catalog, Overrides, Pinned, Place};
+use crate::contract::skills::{PickedSkills, SkillSet, Skills, SkillsHere};
+use crate::kernel::time::Timestamp;
+
+const HERE: Place<'static> = Place {
+    org: "default",
+    cwd: None,
+};
+
+/// How often each of those was asked.
+#[derive(Default)]
+struct Asked {
+    programs: AtomicUsize,
+    providers: AtomicUsize,
+    skills: AtomicUsize,
+}
+
+impl Asked {
+    fn counts(&self) -> [usize; 3] {
+        [&self.programs, &self.providers, &self.skills].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// Of which there are none.
+struct NoSkills(Arc<Asked>);
+
+impl Skills for NoSkills {
+    fn is_ready(&self, _: Option<&str>) -> bool {
+        true
+    }
+
+    fn here(&self, _: Option<&str>, _: bool) -> Arc<SkillsHere> {
+        Arc::new(SkillsHere {
+            workspace: String::new(),
+            hash: String::new(),
+            skills: Vec::new(),
+            rejected: Vec::new(),
+        })
+    }
+
+    fn pick(&self, _: &SkillsHere, names: Option<&[String]>, _: &[String]) -> Arc<PickedSkills> {
+        self.0.skills.fetch_add(1, Ordering::Relaxed);
+        Arc::new(PickedSkills {
+            set: SkillSet::default(),
+            pinned: Pinned {
+                hash: String::new(),
+                body: "{}".into(),
+            },
+            bodies: Vec::new(),
+            unknown: names.unwrap_or_default().to_vec(),
+        })
+    }
+
+    fn known(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+fn agents(home: &Path, asked: &Arc<Asked>) -> Agents {
+    let tools = ["read", "skill", "subagent_"];
+    let tools = tools.map(|name| json!({ "name": name, "description": "", "parameters": {} }));
+    let (programs, providers) = (Arc::clone(asked), Arc::clone(asked));
+    let models = Models {
+        default: "offline/search".to_owned(),
+        offered: vec!["offline/search".to_owned(), "paid/big".to_owned()],
+        thinking: Vec::new(),
+        programs: Arc::new(move |_| {
+            programs.programs.fetch_add(1, Ordering::Relaxed);
+            Err("it is in no folder of PATH".to_owned())
+        }),
+        providers: Arc::new(move |name| {
+            (name == "paid").then(|| {
+                providers.providers.fetch_add(1, Ordering::Relaxed);
+                "its key is missing".to_owned()
+            })
+        }),
+    };
+    Agents::new(Options {
+        default_agent: "build".to_owned(),
+        models: tokio::sync::watch::channel(models).1,
+        tools: tools.into(),
+        servers: tokio::sync::watch::channel(Arc::default()).1,
+        skills: Some(Arc::new(NoSkills(Arc::clone(asked)))),
+        config: Some(home.join("agents")),
+        personal: None,
+        workspace: None,
+        orgs: vec!["default".to_owned()],
+        rows: None,
+        clock: Clock::test(Timestamp(0)),
+    })
+    .unwrap()
+}
+
+fn write(home: &Path, name: &str, fields: &str) {
+    let folder = home.join("agents");
+    fs::create_dir_all(&folder).unwrap();
+    let text = format!("---\ndescription: {name}.\n{fields}\n---\nPrompt.\n");
+    fs::write(folder.join(format!("{name}.md")), text).unwrap();
+}
+
+/// Why each linked agent is no tool of `host`.
+fn left_out(agents: &Agents) -> Vec<(String, String)> {
+    let left_out = agents.tools(HERE, "host").unwrap().left_out;
+    let mut left_out: Vec<_> = left_out
+        .into_iter()
+        .map(|one| (one.name, one.reason))
+        .collect();
+    left_out.sort();
+    left_out
+}
+
+#[test]
+fn c1_the_look_at_linked_agents_is_made_once_a_load_and_an_edit_has_it_made_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = Arc::new(Asked::default());
+    let links = ["keyless", "programless", "skilless", "well"];
+    let links = links.map(|name| format!("{{agent: {name}, session: own}}"));
+    let links = format!("linked_agents: [{}]", links.join(", "));
+    write(home.path(), "host", &format!("tools: []\n{links}"));
+    write(home.path(), "keyless", "model: paid/big\ntools: [read]");
+    write(
+        home.path(),
+        "programless",
+        "runner: command\ncommand: {argv: [gone]}",
+    );
+    write(home.path(), "skilless", "tools: [skill]\nskills: [nowhere]");
+    write(home.path(), "well", "tools: [read]");
+    let agents = agents(home.path(), &asked);
+    assert_eq!(asked.counts(), [1, 1, 1], "one look at each");
+    for _ in 0..3 {
+        let found = left_out(&agents);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "subagent_keyless",
+                "subagent_programless",
+                "subagent_skilless"
+            ]
+        );
+        for ((_, reason), why) in found
+            .iter()
+            .zip(["key is missing", "PATH", "skill nowhere"])
+        {
+            assert!(reason.contains(why), "{reason}");
+        }
+        let host = agents.resolve(HERE, "host", Overrides::default()).unwrap();
+        assert!(host.tools.body.contains("subagent_well"));
+        assert!(!agents.get(HERE, "keyless").unwrap().problems.is_empty());
+        assert_eq!(agents.get(HERE, "skilless").unwrap().lacks.len(), 1);
+        assert!(agents.list(HERE).agents.len() > 5);
+    }
+    assert_eq!(asked.counts(), [1, 1, 1], "and none for a call");
+
+    write(home.path(), "keyless", "tools: [read]");
+    write(home.path(), "skilless", "tools: [skill]");
+    agents.reload().unwrap();
+    assert_eq!(asked.counts(), [2, 1, 1], "what is left of it, once more");
+    let found = left_out(&agents);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "subagent_programless");
+}
