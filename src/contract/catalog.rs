@@ -210,12 +210,6 @@ pub struct Resolved {
     /// How long its runs may take if the request says nothing, milliseconds; `None` = the
     /// default.
     pub run_timeout_ms: Option<u64>,
-    /// Whom its runs may delegate to.
-    pub allow: AllowList,
-    /// The agents that it is linked with.
-    pub linked: Vec<AgentId>,
-    /// Levels of spawning below its root sessions, 0 to 5; `None` = the default.
-    pub max_spawn_depth: Option<u32>,
     /// What becomes of an effect of its runs that may have happened.
     pub on_uncertain: OnUncertain,
     /// Its definition as JSON.
@@ -232,14 +226,6 @@ pub struct Resolved {
     pub overlay: Overlay,
     /// What the caller should know.
     pub warnings: Vec<String>,
-}
-
-impl Resolved {
-    /// The agents among `configured` to which its runs may delegate; see
-    /// [`super::allow::check_allowed`] for the refusal.
-    pub fn allowed(&self, configured: &[AgentSummary]) -> Vec<AgentId> {
-        self.allow.allowed(&self.id, &self.linked, configured)
-    }
 }
 
 /// A tool or a server of tools that an agent does not have, though it might.

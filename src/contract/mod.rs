@@ -11,6 +11,7 @@ pub mod finding;
 pub mod journal;
 pub mod linked;
 pub mod processes;
+pub mod reach;
 pub mod rows;
 pub mod runner;
 pub mod servers;

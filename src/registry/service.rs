@@ -241,6 +241,7 @@ impl Service {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
                 super::trace::export(&self.inner, &self.tasks, run);
             }
+            Effect::DelegationBegun(told) => super::trace::begins(&told),
             Effect::DelegationOver(told) => super::trace::is_over(&told),
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),

@@ -11,7 +11,7 @@ use crate::kernel::message::Message;
 use crate::kernel::run::{Run, Usage};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text::preview;
-use crate::store::command::{Accepted, Delegation};
+use crate::store::command::{Begun, Delegation};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{messages, runs, steps};
 use crate::telemetry::spans;
@@ -22,16 +22,16 @@ const PREVIEW: usize = 200;
 /// A trace tells of so many steps of one run, the first.
 const STEPS: u32 = 5000;
 
-/// Says in the log that `caller` has a subagent do something.
-pub(super) fn begins(caller: &Run, accepted: &Accepted, face: &str, task: &str) {
+/// Says in the log that a run has another do something.
+pub(super) fn begins(told: &Begun) {
     tracing::info!(
-        run = %accepted.run,
-        parent = %caller.id,
-        trace = caller.trace_id,
-        agent = %accepted.agent,
-        supervisor = %caller.agent,
-        face,
-        task = preview(task, PREVIEW),
+        run = %told.run,
+        parent = %told.parent,
+        trace = told.trace,
+        agent = %told.agent,
+        supervisor = %told.supervisor,
+        face = told.face,
+        task = preview(&told.task, PREVIEW),
         "a delegation begins"
     );
 }

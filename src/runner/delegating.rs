@@ -5,11 +5,12 @@
 use serde_json::Value;
 
 use super::rights::rights;
-use super::turn::{TurnRunner, pinned_agent};
+use super::turn::{TurnRunner, answer_of, pinned_agent};
 use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
 use crate::kernel::delegation::Face;
 use crate::kernel::gate::{Rights, WriteScope};
+use crate::kernel::message::Block;
 use crate::kernel::pack::Pack;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Step, StepState};
@@ -51,10 +52,23 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
             "agent {} has failed, which this run had called, and it is not to go on then \
              (on_child_failure): {}",
             link.agent,
-            failed.error.as_deref().unwrap_or("it did not say why")
+            why(view, failed)
         );
         RunError::new("child_failed", message)
     })
+}
+
+/// What the called agent has failed by: its result says it.
+fn why(view: &RunView, failed: &Step) -> String {
+    let said = answer_of(view, failed)
+        .iter()
+        .find_map(|block| match block {
+            Block::ToolResult { text, .. } => serde_json::from_str::<Value>(text).ok(),
+            _ => None,
+        });
+    let error = said.as_ref().and_then(|said| said["error"].as_str());
+    let shown = error.or(failed.error.as_deref());
+    shown.unwrap_or("it did not say why").to_owned()
 }
 
 /// What a subagent is given to know that knows nothing of the conversation, where the call is of

@@ -67,7 +67,7 @@ pub use breaker::BREAKER;
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Context, Delegation, Effect, Settings, Ticket, Window};
+pub use context::{Begun, Context, Delegation, Effect, Settings, Ticket, Window};
 pub use create_session::NewSession;
 pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;
