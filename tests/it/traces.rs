@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Link, Place, Script, calls, run, says};
+use crate::harness::{Daemon, Link, Place, Script, calls, eventually, run, says};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -63,6 +63,12 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         let daemon = start(&place).await;
         let client = daemon.client().await;
         let boss = asked(&client, "[boss]").await;
+        // A line follows what it tells of: a kill between the two leaves none.
+        eventually("the line", async || {
+            let begun = logged(&place, "a delegation begins");
+            (!begun.is_empty()).then_some(())
+        })
+        .await;
         client.in_state(&boss, "paused").await;
         daemon.kill().await;
         let daemon = start(&place).await;
@@ -210,7 +216,7 @@ fn b3_a_collector_gets_the_spans() {
         let boss = asked(&client, "[boss]").await;
         client.ended(&boss).await;
         // The child's spans may come in a request of their own.
-        let spans = crate::harness::eventually("both runs", async || {
+        let spans = eventually("both runs", async || {
             let spans: Vec<Value> = collector
                 .requests()
                 .iter()
