@@ -3,12 +3,36 @@
 
 use serde_json::{Value, json};
 
+use super::AgentDefinition;
+use super::names::nearest;
 use crate::contract::allow::AGENT_FORMAT;
 use crate::contract::catalog::{AgentMode, AgentSummary};
 use crate::contract::linked::{
     Candidate, DELEGATE, HELPER_FORMAT, Link, LinkSession, MOST_CANDIDATES, TASK,
 };
+use crate::contract::reach::{AGENTS_LIST, LISTED};
 use crate::kernel::ids::AgentId;
+
+/// What is to be said of names in a definition that are nobody's: what it may delegate to is the
+/// rest.
+pub(super) fn nobodies(definition: &AgentDefinition, agents: &[AgentSummary]) -> Vec<String> {
+    let names: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
+    let allowed = definition.allow_agents.iter().flatten();
+    let allowed = allowed.map(|name| ("allow_agents", name.as_str()));
+    // One that is a tool says why it is left out.
+    let plain = definition.linked_agents.iter();
+    let plain = plain.filter(|link| link.tool().is_none());
+    let linked = plain.map(|link| ("linked_agents", link.agent.as_str()));
+    let unknown = allowed
+        .chain(linked)
+        .filter(|(_, name)| *name != "*" && !names.contains(name));
+    unknown
+        .map(|(field, name)| match nearest(name, &names) {
+            Some(near) => format!("{field}: there is no agent {name}; did you mean {near}?"),
+            None => format!("{field}: there is no agent {name}"),
+        })
+        .collect()
+}
 
 /// What `task` says behind the list of its agents.
 const TASK_NOTES: &str = "\
@@ -29,6 +53,9 @@ pub(super) fn described(
 ) -> Option<Value> {
     let mut schema = schema.clone();
     name_agents(&mut schema, AGENT_FORMAT, allowed);
+    if schema["name"] == AGENTS_LIST {
+        schema[LISTED] = json!(allowed);
+    }
     if schema["name"] != TASK {
         return Some(schema);
     }

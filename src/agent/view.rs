@@ -254,9 +254,6 @@ impl Set {
             model: model.to_owned(),
             thinking,
             run_timeout_ms: definition.run_timeout_ms,
-            allow: definition.allow(),
-            linked: definition.linked(),
-            max_spawn_depth: definition.max_spawn_depth,
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
             tools: equipment.tools.clone(),
@@ -354,6 +351,8 @@ impl Entry {
     fn take_tools(&mut self, id: &AgentId, agents: &[AgentSummary], tools: &[Value]) {
         let definition = &self.definition;
         let allowed = definition.allow().allowed(id, &definition.linked(), agents);
+        self.warnings
+            .extend(delegating::nobodies(definition, agents));
         let named = |name: &str| tools.iter().find(|schema| schema["name"] == name);
         let mut schemas: Vec<Value> = definition
             .tools

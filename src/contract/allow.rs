@@ -63,7 +63,10 @@ pub fn check_allowed(own: &AgentId, target: &AgentId, allowed: &[AgentId]) -> Re
     };
     Err(Fault::new(
         Kind::Forbidden,
-        format!("agent {own} may not delegate to {target}; it may to: {list}. Nothing was created"),
+        format!(
+            "agent {own} may not delegate to {target} by this tool; it may to: {list}, as things \
+             stood when this run began. Nothing was created"
+        ),
     )
     .hint(format!(
         "name one of these; or let {own} delegate to {target}: `allow_agents: [{more}]` in its \

@@ -225,12 +225,6 @@ pub struct Resolved {
     /// How long its runs may take if the request says nothing, milliseconds; `None` = the
     /// default.
     pub run_timeout_ms: Option<u64>,
-    /// Whom its runs may delegate to.
-    pub allow: AllowList,
-    /// The agents that it is linked with.
-    pub linked: Vec<AgentId>,
-    /// Levels of spawning below its root sessions, 0 to 5; `None` = the default.
-    pub max_spawn_depth: Option<u32>,
     /// What becomes of an effect of its runs that may have happened.
     pub on_uncertain: OnUncertain,
     /// Its definition as JSON.
@@ -253,12 +247,6 @@ impl Resolved {
     /// What people call it.
     pub fn name(&self) -> &str {
         self.title.as_deref().unwrap_or(self.id.as_str())
-    }
-
-    /// The agents among `configured` to which its runs may delegate; see
-    /// [`super::allow::check_allowed`] for the refusal.
-    pub fn allowed(&self, configured: &[AgentSummary]) -> Vec<AgentId> {
-        self.allow.allowed(&self.id, &self.linked, configured)
     }
 }
 

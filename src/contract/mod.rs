@@ -12,6 +12,7 @@ pub mod journal;
 pub mod linked;
 pub mod pin;
 pub mod processes;
+pub mod reach;
 pub mod rows;
 pub mod runner;
 pub mod servers;

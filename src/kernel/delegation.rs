@@ -182,12 +182,7 @@ pub fn outcome(
         Face::Sealed | Face::Called | Face::Planned if well => json!({ "result": shown }),
         Face::Sealed | Face::Called | Face::Planned => json!({}),
     };
-    told["runId"] = json!(child.id);
-    told["sessionKey"] = json!(child.session_key);
-    told["agentId"] = json!(child.agent);
-    told["agentName"] = json!(delegated.agent_name);
-    told["subagent"] = json!(child.agent);
-    told["supervisor"] = json!(supervisor);
+    // In front, where it is seen of what is cut.
     if !well {
         told["unavailable"] = true.into();
         told["kind"] = child
@@ -196,9 +191,15 @@ pub fn outcome(
             .map_or(outcome.as_str(), |error| &error.kind)
             .into();
         told["error"] = error.into();
-        if !whole.is_empty() {
-            told["saidBefore"] = shown.into();
-        }
+    }
+    told["runId"] = json!(child.id);
+    told["sessionKey"] = json!(child.session_key);
+    told["agentId"] = json!(child.agent);
+    told["agentName"] = json!(delegated.agent_name);
+    told["subagent"] = json!(child.agent);
+    told["supervisor"] = json!(supervisor);
+    if !well && !whole.is_empty() {
+        told["saidBefore"] = shown.into();
     }
     if shown.len() < whole.len() {
         told["truncated"] = true.into();
@@ -208,11 +209,13 @@ pub fn outcome(
     (told.to_string(), !well && delegated.face != Face::Sealed)
 }
 
-/// What the caller of an agent is told that is not called now, as things stand with it.
+/// What the caller of an agent is told that is not called now, as things stand with it: of which
+/// kind that is, and why.
 pub fn held_back(
     face: Face,
     (agent, name): (&AgentId, &str),
     supervisor: &AgentId,
+    kind: &str,
     why: &str,
 ) -> Value {
     let mut told = json!({
@@ -221,7 +224,7 @@ pub fn held_back(
         "subagent": agent,
         "supervisor": supervisor,
         "unavailable": true,
-        "kind": "breaker",
+        "kind": kind,
         "error": why,
     });
     if face == Face::Task {

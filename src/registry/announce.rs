@@ -8,7 +8,6 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use super::service::Signal;
-use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Overrides, Pinned, Resolved};
 use crate::contract::skills::SkillPin;
 use crate::kernel::fault::{Fault, Kind};
@@ -166,9 +165,6 @@ fn as_pinned_before(inner: &Inner, session: SessionId) -> Result<Option<Resolved
             model: run.model,
             thinking: run.thinking,
             run_timeout_ms: None,
-            allow: AllowList::Unset,
-            linked: Vec::new(),
-            max_spawn_depth: None,
             on_uncertain: run.on_uncertain,
             definition,
             tools,

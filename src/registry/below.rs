@@ -7,8 +7,9 @@ use super::Registry;
 use super::delegate::{Caller, step_ref};
 use super::send::{accepted_json, step_key};
 use super::spawn::TITLE;
-use crate::contract::catalog::{AgentSummary, Overrides};
+use crate::contract::catalog::Overrides;
 use crate::contract::delegate::{DelegateAsk, Site, SpawnAsk, Told};
+use crate::contract::reach::Reach;
 use crate::kernel::delegation::{self, Face};
 use crate::kernel::fault::Fault;
 use crate::kernel::gate::Bundle;
@@ -17,14 +18,7 @@ use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::text::preview;
 use crate::store::command::{Accepted, Awaits, BREAKER, BREAKER_NAME, Begins, Spawn, SpawnedBy};
-use crate::store::{Command, messages, runs, steps};
-
-/// What an agent's runs may spawn.
-pub(super) struct Bounds {
-    pub allowed: Vec<AgentId>,
-    max_depth: Option<u32>,
-    pub configured: Vec<AgentSummary>,
-}
+use crate::store::{Command, blobs, messages, runs, steps};
 
 impl Registry {
     pub(super) async fn spawn_by(&self, site: Site, ask: SpawnAsk) -> Result<Told, Fault> {
@@ -68,16 +62,26 @@ impl Registry {
         };
         match self.spawn_below(site, spawn, title, Some(awaits)).await {
             Ok(_) => Ok(Told::Waits),
-            // As a sealed failure: nobody was asked, and the caller goes on with that.
-            Err(fault) if fault.data.contains_key(BREAKER) => {
+            Err(fault) => {
+                let is_open = fault.data.contains_key(BREAKER);
+                let kind = match face {
+                    _ if is_open => BREAKER,
+                    // Who has it done goes on with whatever came of it, be it that nobody was
+                    // asked.
+                    Face::Sealed | Face::Planned => fault.kind.as_str(),
+                    Face::Task | Face::Called => return Err(fault),
+                };
                 let supervisor = self.caller(site)?.run.agent;
                 let agent = AgentId::parse(&agent).map_err(Fault::internal)?;
                 let name = fault.data.get(BREAKER_NAME).and_then(Value::as_str);
                 let agent = (&agent, name.unwrap_or(agent.as_str()));
-                let told = delegation::held_back(face, agent, &supervisor, &fault.message);
+                let why = match &fault.hint {
+                    Some(hint) if !is_open => format!("{}; {hint}", fault.message),
+                    _ => fault.message.clone(),
+                };
+                let told = delegation::held_back(face, agent, &supervisor, kind, &why);
                 Ok(Told::Now(told))
             }
-            Err(fault) => Err(fault),
         }
     }
 
@@ -107,10 +111,6 @@ impl Registry {
         awaits: Option<Awaits>,
     ) -> Result<Accepted, Fault> {
         let caller = self.caller(site)?;
-        let face = awaits
-            .as_ref()
-            .map_or("spawn", |awaits| awaits.face.as_str());
-        let about = ask.task.clone();
         let own = caller.run.agent.as_str();
         let key = step_key(site.id);
         if let Some(accepted) = self.known(Some(&key))? {
@@ -127,7 +127,8 @@ impl Registry {
             .inner
             .resolve(&caller.who.org, folder, named, overrides)
             .await?;
-        let bounds = self.bounds(&caller).await?;
+        let reach = self.reach(&caller)?;
+        let allowed = reach.by(awaits.as_ref().map(|awaits| awaits.face)).to_vec();
         let timeout = ask.run_timeout_ms.or(match awaits {
             Some(_) => agent
                 .run_timeout_ms
@@ -159,8 +160,8 @@ impl Registry {
             cwd: caller.run.cwd.clone(),
             by: Some(SpawnedBy {
                 step: step_ref(site),
-                allowed: bounds.allowed,
-                max_depth: bounds.max_depth,
+                allowed,
+                max_depth: reach.max_depth,
                 awaits,
             }),
             thinking: ask.thinking,
@@ -172,28 +173,21 @@ impl Registry {
             },
             bundle: bound(&ask.bundle)?,
         })));
-        let accepted = accepted.await?;
-        let begun = (accepted.run, &accepted.agent);
-        super::trace::begins(&caller.run, begun, face, &about, false);
-        Ok(accepted)
+        accepted.await
     }
 
-    /// Whom the caller's agent may spawn, and how deep: one value for refusals and listings.
-    pub(super) async fn bounds(&self, caller: &Caller) -> Result<Bounds, Fault> {
-        let own = caller.run.agent.clone();
-        let (org, folder) = (caller.who.org.clone(), caller.run.cwd.clone());
-        let asked = self.inner.in_catalog(&org, folder, move |inner, place| {
-            let configured = inner.catalog.list(place).agents;
-            let own = inner
-                .catalog
-                .resolve(place, own.as_str(), Overrides::default())?;
-            Ok(Bounds {
-                allowed: own.allowed(&configured),
-                max_depth: own.max_spawn_depth,
-                configured,
-            })
-        });
-        asked.await
+    /// Whom the caller's run may delegate to, and how deep: one value for refusals and listings,
+    /// which holds as long as the run does.
+    pub(super) fn reach(&self, caller: &Caller) -> Result<Reach, Fault> {
+        let pins = &caller.run.pins;
+        let (definition, tools) = self
+            .inner
+            .store
+            .read_now(|tx| Ok((blobs::get(tx, &pins.agent)?, blobs::get(tx, &pins.tools)?)))?;
+        let (Some(definition), Some(tools)) = (definition, tools) else {
+            return Err(Fault::internal("what this run has pinned is not there"));
+        };
+        Reach::of(&definition, &tools).map_err(Fault::internal)
     }
 }
 

@@ -275,11 +275,12 @@ impl Registry {
 
     async fn agents_of(&self, site: Site) -> Result<Told, Fault> {
         let caller = self.caller(site)?;
-        let bounds = self.bounds(&caller).await?;
-        let agents: Vec<Value> = bounds
-            .configured
+        let reach = self.reach(&caller)?;
+        let listed = self.agents(&caller.who, caller.run.cwd.clone()).await?;
+        let agents: Vec<Value> = listed
+            .agents
             .into_iter()
-            .filter(|agent| bounds.allowed.contains(&agent.id))
+            .filter(|agent| agent.active && reach.lists(&agent.id))
             .map(|agent| json!({ "agent": agent.id, "description": agent.description }))
             .collect();
         Ok(Told::Now(json!({ "agents": agents })))

@@ -241,6 +241,7 @@ impl Service {
                 metrics().run_ended(outcome, Duration::from_millis(lived_ms));
                 super::trace::export(&self.inner, &self.tasks, run);
             }
+            Effect::DelegationBegun(told) => super::trace::begins(&told, false),
             Effect::DelegationOver(told) => super::trace::is_over(&told, false),
             Effect::Untold(run, what) => {
                 super::trace::say_again(&self.inner, &self.tasks, run, what);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use super::Inner;
-use crate::kernel::ids::{AgentId, RunId};
+use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
 use crate::kernel::step::Step;
 use crate::kernel::text::preview;
-use crate::store::command::{Delegation, Untold};
+use crate::store::command::{Begun, Delegation, Untold};
 use crate::store::tx::{DbError, Tx};
 use crate::store::{runs, steps};
 use crate::telemetry::spans;
@@ -21,22 +21,16 @@ const PREVIEW: usize = 200;
 /// A trace tells of so many steps of one run, the first.
 const STEPS: u32 = 5000;
 
-/// Says in the log that `caller` has a subagent do something; `again`: an earlier life may have.
-pub(super) fn begins(
-    caller: &Run,
-    (run, agent): (RunId, &AgentId),
-    face: &str,
-    task: &str,
-    again: bool,
-) {
+/// Says in the log that a run has another do something; `again`: an earlier life may have.
+pub(super) fn begins(told: &Begun, again: bool) {
     tracing::info!(
-        %run,
-        parent = %caller.id,
-        trace = caller.trace_id,
-        %agent,
-        supervisor = %caller.agent,
-        face,
-        task = preview(task, PREVIEW),
+        run = %told.run,
+        parent = %told.parent,
+        trace = told.trace,
+        agent = %told.agent,
+        supervisor = %told.supervisor,
+        face = told.face,
+        task = preview(&told.task, PREVIEW),
         again = again.then_some(true),
         "a delegation begins"
     );
@@ -83,8 +77,16 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
         });
         match (found.await, what) {
             (Ok(Some((caller, run))), Untold::Begin) => {
-                let face = Delegation::face(&run);
-                begins(&caller, (run.id, &run.agent), face, &run.title, true);
+                let begun = Begun {
+                    run: run.id,
+                    parent: caller.id,
+                    trace: caller.trace_id,
+                    agent: run.agent.clone(),
+                    supervisor: caller.agent,
+                    face: Delegation::face(&run),
+                    task: run.title,
+                };
+                begins(&begun, true);
             }
             (Ok(Some((_, run))), Untold::End) => {
                 if let Some(over) = Delegation::of(&run) {

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::rights::rights;
-use super::turn::{TurnRunner, pinned_agent};
+use super::turn::{TurnRunner, answer_of, pinned_agent};
 use crate::contract::journal::RunView;
 use crate::contract::linked::{self, OnFailure};
 use crate::kernel::delegation::Face;
@@ -48,29 +48,26 @@ pub(super) fn aborted(view: &RunView, model: &Step) -> Option<RunError> {
     let link = links.find(|link| link.tool().as_deref() == Some(tool))?;
     let then = link.on_failure.or(definition.on_child_failure)?;
     (then == OnFailure::Abort).then(|| {
-        let error = told_error(view, failed).unwrap_or_else(|| {
-            let error = failed.error.as_deref().unwrap_or("it did not say why");
-            format!("agent {}: {error}", link.agent)
-        });
         let message = format!(
             "an agent has failed that this run had called, and it is not to go on then \
-             (on_child_failure): {error}"
+             (on_child_failure): {}",
+            why(view, failed)
         );
         RunError::new("child_failed", message)
     })
 }
 
-/// What the result of a call that another agent has carried out says of its failure: who it was,
-/// and why.
-fn told_error(view: &RunView, step: &Step) -> Option<String> {
-    let mut messages = view.messages.iter().rev();
-    let message = messages.find(|message| Some(message.seq) == step.message_seq)?;
-    let text = message.content.iter().find_map(|block| match block {
-        Block::ToolResult { text, .. } => Some(text),
-        _ => None,
-    })?;
-    let told: Value = serde_json::from_str(text).ok()?;
-    Some(told.get("error")?.as_str()?.to_owned())
+/// What the called agent has failed by: its result says it.
+fn why(view: &RunView, failed: &Step) -> String {
+    let said = answer_of(view, failed)
+        .iter()
+        .find_map(|block| match block {
+            Block::ToolResult { text, .. } => serde_json::from_str::<Value>(text).ok(),
+            _ => None,
+        });
+    let error = said.as_ref().and_then(|said| said["error"].as_str());
+    let shown = error.or(failed.error.as_deref());
+    shown.unwrap_or("it did not say why").to_owned()
 }
 
 /// What a subagent is given to know that knows nothing of the conversation, where the call is of

@@ -68,7 +68,7 @@ pub use breaker::{BREAKER, BREAKER_NAME};
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};
-pub use context::{Context, Delegation, Effect, Settings, Ticket, Untold, Window};
+pub use context::{Begun, Context, Delegation, Effect, Settings, Ticket, Untold, Window};
 pub use create_session::NewSession;
 pub use environment::{LackEnvironment, ProvideEnvironment};
 pub use gateway::GatewayNote;

@@ -67,6 +67,12 @@ fn b3_one_trace_goes_through_parent_child_and_a_restart() {
         let daemon = start(&place).await;
         let client = daemon.client().await;
         let boss = asked(&client, "[boss]").await;
+        // A line follows what it tells of: a kill between the two leaves none.
+        eventually("the line", async || {
+            let begun = logged(&place, "a delegation begins");
+            (!begun.is_empty()).then_some(())
+        })
+        .await;
         client.in_state(&boss, "paused").await;
         daemon.kill().await;
         let daemon = start(&place).await;
@@ -191,6 +197,75 @@ fn what_a_kill_came_before_is_said_after_the_restart() {
         assert_eq!(daemon.stop().await, 0);
         assert_eq!(said("a delegation is over").len(), 1);
     });
+}
+
+#[test]
+fn b3_lines_of_delegations_are_short_cut_at_characters_and_hold_no_secret() {
+    const SECRET: &str = "canary-token-1";
+    // What a model says of it, near the beginning and where the line is cut.
+    let long = format!("{SECRET} {} {SECRET} {}", "ä".repeat(170), "子".repeat(300));
+    let asked = json!({
+        "description": "Look", "prompt": format!("[kid] {long}"),
+        "subagent_type": "other", "session_id": "",
+    });
+    let script = Script::new().on("[kid]", [says(&long)]).on(
+        "[boss]",
+        [
+            calls("task", asked)
+                .and(
+                    "subagent_sealed",
+                    json!({ "task_summary": format!("[kid] {long}") }),
+                )
+                .and("call_called", json!({ "message": format!("[kid] {long}") })),
+            says("boss is done"),
+        ],
+    );
+    let place = Place::new(script);
+    let secret = place.path().join("secret");
+    std::fs::write(&secret, SECRET).unwrap();
+    let env = format!(
+        "env: {{A_TOKEN: {{from: {:?}}}}}",
+        format!("file:{}", secret.display())
+    );
+    let mut place = place.with_agent(
+        "boss",
+        &format!(
+            "mode: primary\ntools: [task]\n{env}\nlinked_agents:\n  - {{agent: sealed, session: \
+             own}}\n  - {{agent: called, session: shared}}"
+        ),
+    );
+    for kid in ["other", "sealed", "called"] {
+        place = place.with_agent(kid, &format!("mode: subagent\ntools: []\n{env}"));
+    }
+    run(async {
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        let params = json!({ "key": "agent:boss:a", "agent": "boss" });
+        client.call("sessions.create", params).await;
+        let boss = client.turn("agent:boss:a", "[boss]").await;
+        assert_eq!(client.ended(&boss.id).await["result"], "boss is done");
+        client.quiet().await;
+        daemon.stop().await;
+    });
+    for (about, field) in [
+        ("a delegation begins", "task"),
+        ("a delegation is over", "result"),
+    ] {
+        let lines = logged(&place, about);
+        let mut faces: Vec<&str> = lines
+            .iter()
+            .map(|line| line["face"].as_str().unwrap())
+            .collect();
+        faces.sort_unstable();
+        assert_eq!(faces, ["call", "subagent", "task"], "{about}");
+        for line in &lines {
+            assert_eq!(line["level"], "INFO");
+            let shown = line[field].as_str().unwrap();
+            assert_eq!(shown.chars().count(), 200, "{shown}");
+            assert!(shown.contains("[secret:A_TOKEN] ä"), "{shown}");
+        }
+    }
+    assert!(!place.log().contains(SECRET), "{}", place.log());
 }
 
 #[test]

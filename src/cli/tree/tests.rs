@@ -1,6 +1,8 @@
 //! What the picture looks like: each state as people see it, on wide and narrow screens, with
 //! and without colours.
 
+mod faces;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;

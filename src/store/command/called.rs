@@ -60,6 +60,8 @@ pub fn spawn(
         "argsSummary": preview(&message, ARGUMENTS),
     });
     context.emit(EventKind::SubAgentCallStart, caller, data);
+    let child = (run.id, &run.agent);
+    delegated::begun(context, caller, child, Some(awaits.face), &message);
     delegated::wait(context, caller, step, run.id)?;
     Ok(Reply::Accepted(accepted))
 }

@@ -106,6 +106,25 @@ pub enum Window {
     Call(RunId),
 }
 
+/// That a run has another one do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The run that does it.
+    pub run: RunId,
+    /// The run that has asked for it.
+    pub parent: RunId,
+    /// The trace of both.
+    pub trace: String,
+    /// Who carries it out.
+    pub agent: AgentId,
+    /// For whom.
+    pub supervisor: AgentId,
+    /// By which tool; `spawn` where its caller does not wait.
+    pub face: &'static str,
+    /// The start of what is to be done.
+    pub task: String,
+}
+
 /// How a run ended that another run had asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
@@ -198,6 +217,8 @@ pub enum Effect {
     Carried(RunId),
     /// It has ended so, and so many milliseconds after it was accepted.
     Outcome(RunId, Outcome, u64),
+    /// A run has another do something.
+    DelegationBegun(Box<Begun>),
     /// What a run had another do is over.
     DelegationOver(Box<Delegation>),
     /// The daemon may have been killed before this was said of the run.

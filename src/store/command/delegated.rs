@@ -4,8 +4,9 @@
 use serde_json::json;
 
 use super::cancel;
-use super::context::Context;
+use super::context::{Begun, Context, Effect};
 use super::moves::load;
+use super::record_outcome::SUMMARY;
 use super::spawn::{Awaits, Spawn};
 use super::waiting;
 use crate::kernel::action::EventKind;
@@ -83,6 +84,25 @@ pub fn bind(
         (Some(own), Some(left)) => Some(own.min(left)),
         (own, left) => own.or(left),
     };
+}
+
+/// Whoever tells of delegations is told of this one.
+pub fn begun(
+    context: &mut Context<'_>,
+    caller: &Run,
+    (run, agent): (RunId, &AgentId),
+    face: Option<Face>,
+    task: &str,
+) {
+    context.effect(Effect::DelegationBegun(Box::new(Begun {
+        run,
+        parent: caller.id,
+        trace: caller.trace_id.clone(),
+        agent: agent.clone(),
+        supervisor: caller.agent.clone(),
+        face: face.map_or("spawn", Face::as_str),
+        task: preview(task, SUMMARY),
+    })));
 }
 
 /// The stream of a planner says whom it delegates to.

@@ -208,6 +208,10 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
     task.run = Some(row.run.id);
     let run = row.run.id;
     let accepted = accept(context, row, None, is_new)?;
+    if let Some(caller) = &caller {
+        let face = awaits.as_ref().map(|awaits| awaits.face);
+        delegated::begun(context, caller, (run, &accepted.agent), face, &spawn.task);
+    }
     if is_new {
         let (now, first) = (context.now.wall, session.messages);
         let (id, generation) = (session.id, session.generation);

@@ -17,6 +17,7 @@ pub fn what_others_did_takes_no_place_in_what_a_called_run_sees(mut bench: Bench
             face: Face::Called,
             step: 1,
             call: "c1".to_owned(),
+            agent_name: "Other".to_owned(),
             stream: None,
         }),
         ..caller.clone()

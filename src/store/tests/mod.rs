@@ -32,7 +32,6 @@ use super::sqlite::{Sqlite, Use};
 use super::tx::{Tx, number};
 use super::{Command, Effect, Reply, Settings, migrate, runs};
 use crate::clock::Clock;
-use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentMode, Pinned, Resolved};
 use crate::kernel::breaker::BreakerPolicy;
 use crate::kernel::budget::Budget;
@@ -200,9 +199,6 @@ pub(super) fn agent(name: &str) -> Resolved {
         model: "script/x".to_owned(),
         thinking: None,
         run_timeout_ms: None,
-        allow: AllowList::Unset,
-        linked: Vec::new(),
-        max_spawn_depth: None,
         on_uncertain: OnUncertain::Report,
         definition: pinned(name),
         tools: pinned("[]"),

@@ -193,6 +193,11 @@ impl ModelServer {
         self
     }
 
+    /// These replies, in order, to requests of this agent's runs.
+    pub(crate) fn on_agent(&self, agent: &str, replies: impl IntoIterator<Item = Reply>) -> &Self {
+        self.on(&mark(agent), replies)
+    }
+
     /// From now on this reply to every request for `path` in whose body `text` stands.
     pub(crate) fn page(&self, path: &str, text: &str, body: &Value) -> &Self {
         let page = (path.to_owned(), text.to_owned(), Reply::whole(body));
@@ -203,6 +208,25 @@ impl ModelServer {
     /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.0.state.lock().unwrap().requests.clone()
+    }
+
+    /// The requests of this agent's runs so far.
+    pub(crate) fn requests_of(&self, agent: &str) -> Vec<Value> {
+        let marked = mark(agent);
+        let requests = self.requests().into_iter();
+        let own = requests.filter(|request| request.body.contains(&marked));
+        own.map(|request| request.json()).collect()
+    }
+
+    /// The system prompts of them.
+    pub(crate) fn prompts_of(&self, agent: &str) -> Vec<String> {
+        let prompt = |request: Value| {
+            request["messages"][0]["content"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let requests = self.requests_of(agent).into_iter();
+        requests.map(|request| prompt(request).unwrap()).collect()
     }
 
     /// Waits until there were so many requests.
@@ -297,6 +321,11 @@ impl ModelServer {
             .wait_timeout_while(state, super::PATIENCE, held);
         drop(waited.unwrap());
     }
+}
+
+/// What stands in the prompt of each run of an agent, and in no other's.
+fn mark(agent: &str) -> String {
+    format!("You are agent {agent} in session")
 }
 
 /// Until the other side hangs up.

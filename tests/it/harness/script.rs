@@ -133,6 +133,12 @@ impl Answer {
         self.with("stream", stream)
     }
 
+    /// Each of its pieces comes so long after the one before it.
+    pub(crate) fn each_after_ms(mut self, ms: u64) -> Answer {
+        self.fields["stream"]["pause_ms"] = json!(ms);
+        self
+    }
+
     /// Takes this long.
     pub(crate) fn after_ms(self, ms: u64) -> Answer {
         self.with("delay_ms", json!(ms))

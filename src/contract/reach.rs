@@ -1,0 +1,178 @@
+//! Whom a run may delegate to: what it has pinned, read back. The agents that the schemas of its
+//! tools name are the ones that its model was told of, so refusals and listings come to the same
+//! while it lives, whatever becomes of agent files. The registry asks it for each call.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::linked::{DELEGATE, Link, TASK};
+use crate::kernel::delegation::Face;
+use crate::kernel::ids::AgentId;
+
+/// The tool that lists whom a run may delegate to.
+pub const AGENTS_LIST: &str = "agents_list";
+/// The field of that tool's schema, as runs pin it, in which they stand.
+pub const LISTED: &str = "agents";
+/// The tool by which runs spawn others that they do not wait for.
+const SPAWN: &str = "sessions_spawn";
+
+/// Whom a run may delegate to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// By `sessions_spawn`.
+    spawned: Vec<AgentId>,
+    /// By `task`.
+    tasked: Vec<AgentId>,
+    /// By its plans.
+    planned: Vec<AgentId>,
+    /// By tools that are one agent each.
+    linked: Vec<AgentId>,
+    /// As `agents_list` shows them, if it has that tool.
+    listed: Option<Vec<AgentId>>,
+    /// Levels of spawning below its root session, if its agent has a limit of its own.
+    pub max_depth: Option<u32>,
+}
+
+/// What counts here of an agent's definition.
+#[derive(Deserialize)]
+struct Definition {
+    #[serde(default)]
+    linked_agents: Vec<Link>,
+    #[serde(default)]
+    max_spawn_depth: Option<u32>,
+}
+
+/// What counts here of a tool's schema.
+#[derive(Deserialize)]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    parameters: Value,
+    #[serde(default, rename = "agents")]
+    listed: Option<Vec<AgentId>>,
+}
+
+impl Tool {
+    /// The agents that this argument may name. Without any it is left open, and may name none.
+    fn named_by(&self, argument: &str) -> Vec<AgentId> {
+        let names = self.parameters["properties"][argument]["enum"].as_array();
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| AgentId::parse(name.as_str()?).ok())
+            .collect()
+    }
+}
+
+impl Reach {
+    /// Out of the definition and the tools that a run has pinned, both JSON.
+    pub fn of(definition: &str, tools: &str) -> Result<Reach, serde_json::Error> {
+        let definition: Definition = serde_json::from_str(definition)?;
+        let tools: Vec<Tool> = serde_json::from_str(tools)?;
+        let has = |name: &str| tools.iter().any(|tool| tool.name == name);
+        let mut reach = Reach {
+            max_depth: definition.max_spawn_depth,
+            ..Reach::default()
+        };
+        let links = definition.linked_agents.into_iter();
+        let as_tools = links.filter(|link| link.tool().is_some_and(|tool| has(&tool)));
+        reach.linked = as_tools.map(|link| link.agent).collect();
+        for tool in tools {
+            match tool.name.as_str() {
+                SPAWN => reach.spawned = tool.named_by("agent"),
+                TASK => reach.tasked = tool.named_by("subagent_type"),
+                DELEGATE => reach.planned = tool.named_by("agent"),
+                AGENTS_LIST => reach.listed = tool.listed,
+                _ => {}
+            }
+        }
+        Ok(reach)
+    }
+
+    /// By a tool of this face; `None`: by a spawn that is not waited for.
+    pub fn by(&self, face: Option<Face>) -> &[AgentId] {
+        match face {
+            None => &self.spawned,
+            Some(Face::Task) => &self.tasked,
+            Some(Face::Planned) => &self.planned,
+            Some(Face::Sealed | Face::Called) => &self.linked,
+        }
+    }
+
+    /// Is it within reach by any tool, as lists of them show it?
+    pub fn lists(&self, agent: &AgentId) -> bool {
+        match &self.listed {
+            Some(listed) => listed.contains(agent),
+            None => [&self.spawned, &self.tasked, &self.planned, &self.linked]
+                .iter()
+                .any(|some| some.contains(agent)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ids(names: &[&str]) -> Vec<AgentId> {
+        names
+            .iter()
+            .map(|name| AgentId::parse(name).unwrap())
+            .collect()
+    }
+
+    fn naming(tool: &str, argument: &str, names: &[&str]) -> Value {
+        json!({ "name": tool, "description": "x", "parameters": { "properties": {
+            argument: { "type": "string", "enum": names },
+        } } })
+    }
+
+    #[test]
+    fn each_tool_reaches_those_that_its_schema_names() {
+        let definition = json!({
+            "name": "host", "max_spawn_depth": 3,
+            "linked_agents": [
+                { "agent": "one", "session": "own" }, { "agent": "gone", "session": "own" }, "bare",
+            ],
+        });
+        let tools = json!([
+            naming("sessions_spawn", "agent", &["a", "b"]),
+            naming("task", "subagent_type", &["b"]),
+            naming("delegate", "agent", &["c"]),
+            naming("served__x", "agent", &["d"]),
+            { "name": "subagent_one", "description": "x", "parameters": {} },
+        ]);
+        let reach = Reach::of(&definition.to_string(), &tools.to_string()).unwrap();
+        assert_eq!(reach.max_depth, Some(3));
+        for (face, names) in [
+            (None, &["a", "b"][..]),
+            (Some(Face::Task), &["b"]),
+            (Some(Face::Planned), &["c"]),
+            (Some(Face::Sealed), &["one"]),
+            (Some(Face::Called), &["one"]),
+        ] {
+            assert_eq!(reach.by(face), ids(names), "{face:?}");
+        }
+        let listed = |names: &[&str]| {
+            let ids = ids(names);
+            ids.iter().map(|id| reach.lists(id)).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&["a", "c", "one"]), [true; 3]);
+        assert_eq!(listed(&["d", "gone", "bare"]), [false; 3]);
+    }
+
+    #[test]
+    fn a_list_shows_what_it_was_made_with_and_an_open_argument_names_nobody() {
+        let tools = json!([
+            { "name": "agents_list", "description": "x", "parameters": {}, "agents": ["z"] },
+            { "name": "sessions_spawn", "description": "x",
+              "parameters": { "properties": { "agent": { "type": "string" } } } },
+        ]);
+        let reach = Reach::of(r#"{"name":"host"}"#, &tools.to_string()).unwrap();
+        assert!(reach.lists(&ids(&["z"])[0]));
+        assert_eq!(reach.by(None), []);
+        assert_eq!(reach.max_depth, None);
+        assert!(Reach::of("x", "[]").is_err());
+    }
+}
