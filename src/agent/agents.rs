@@ -2,6 +2,7 @@
 //! start of the daemon; the registry asks it on every spawn.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -126,7 +127,15 @@ impl Agents {
             .flat_map(|folder| project::folders(folder, self.options.personal.as_deref()))
             .map(|(inside, _)| inside)
             .collect();
-        let state = (project.clone(), crate::watch::signature(&watched));
+        let mut files = crate::watch::signature(&watched);
+        // What is there of the skills that agents name is part of their health.
+        let skills = self.options.skills.as_ref().filter(|_| place.cwd.is_some());
+        if let Some(skills) = skills {
+            let mut hasher = DefaultHasher::new();
+            (files, &skills.here(place.cwd, false).hash).hash(&mut hasher);
+            files = hasher.finish();
+        }
+        let state = (project.clone(), files);
         let same = self
             .nearby()
             .unchanged(place.org, cwd, base.generation, &state);
@@ -134,6 +143,11 @@ impl Agents {
             return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
         }
         let set = project.and_then(|folder| self.with_project(&base, place, folder));
+        let set = set.or_else(|| {
+            let layers = &base.of(place.org).layers;
+            let has_its_own = place.cwd.is_some() && layers.name_skills();
+            has_its_own.then(|| Arc::new(self.ready(layers, place.cwd)))
+        });
         self.nearby()
             .keep(place.org, cwd, base.generation, state, set.clone());
         set.unwrap_or_else(|| Arc::clone(&base.of(place.org).set))

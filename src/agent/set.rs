@@ -77,6 +77,15 @@ pub(super) struct Layers {
 }
 
 impl Layers {
+    /// Does any agent name skills? Those are others in other folders.
+    pub(super) fn name_skills(&self) -> bool {
+        let mut agents = self.agents.values();
+        agents.any(|taken| {
+            let named = &taken.candidate.draft.definition.skills;
+            named.as_ref().is_some_and(|named| !named.is_empty())
+        })
+    }
+
     /// The built-in agents alone.
     pub(super) fn presets(presets: Vec<AgentDefinition>) -> Self {
         let mut layers = Layers::default();

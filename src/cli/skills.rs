@@ -183,7 +183,10 @@ fn page(skill: &Skill) -> Vec<String> {
     for install in &skill.install {
         say(
             "install",
-            &format!("{} ({})", install.hint, install.bins.join(", ")),
+            &match install.bins.is_empty() {
+                true => install.hint.clone(),
+                false => format!("{} ({})", install.hint, install.bins.join(", ")),
+            },
         );
     }
     for warning in &skill.warnings {

@@ -98,6 +98,8 @@ text_enum! {
     InstallKind {
         /// Homebrew, a formula.
         Brew = "brew",
+        /// Debian's, a package.
+        Apt = "apt",
         /// npm, a package.
         Node = "node",
         /// Go, a module.
@@ -131,6 +133,7 @@ impl InstallHint {
         let what = &self.what;
         match self.kind {
             InstallKind::Brew => format!("brew install {what}"),
+            InstallKind::Apt => format!("apt install {what}"),
             InstallKind::Node => format!("npm install -g {what}"),
             InstallKind::Go if what.contains('@') => format!("go install {what}"),
             InstallKind::Go => format!("go install {what}@latest"),

@@ -190,8 +190,9 @@ fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
     let id = format!("watch.{what}");
     let message = format!("changes of {what} are noticed late: {}", notice.get()?);
     Some(Finding::new(&id, Health::Warn, message).fix(format!(
-        "raise fs.inotify.max_user_watches and restart; or, on a file system without events, set \
-         {what}.watch = \"poll\""
+        "raise the limit (sysctl fs.inotify.max_user_watches and max_user_instances; in a \
+         container also user.max_inotify_watches and user.max_inotify_instances) and restart; or, \
+         on a file system without events, set {what}.watch = \"poll\""
     )))
 }
 

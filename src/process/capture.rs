@@ -10,6 +10,7 @@ pub struct Captured {
     tail: VecDeque<u8>,
     keep: usize,
     total: u64,
+    is_cut: bool,
 }
 
 impl Captured {
@@ -35,6 +36,11 @@ impl Captured {
         self.tail.extend(bytes);
     }
 
+    /// More would have come: the program was stopped in the middle of what it wrote.
+    pub(super) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
     /// Bytes that the program has written.
     pub fn total(&self) -> u64 {
         self.total
@@ -48,6 +54,14 @@ impl Captured {
     /// The text: bytes that are no UTF-8 are replaced, a gap is stated in a line of its own,
     /// and neither part ends or begins within a character.
     pub fn text(&self) -> String {
+        let mut text = self.kept();
+        if self.is_cut && !text.is_empty() {
+            text.push('…');
+        }
+        text
+    }
+
+    fn kept(&self) -> String {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if self.left_out() == 0 {
             let whole = [self.head.as_slice(), &tail].concat();

@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use uuid::Uuid;
 
+use super::capture::Captured;
 use super::linger::Stream;
 use super::marks::{Marks, Owner};
 use super::program::{Ending, Finished, Input, Program, find};
@@ -127,10 +128,16 @@ impl Processes {
             Ending::Exited(_) | Ending::Signal(_) => started.left_behind().await,
             Ending::TimeOver | Ending::TooMuch(_) => started.end().await,
         };
+        let mut streams = [out.finish(heard).await, err.finish(|_| {}).await];
+        // Whose time is over is asked to end, and says its last words.
+        if matches!(ending, Ending::TooMuch(_)) {
+            streams.iter_mut().for_each(Captured::cut);
+        }
+        let [stdout, stderr] = streams;
         Ok(Finished {
             ending,
-            stdout: out.finish(heard).await,
-            stderr: err.finish(|_| {}).await,
+            stdout,
+            stderr,
             left,
         })
     }

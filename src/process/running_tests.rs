@@ -306,6 +306,8 @@ async fn g13_3_output_without_end_is_bounded_and_its_program_ended() {
     assert!(text.len() < 65 * 1024, "{}", text.len());
     assert!(text.starts_with("0123456789\n"));
     assert!(text.contains("bytes left out"), "{}", &text[..100]);
+    // It was stopped in the middle of what it wrote.
+    assert!(text.ends_with('…'), "{}", &text[text.len() - 20..]);
 }
 
 #[tokio::test]

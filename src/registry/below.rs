@@ -11,13 +11,13 @@ use crate::contract::catalog::Overrides;
 use crate::contract::delegate::{DelegateAsk, Site, SpawnAsk, Told};
 use crate::contract::reach::Reach;
 use crate::kernel::delegation::{self, Face};
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::text::preview;
-use crate::store::command::{Accepted, Awaits, BREAKER, BREAKER_NAME, Begins, Spawn, SpawnedBy};
+use crate::store::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
 use crate::store::{Command, blobs, messages, runs, steps};
 
 impl Registry {
@@ -64,20 +64,26 @@ impl Registry {
             Ok(_) => Ok(Told::Waits),
             Err(fault) => {
                 let is_open = fault.data.contains_key(BREAKER);
+                // That is no matter of the agent's.
+                let is_ours = matches!(
+                    fault.kind,
+                    Kind::Internal | Kind::Busy | Kind::Unavailable | Kind::Conflict
+                );
                 let kind = match face {
                     _ if is_open => BREAKER,
                     // Who has it done goes on with whatever came of it, be it that nobody was
                     // asked.
-                    Face::Sealed | Face::Planned => fault.kind.as_str(),
-                    Face::Task | Face::Called => return Err(fault),
+                    Face::Sealed | Face::Planned if !is_ours => fault.kind.as_str(),
+                    _ => return Err(fault),
                 };
                 let supervisor = self.caller(site)?.run.agent;
                 let agent = AgentId::parse(&agent).map_err(Fault::internal)?;
-                let name = fault.data.get(BREAKER_NAME).and_then(Value::as_str);
+                let name = fault.data.get(AGENT_NAME).and_then(Value::as_str);
                 let agent = (&agent, name.unwrap_or(agent.as_str()));
                 let why = match &fault.hint {
-                    Some(hint) if !is_open => format!("{}; {hint}", fault.message),
-                    _ => fault.message.clone(),
+                    _ if is_open => fault.message.clone(),
+                    Some(hint) => format!("{}; {hint}", fault.message),
+                    None => fault.message.clone(),
                 };
                 let told = delegation::held_back(face, agent, &supervisor, kind, &why);
                 Ok(Told::Now(told))
@@ -127,6 +133,7 @@ impl Registry {
             .inner
             .resolve(&caller.who.org, folder, named, overrides)
             .await?;
+        let name = agent.name().to_owned();
         let reach = self.reach(&caller)?;
         let allowed = reach.by(awaits.as_ref().map(|awaits| awaits.face)).to_vec();
         let timeout = ask.run_timeout_ms.or(match awaits {
@@ -173,7 +180,8 @@ impl Registry {
             },
             bundle: bound(&ask.bundle)?,
         })));
-        accepted.await
+        // Of what is refused it is told whom it was about.
+        accepted.await.map_err(|fault| fault.with(AGENT_NAME, name))
     }
 
     /// Whom the caller's run may delegate to, and how deep: one value for refusals and listings,

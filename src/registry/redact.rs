@@ -16,11 +16,15 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
     let error = |error: &mut RunError| redactor.in_place(&mut error.message);
     match outcome {
         StepOutcome::Answer {
-            blocks, warnings, ..
+            blocks,
+            warnings,
+            used,
         } => {
+            // What a model says is cut by nobody; what a program wrote may be.
+            let is_cut = used.is_none();
             blocks
                 .iter_mut()
-                .for_each(|block| in_block(block, redactor));
+                .for_each(|block| in_block(block, redactor, is_cut));
             warnings.iter_mut().for_each(|one| redactor.in_place(one));
         }
         StepOutcome::ToolResult { text, .. } => redactor.in_place(text),
@@ -41,11 +45,12 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
     }
 }
 
-fn in_block(block: &mut Block, redactor: &Redactor) {
+fn in_block(block: &mut Block, redactor: &Redactor, is_cut: bool) {
     match block {
-        Block::Text { text } | Block::ToolResult { text, .. } => redactor.in_place(text),
+        Block::Text { text } | Block::ToolResult { text, .. } if is_cut => redactor.in_place(text),
+        Block::Text { text } | Block::ToolResult { text, .. } => redactor.in_whole(text),
         Block::ToolCall { arguments, .. } => redactor.in_value(arguments),
-        Block::Native { json, .. } => redactor.in_place(json),
+        Block::Native { json, .. } => redactor.in_whole(json),
     }
 }
 

@@ -139,9 +139,8 @@ impl Registry {
         let mut changed = {
             // A panic left the hash before or the one now.
             let seen = inner.skills_seen.lock();
-            let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
-            let before = seen.replace(default.clone());
-            before.is_some_and(|before| before != default)
+            let seen = seen.unwrap_or_else(PoisonError::into_inner);
+            seen.as_ref().is_some_and(|before| *before != default)
         };
         let known = inner.skills.known();
         for SkillsNoted { org, workspace, .. } in noted {
@@ -152,6 +151,9 @@ impl Registry {
                 changed |= noted.before.is_some_and(|before| before != noted.after);
             }
         }
+        // Only now: what could not be noted is found again by the next look.
+        let seen = inner.skills_seen.lock();
+        *seen.unwrap_or_else(PoisonError::into_inner) = Some(default);
         // At the start they are read with what is there.
         Ok(changed && reason != SkillsReason::Start)
     }

@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use crate::kernel::ids::RunId;
-use crate::kernel::run::Run;
+use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::step::Step;
 use crate::kernel::text::preview;
 use crate::store::command::{Begun, Delegation, Untold};
@@ -76,6 +76,9 @@ pub(super) fn say_again(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId, wha
             Ok(caller.map(|caller| (caller, run)))
         });
         match (found.await, what) {
+            // Who only sends a message has nobody do something.
+            (Ok(Some((_, run))), Untold::Begin)
+                if run.delegated.is_none() && run.origin != RunOrigin::Spawn => {}
             (Ok(Some((caller, run))), Untold::Begin) => {
                 let begun = Begun {
                     run: run.id,

@@ -390,10 +390,6 @@ fn how_programs_are_installed_is_read_checked_and_never_more_than_words() {
         ]
     );
     for (broken, why) in [
-        (
-            r#"[{"kind": "apt", "package": "gh"}]"#,
-            "none of brew, node",
-        ),
         (r#"[{"formula": "gh"}]"#, "a kind is expected"),
         (r#"[{"kind": "brew", "package": "gh"}]"#, "names no formula"),
         (
@@ -417,7 +413,16 @@ fn how_programs_are_installed_is_read_checked_and_never_more_than_words() {
         let skill = noted(&header(broken), 4, why);
         assert_eq!(skill.requires.install, []);
     }
-    // Words of another client's are no fault.
+    // Many name no programs; and another client's ways are no fault.
+    let bare = r#"[{"kind": "apt", "package": "gh"}, {"kind": "winget", "id": "x"}]"#;
+    let skill = taken(&header(bare));
+    let about = skill
+        .notes
+        .iter()
+        .filter(|note| note.text.contains("install"));
+    assert_eq!(about.count(), 0, "{:?}", skill.notes);
+    let missing = skill.requires.missing_programs(&host);
+    assert_eq!(missing[0].hints[0].words(), "apt install gh");
     let plain = taken(&with(
         "name: odd\ndescription: C\nmetadata:\n  install: npm i",
     ));

@@ -17,14 +17,16 @@ pub(super) fn hints(install: Option<&Node>, odd: &mut Vec<String>) -> Vec<Instal
     let mut hints = Vec::new();
     for item in items {
         match hint(item) {
-            Ok(hint) => hints.push(hint),
+            Ok(Some(hint)) => hints.push(hint),
+            // Some other client's way.
+            Ok(None) => {}
             Err(why) => odd.push(format!("install: {why}; it is left aside")),
         }
     }
     hints
 }
 
-fn hint(item: &Node) -> Result<InstallHint, String> {
+fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
     let text = |name: &str| item.get(name).and_then(Node::text);
     let names = |name: &str| -> Vec<String> {
         let names = match item.get(name) {
@@ -39,13 +41,12 @@ fn hint(item: &Node) -> Result<InstallHint, String> {
             .collect()
     };
     let kind = text("kind").ok_or("a kind is expected")?;
-    let kind = InstallKind::parse(kind).ok_or_else(|| {
-        let known: Vec<&str> = InstallKind::ALL.iter().map(|one| one.as_str()).collect();
-        format!("{kind:?} is none of {}", known.join(", "))
-    })?;
+    let Some(kind) = InstallKind::parse(kind) else {
+        return Ok(None);
+    };
     let field = match kind {
         InstallKind::Brew => "formula",
-        InstallKind::Node | InstallKind::Uv => "package",
+        InstallKind::Apt | InstallKind::Node | InstallKind::Uv => "package",
         InstallKind::Go => "module",
         InstallKind::Download => "url",
     };
@@ -61,11 +62,11 @@ fn hint(item: &Node) -> Result<InstallHint, String> {
     {
         return Err(format!("{what:?} is no {field}"));
     }
-    Ok(InstallHint {
+    Ok(Some(InstallHint {
         kind,
         what: what.to_owned(),
         label: text("label").map(str::to_owned),
         bins: names("bins"),
         os: names("os").iter().map(|name| platform(name)).collect(),
-    })
+    }))
 }

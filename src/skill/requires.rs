@@ -149,7 +149,9 @@ impl Requires {
         }
         let brings = |hint: &InstallHint, any_of: &[&str]| {
             let fits = hint.os.is_empty() || hint.os.contains(&host.platform);
-            fits && hint.bins.iter().any(|bin| any_of.contains(&bin.as_str()))
+            // Many say only what is installed, and not which programs it brings.
+            let brings = |bin: &String| any_of.contains(&bin.as_str());
+            fits && (hint.bins.is_empty() || hint.bins.iter().any(brings))
         };
         let with_hints = |any_of: Vec<&'a str>| MissingPrograms {
             hints: self

@@ -185,10 +185,13 @@ fn read_new(found: &mut [Seen], limits: Limits) {
         let mut shares = new.chunks_mut(share);
         let own = shares.next();
         for others in shares {
-            scope.spawn(move || read_all(others));
+            // Where the system gives no thread, they are read below.
+            let work = move || read_all(others);
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         read_all(own.unwrap_or_default());
     });
+    read_all(&mut new);
 }
 
 impl Seen {

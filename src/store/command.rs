@@ -64,7 +64,7 @@ mod warn;
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
 pub use approve::{RequestApproval, ResolveApproval};
 pub use ask::Ask;
-pub use breaker::{BREAKER, BREAKER_NAME};
+pub use breaker::{AGENT_NAME, BREAKER};
 pub use cancel::{Cancel, CancelTarget, Cancelled};
 pub use change_session::{PatchSession, ResetSession};
 pub use conclude::{Conclusion, TurnEnd};

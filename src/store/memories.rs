@@ -8,7 +8,7 @@ use crate::contract::rows::MemoryRows;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{MemoryId, RunId, SessionId};
 use crate::kernel::memory::{Memory, MemorySource, Spaces};
-use crate::kernel::run::Run;
+use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::Owner;
 
 /// The columns that [`decode`] reads.
@@ -39,7 +39,7 @@ pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
     if run.depth == 0 && run.delegated.is_none() {
         return Ok(Spaces::of(&path));
     }
-    let (mut session, mut asker) = (run.session, run.parent_run);
+    let (mut session, mut asker) = (run.session, asker_of(run));
     // A run is younger than who has asked for it, and a session than the one above it.
     loop {
         let above = match asker {
@@ -47,8 +47,8 @@ pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
             None => maker(tx, session)?,
         };
         if let Some(above) = above {
+            (session, asker) = (above.session, asker_of(&above));
             path.push(above.agent);
-            (session, asker) = (above.session, above.parent_run);
             continue;
         }
         let parent = sessions::by_id(tx, session)?.and_then(|session| session.parent);
@@ -64,6 +64,13 @@ pub fn spaces_of(tx: &mut dyn Tx, run: &Run) -> Result<Spaces, DbError> {
     }
     path.reverse();
     Ok(Spaces::of(&path))
+}
+
+/// The run for which this one was made: whoever only sends a message to a session has nobody work
+/// for it.
+fn asker_of(run: &Run) -> Option<RunId> {
+    let is_made = run.origin == RunOrigin::Spawn || run.delegated.is_some();
+    run.parent_run.filter(|_| is_made)
 }
 
 /// The run that has asked for this session: later runs in it work for the same agent as its first.

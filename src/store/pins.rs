@@ -8,7 +8,8 @@ use super::blobs;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::contract::pin::Pin;
 
-/// So many bodies are kept that no run at work has, at most: a few of each agent in use.
+/// From so many bodies on, those that no run at work has are dropped when another is read: there
+/// are a few for each agent in use.
 const KEPT: usize = 64;
 
 /// Bodies by their hashes.

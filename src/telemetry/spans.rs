@@ -131,6 +131,8 @@ fn of_step(run: &Run, step: &Step) -> Option<Span> {
     };
     let mut attributes = about(operation, run);
     match step.kind {
+        // What only leaves old results out asks nobody.
+        StepKind::Compaction if used.is_none() => {}
         StepKind::Model | StepKind::Compaction => {
             attributes.push(("gen_ai.request.model", run.model.as_str().into()));
             let answered = used.map_or(run.model.as_str(), |used| used.model.as_str());

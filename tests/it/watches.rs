@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::harness::{Link, Place, Script, eventually, run};
+use crate::providers::outside::announce;
 use crate::skills::put;
 
 /// The daemon of this place where a limit of the system has this value; or why that cannot be had
@@ -58,7 +59,7 @@ fn g6_3_g6_7_where_the_system_gives_no_more_watches_changes_are_found_by_looking
         }
         let command = match limited(&place, limit, value) {
             Ok(command) => command,
-            Err(why) => return println!("skipped: {why}"),
+            Err(why) => return announce(&format!("skipped: {why}")),
         };
         run(async {
             let daemon = place.start_command(command).await.unwrap();
@@ -105,7 +106,7 @@ fn the_doctor_knows_the_limit_that_holds_for_the_daemon() {
     let place = Place::new(Script::new());
     let command = match limited(&place, "max_inotify_watches", 77) {
         Ok(command) => command,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return announce(&format!("skipped: {why}")),
     };
     run(async {
         let daemon = place.start_command(command).await.unwrap();

@@ -16,7 +16,7 @@ use crate::store::{db_fault, runs};
 /// The name in a refusal's data by which it is known as the breaker's.
 pub const BREAKER: &str = "breaker";
 /// The name in such a refusal's data below which stands what people call the agent.
-pub const BREAKER_NAME: &str = "agentName";
+pub const AGENT_NAME: &str = "agentName";
 
 /// Refuses a call of an agent whose breaker is open.
 pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<(), Fault> {
@@ -40,7 +40,7 @@ pub fn refuse(context: &mut Context<'_>, org: &str, agent: &Resolved) -> Result<
     )
     .hint("go on without it, or wait")
     .with(BREAKER, agent.id.as_str())
-    .with(BREAKER_NAME, agent.name())
+    .with(AGENT_NAME, agent.name())
     .with("retryAfterMs", until.since(now)))
 }
 

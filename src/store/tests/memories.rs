@@ -7,9 +7,10 @@ use crate::kernel::fault::Kind;
 use crate::kernel::ids::{MemoryId, RunId, StepId};
 use crate::kernel::memory::{Memory, MemorySource, asked_words};
 use crate::kernel::message::Compacted;
+use crate::kernel::run::RunOrigin;
 use crate::kernel::step::{Intent, Why};
 use crate::store::command::{Recorded, Remember, StepRef, Then};
-use crate::store::{Command, Reply, memories};
+use crate::store::{Command, Reply, memories, runs};
 
 fn remember(run: RunId, step: u32, text: &str) -> Command {
     let by = StepRef {
@@ -58,6 +59,14 @@ pub fn a_repeated_step_keeps_once_in_the_path_of_its_agents(mut bench: Bench) {
     // A client's session is no supervisor.
     let (alone, _) = kept(&mut bench, remember(other, 1, "the port is 8080"));
     assert_eq!(alone.space, "explore");
+
+    // Who sends a message to the child has it work for nobody else.
+    let mut sent = runs::get(bench.db.as_mut(), child).unwrap().unwrap();
+    let spaces = memories::spaces_of(bench.db.as_mut(), &sent).unwrap();
+    assert_eq!(spaces.own, "build/explore");
+    (sent.origin, sent.parent_run) = (RunOrigin::Send, Some(other));
+    let later = memories::spaces_of(bench.db.as_mut(), &sent).unwrap();
+    assert_eq!(later, spaces);
 
     let ids = vec![below.id, MemoryId(id())];
     for gone in [vec![below.id], Vec::new()] {

@@ -41,7 +41,7 @@ pub(super) fn words(ending: Ending) -> String {
 
 /// What went wrong when a server was told to end, if anything did: something is left of it, or it
 /// had to be killed.
-pub(super) fn badly_closed(ended: &ServiceEnd) -> Option<String> {
+pub(super) fn badly_closed(ended: &ServiceEnd, was_asked: bool) -> Option<String> {
     if !ended.left.is_empty() {
         let pids: Vec<String> = ended.left.iter().map(u32::to_string).collect();
         return Some(format!(
@@ -51,7 +51,7 @@ pub(super) fn badly_closed(ended: &ServiceEnd) -> Option<String> {
     }
     ended
         .ending
-        .is_some_and(Ending::is_killed)
+        .is_some_and(|ending| was_asked && ending.is_killed())
         .then(|| "it did not end when it was asked to (process.grace), and was killed".to_owned())
 }
 

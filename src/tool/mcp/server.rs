@@ -253,7 +253,8 @@ impl Server {
                 if !ended.left.is_empty() {
                     tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
                 }
-                let badly = badly_closed(&ended);
+                // One that died by itself was not asked to end.
+                let badly = badly_closed(&ended, why.is_none());
                 (why.map(|why| with_said(why, ended.said.as_ref())), badly)
             }
         };
