@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -33,7 +34,7 @@ impl Asked {
     }
 }
 
-/// Of which there are none.
+/// Of which there are none, but in folders that have a file `skills`.
 struct NoSkills(Arc<Asked>);
 
 impl Skills for NoSkills {
@@ -41,16 +42,17 @@ impl Skills for NoSkills {
         true
     }
 
-    fn here(&self, _: Option<&str>, _: bool) -> Arc<SkillsHere> {
+    fn here(&self, cwd: Option<&str>, _: bool) -> Arc<SkillsHere> {
+        let has_some = cwd.is_some_and(|cwd| Path::new(cwd).join("skills").exists());
         Arc::new(SkillsHere {
-            workspace: String::new(),
-            hash: String::new(),
+            workspace: cwd.unwrap_or_default().to_owned(),
+            hash: has_some.to_string(),
             skills: Vec::new(),
             rejected: Vec::new(),
         })
     }
 
-    fn pick(&self, _: &SkillsHere, names: Option<&[String]>, _: &[String]) -> Arc<PickedSkills> {
+    fn pick(&self, here: &SkillsHere, names: Option<&[String]>, _: &[String]) -> Arc<PickedSkills> {
         self.0.skills.fetch_add(1, Ordering::Relaxed);
         Arc::new(PickedSkills {
             set: SkillSet::default(),
@@ -59,7 +61,10 @@ impl Skills for NoSkills {
                 body: "{}".into(),
             },
             bodies: Vec::new(),
-            unknown: names.unwrap_or_default().to_vec(),
+            unknown: match here.hash.as_str() {
+                "true" => Vec::new(),
+                _ => names.unwrap_or_default().to_vec(),
+            },
         })
     }
 
@@ -68,7 +73,7 @@ impl Skills for NoSkills {
     }
 }
 
-fn agents(home: &Path, asked: &Arc<Asked>) -> Agents {
+fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> Agents {
     let tools = ["read", "skill", "subagent_"];
     let tools = tools.map(|name| json!({ "name": name, "description": "", "parameters": {} }));
     let (programs, providers) = (Arc::clone(asked), Arc::clone(asked));
@@ -98,7 +103,7 @@ fn agents(home: &Path, asked: &Arc<Asked>) -> Agents {
         workspace: None,
         orgs: vec!["default".to_owned()],
         rows: None,
-        clock: Clock::test(Timestamp(0)),
+        clock: clock.clone(),
     })
     .unwrap()
 }
@@ -137,7 +142,7 @@ fn c1_the_look_at_linked_agents_is_made_once_a_load_and_an_edit_has_it_made_anew
     );
     write(home.path(), "skilless", "tools: [skill]\nskills: [nowhere]");
     write(home.path(), "well", "tools: [read]");
-    let agents = agents(home.path(), &asked);
+    let agents = agents(home.path(), &asked, &Clock::test(Timestamp(0)));
     assert_eq!(asked.counts(), [1, 1, 1], "one look at each");
     for _ in 0..3 {
         let found = left_out(&agents);
@@ -171,4 +176,33 @@ fn c1_the_look_at_linked_agents_is_made_once_a_load_and_an_edit_has_it_made_anew
     let found = left_out(&agents);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].0, "subagent_programless");
+}
+
+#[test]
+fn c1_skills_are_looked_for_where_the_run_works_and_again_when_they_come() {
+    let (home, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (asked, clock) = (Arc::<Asked>::default(), Clock::test(Timestamp(0)));
+    let link = "linked_agents: [{agent: skilled, session: own}]";
+    write(home.path(), "host", &format!("tools: []\n{link}"));
+    write(
+        home.path(),
+        "skilled",
+        "tools: [skill]\nskills: [of-the-project]",
+    );
+    let agents = agents(home.path(), &asked, &clock);
+    let there = Place {
+        org: "default",
+        cwd: work.path().to_str(),
+    };
+    let left_out = |place| agents.tools(place, "host").unwrap().left_out.len();
+    assert_eq!((left_out(HERE), left_out(there)), (1, 1));
+    fs::write(work.path().join("skills"), "").unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!((left_out(HERE), left_out(there)), (1, 0));
+    let host = agents.resolve(there, "host", Overrides::default()).unwrap();
+    assert!(host.tools.body.contains("subagent_skilled"));
+    // What was found is kept, whoever asks.
+    let looks = asked.counts();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!((left_out(there), asked.counts()), (0, looks));
 }

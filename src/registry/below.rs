@@ -10,7 +10,7 @@ use super::spawn::TITLE;
 use crate::contract::catalog::Overrides;
 use crate::contract::delegate::{DelegateAsk, Site, SpawnAsk, Told};
 use crate::contract::reach::Reach;
-use crate::kernel::delegation::{self, Face};
+use crate::kernel::delegation::{self, Face, named};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
@@ -18,7 +18,7 @@ use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::text::preview;
 use crate::store::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
-use crate::store::{Command, blobs, messages, runs, steps};
+use crate::store::{Command, messages, runs, steps};
 
 impl Registry {
     pub(super) async fn spawn_by(&self, site: Site, ask: SpawnAsk) -> Result<Told, Fault> {
@@ -81,9 +81,10 @@ impl Registry {
                 let name = fault.data.get(AGENT_NAME).and_then(Value::as_str);
                 let agent = (&agent, name.unwrap_or(agent.as_str()));
                 let why = match &fault.hint {
+                    // It says itself whom it is about.
                     _ if is_open => fault.message.clone(),
-                    Some(hint) => format!("{}; {hint}", fault.message),
-                    None => fault.message.clone(),
+                    Some(hint) => format!("{}: {}; {hint}", named(agent.0, agent.1), fault.message),
+                    None => format!("{}: {}", named(agent.0, agent.1), fault.message),
                 };
                 let told = delegation::held_back(face, agent, &supervisor, kind, &why);
                 Ok(Told::Now(told))
@@ -187,15 +188,12 @@ impl Registry {
     /// Whom the caller's run may delegate to, and how deep: one value for refusals and listings,
     /// which holds as long as the run does.
     pub(super) fn reach(&self, caller: &Caller) -> Result<Reach, Fault> {
-        let pins = &caller.run.pins;
+        let (pins, known) = (&caller.run.pins, &self.inner.pins);
         let (definition, tools) = self
             .inner
             .store
-            .read_now(|tx| Ok((blobs::get(tx, &pins.agent)?, blobs::get(tx, &pins.tools)?)))?;
-        let (Some(definition), Some(tools)) = (definition, tools) else {
-            return Err(Fault::internal("what this run has pinned is not there"));
-        };
-        Reach::of(&definition, &tools).map_err(Fault::internal)
+            .read_now(|tx| Ok((known.get(tx, &pins.agent)?, known.get(tx, &pins.tools)?)))?;
+        Reach::of(definition.json(), tools.json()).map_err(Fault::internal)
     }
 }
 

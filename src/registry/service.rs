@@ -231,7 +231,7 @@ impl Service {
             Effect::WindowClosed(window) => self.windows.remove(window),
             Effect::Exchange(run) => super::exchange::follow(&self.inner, &self.tasks, run),
             Effect::Ended(run) => {
-                self.end_processes(run);
+                super::left::end(&self.inner, &self.tasks, run);
                 self.lanes.forget(run);
                 self.settling.remove(run);
                 self.inner.waiters.ended(run);
@@ -341,39 +341,6 @@ impl Service {
         self.inner.waiters.all_look();
         environment::look_at_all(&self.inner, &self.tasks);
         super::compare::look(Arc::clone(&self.inner), &self.tasks);
-    }
-
-    /// Ends what the steps of an ended run have left running, and what it was lent; most have left
-    /// nothing.
-    fn end_processes(&self, run: RunId) {
-        let mut returned = self.inner.runner.ended(run);
-        let at_once = (&mut returned).now_or_never();
-        if at_once.as_ref().is_none_or(|warnings| !warnings.is_empty()) {
-            let inner = Arc::clone(&self.inner);
-            self.tasks.spawn(async move {
-                let warnings = match at_once {
-                    Some(warnings) => warnings,
-                    None => returned.await,
-                };
-                if warnings.is_empty() {
-                    return;
-                }
-                let command = Command::WarnRun { run, warnings };
-                if let Err(fault) = inner.store.submit_patiently(command).await {
-                    tracing::warn!(%run, %fault, "warnings of an ended run were not noted");
-                }
-            });
-        }
-        let mut ending = self.inner.processes.end_run(run);
-        if (&mut ending).now_or_never().is_some() {
-            return;
-        }
-        self.tasks.spawn(async move {
-            let left = ending.await;
-            if !left.is_empty() {
-                tracing::error!(%run, pids = ?left, "processes of an ended run could not be ended");
-            }
-        });
     }
 
     /// Rows that no task cares for are picked up, and said to be a defect.

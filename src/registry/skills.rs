@@ -160,15 +160,15 @@ impl Registry {
 
     /// The skills that the caller's run has pinned.
     pub(super) fn pinned_skills(&self, site: Site) -> Result<SkillSet, Fault> {
-        let body = self.inner.store.read_now(|tx| {
+        let pin = self.inner.store.read_now(|tx| {
             let run = runs::get(tx, site.run)?;
             match run.and_then(|run| run.pins.skills) {
-                Some(pinned) => blobs::get(tx, &pinned.hash),
+                Some(pinned) => self.inner.pins.get(tx, &pinned.hash).map(Some),
                 None => Ok(None),
             }
         })?;
-        match body {
-            Some(body) => serde_json::from_str(&body).map_err(Fault::internal),
+        match pin {
+            Some(pin) => serde_json::from_str(pin.json()).map_err(Fault::internal),
             None => Ok(SkillSet::default()),
         }
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
+use super::turn::pinned_agent;
 use super::{CommandRunner, TurnRunner};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
@@ -22,16 +20,10 @@ pub struct Runners {
 
 impl Runners {
     fn of(&self, view: &RunView) -> &dyn Runner {
-        /// Of a definition what says whose it is.
-        #[derive(Deserialize)]
-        struct Kind {
-            command: Option<IgnoredAny>,
-        }
         // A definition that cannot be read is told of by the runner of models.
-        let kind: Option<Kind> = serde_json::from_str(view.agent.json()).ok();
-        match kind.and_then(|kind| kind.command) {
-            Some(_) => &self.command,
-            None => &self.turn,
+        match pinned_agent(view).is_ok_and(|definition| definition.command.is_some()) {
+            true => &self.command,
+            false => &self.turn,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::window;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
+use crate::contract::pin::Pin;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
@@ -28,7 +29,7 @@ pub(super) fn system(
     let mut out = definition.system_prompt.trim_end().to_owned();
     if let Some(pinned) = &view.skills {
         out.push_str("\n\n");
-        out.push_str(skills(pinned.json())?.trim_end());
+        out.push_str(skills(pinned)?.prompt.trim_end());
     }
     out.push_str("\n\n---\nAbout this run\n");
     // Writing to a text cannot fail.
@@ -94,17 +95,19 @@ pub(super) fn system(
     Ok(out)
 }
 
-/// The list of skills as the run has pinned it.
-fn skills(pinned: &str) -> Result<String, RunError> {
-    #[derive(serde::Deserialize)]
-    struct Listed {
-        prompt: String,
-    }
-    let listed: Listed = serde_json::from_str(pinned).map_err(|error| {
-        let message = format!("the skills that this run pinned cannot be read: {error}");
-        RunError::new("pins", message)
-    })?;
-    Ok(listed.prompt)
+/// Of the skills that a run has pinned, the list for its model.
+#[derive(serde::Deserialize)]
+struct Listed {
+    prompt: String,
+}
+
+fn skills(pinned: &Pin) -> Result<Arc<Listed>, RunError> {
+    pinned.read(|json| {
+        serde_json::from_str(json).map_err(|error| {
+            let message = format!("the skills that this run pinned cannot be read: {error}");
+            RunError::new("pins", message)
+        })
+    })
 }
 
 fn can_delegate(definition: &AgentDefinition) -> bool {

@@ -1,9 +1,7 @@
 //! A corpus of odd `SKILL.md` files, each with its verdict.
 
-use super::Host;
 use super::parse::{Skill, parse};
 use super::scan::{Found, Limits, check};
-use crate::contract::skills::InstallHint;
 use crate::front_matter::Broken;
 use std::fs;
 use std::path::Path;
@@ -14,12 +12,12 @@ fn read(text: &str) -> Result<Skill, Broken> {
     parse("odd", text.as_bytes(), LIMIT)
 }
 
-fn taken(text: &str) -> Skill {
+pub(super) fn taken(text: &str) -> Skill {
     read(text).unwrap_or_else(|broken| panic!("{text}\nnot taken: {broken}"))
 }
 
 /// A header between its lines, with a body below.
-fn with(header: &str) -> String {
+pub(super) fn with(header: &str) -> String {
     format!("---\n{header}\n---\nDo it.\n")
 }
 
@@ -28,7 +26,7 @@ fn notes(skill: &Skill) -> Vec<String> {
 }
 
 /// Taken, with one note that says this on this line.
-fn noted(text: &str, line: usize, says: &str) -> Skill {
+pub(super) fn noted(text: &str, line: usize, says: &str) -> Skill {
     let skill = taken(text);
     let found = skill
         .notes
@@ -336,97 +334,6 @@ fn headers_that_would_grow_without_end_are_refused_at_once() {
     // An alias in moderation is none.
     let alias = taken(&with("name: &n odd\ndescription: *n"));
     assert_eq!(alias.description, "odd");
-}
-
-#[test]
-fn how_programs_are_installed_is_read_checked_and_never_more_than_words() {
-    let header = |install: &str| {
-        with(&format!(
-            "name: odd\ndescription: C\nmetadata: {{\"openclaw\": {{\"requires\": {{\"bins\": [\"gh\"], \
-             \"anyBins\": [\"rg\", \"ag\"]}}, \"install\": {install}}}}}"
-        ))
-    };
-    let all = r#"[
-        {"id": "b", "kind": "brew", "formula": "gh", "bins": ["gh"], "label": "GitHub CLI"},
-        {"kind": "node", "package": "@a/gh", "bins": ["gh"], "os": ["win32"]},
-        {"kind": "go", "module": "example.org/rg", "bins": ["rg"]},
-        {"kind": "uv", "package": "ag", "bins": ["ag"], "os": ["darwin", "linux"]},
-        {"kind": "download", "url": "https://example.org/gh.zip?a=b&c", "bins": ["gh"]}
-    ]"#;
-    let requires = taken(&header(&all.replace('\n', " "))).requires;
-    let words: Vec<String> = requires.install.iter().map(InstallHint::words).collect();
-    assert_eq!(
-        words,
-        [
-            "brew install gh",
-            "npm install -g @a/gh",
-            "go install example.org/rg@latest",
-            "uv tool install ag",
-            "https://example.org/gh.zip?a=b&c",
-        ]
-    );
-    assert_eq!(requires.install[0].label.as_deref(), Some("GitHub CLI"));
-    assert_eq!(requires.install[3].os, ["macos", "linux"]);
-    let host = Host {
-        platform: "linux".to_owned(),
-        ..Host::default()
-    };
-    let missing = requires.missing_programs(&host);
-    let shown: Vec<(Vec<&str>, Vec<String>)> = missing
-        .into_iter()
-        .map(|one| {
-            (
-                one.any_of,
-                one.hints.iter().map(|hint| hint.words()).collect(),
-            )
-        })
-        .collect();
-    let words = |of: &[usize]| of.iter().map(|at| words[*at].clone()).collect::<Vec<_>>();
-    assert_eq!(
-        shown,
-        [
-            (vec!["gh"], words(&[0, 4])),
-            (vec!["rg", "ag"], words(&[2, 3])),
-        ]
-    );
-    for (broken, why) in [
-        (r#"[{"formula": "gh"}]"#, "a kind is expected"),
-        (r#"[{"kind": "brew", "package": "gh"}]"#, "names no formula"),
-        (
-            r#"[{"kind": "brew", "formula": "--HEAD"}]"#,
-            "is no formula",
-        ),
-        (
-            r#"[{"kind": "node", "package": "a; rm -r b"}]"#,
-            "is no package",
-        ),
-        (r#"[{"kind": "uv", "package": "$(id)"}]"#, "is no package"),
-        (
-            r#"[{"kind": "download", "url": "file:///etc"}]"#,
-            "is no url",
-        ),
-        (
-            r#"[{"kind": "go", "module": "https://example.org"}]"#,
-            "is no module",
-        ),
-    ] {
-        let skill = noted(&header(broken), 4, why);
-        assert_eq!(skill.requires.install, []);
-    }
-    // Many name no programs; and another client's ways are no fault.
-    let bare = r#"[{"kind": "apt", "package": "gh"}, {"kind": "winget", "id": "x"}]"#;
-    let skill = taken(&header(bare));
-    let about = skill
-        .notes
-        .iter()
-        .filter(|note| note.text.contains("install"));
-    assert_eq!(about.count(), 0, "{:?}", skill.notes);
-    let missing = skill.requires.missing_programs(&host);
-    assert_eq!(missing[0].hints[0].words(), "apt install gh");
-    let plain = taken(&with(
-        "name: odd\ndescription: C\nmetadata:\n  install: npm i",
-    ));
-    assert_eq!((plain.requires.install, plain.notes.len()), (vec![], 0));
 }
 
 #[test]

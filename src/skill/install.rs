@@ -70,3 +70,101 @@ fn hint(item: &Node) -> Result<Option<InstallHint>, String> {
         os: names("os").iter().map(|name| platform(name)).collect(),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skill::Host;
+    use crate::skill::corpus_tests::{noted, taken, with};
+
+    #[test]
+    fn how_programs_are_installed_is_read_checked_and_never_more_than_words() {
+        let header = |install: &str| {
+            with(&format!(
+                "name: odd\ndescription: C\nmetadata: {{\"openclaw\": {{\"requires\": {{\"bins\": [\"gh\"], \
+                 \"anyBins\": [\"rg\", \"ag\"]}}, \"install\": {install}}}}}"
+            ))
+        };
+        let all = r#"[
+            {"id": "b", "kind": "brew", "formula": "gh", "bins": ["gh"], "label": "GitHub CLI"},
+            {"kind": "node", "package": "@a/gh", "bins": ["gh"], "os": ["win32"]},
+            {"kind": "go", "module": "example.org/rg", "bins": ["rg"]},
+            {"kind": "uv", "package": "ag", "bins": ["ag"], "os": ["darwin", "linux"]},
+            {"kind": "download", "url": "https://example.org/gh.zip?a=b&c", "bins": ["gh"]}
+        ]"#;
+        let requires = taken(&header(&all.replace('\n', " "))).requires;
+        let words: Vec<String> = requires.install.iter().map(InstallHint::words).collect();
+        assert_eq!(
+            words,
+            [
+                "brew install gh",
+                "npm install -g @a/gh",
+                "go install example.org/rg@latest",
+                "uv tool install ag",
+                "https://example.org/gh.zip?a=b&c",
+            ]
+        );
+        assert_eq!(requires.install[0].label.as_deref(), Some("GitHub CLI"));
+        assert_eq!(requires.install[3].os, ["macos", "linux"]);
+        let host = Host {
+            platform: "linux".to_owned(),
+            ..Host::default()
+        };
+        let missing = requires.missing_programs(&host);
+        let shown: Vec<(Vec<&str>, Vec<String>)> = missing
+            .into_iter()
+            .map(|one| {
+                (
+                    one.any_of,
+                    one.hints.iter().map(|hint| hint.words()).collect(),
+                )
+            })
+            .collect();
+        let words = |of: &[usize]| of.iter().map(|at| words[*at].clone()).collect::<Vec<_>>();
+        assert_eq!(
+            shown,
+            [
+                (vec!["gh"], words(&[0, 4])),
+                (vec!["rg", "ag"], words(&[2, 3])),
+            ]
+        );
+        for (broken, why) in [
+            (r#"[{"formula": "gh"}]"#, "a kind is expected"),
+            (r#"[{"kind": "brew", "package": "gh"}]"#, "names no formula"),
+            (
+                r#"[{"kind": "brew", "formula": "--HEAD"}]"#,
+                "is no formula",
+            ),
+            (
+                r#"[{"kind": "node", "package": "a; rm -r b"}]"#,
+                "is no package",
+            ),
+            (r#"[{"kind": "uv", "package": "$(id)"}]"#, "is no package"),
+            (
+                r#"[{"kind": "download", "url": "file:///etc"}]"#,
+                "is no url",
+            ),
+            (
+                r#"[{"kind": "go", "module": "https://example.org"}]"#,
+                "is no module",
+            ),
+        ] {
+            let skill = noted(&header(broken), 4, why);
+            assert_eq!(skill.requires.install, []);
+        }
+        // Many name no programs; and another client's ways are no fault.
+        let bare = r#"[{"kind": "apt", "package": "gh"}, {"kind": "winget", "id": "x"}]"#;
+        let skill = taken(&header(bare));
+        let about = skill
+            .notes
+            .iter()
+            .filter(|note| note.text.contains("install"));
+        assert_eq!(about.count(), 0, "{:?}", skill.notes);
+        let missing = skill.requires.missing_programs(&host);
+        assert_eq!(missing[0].hints[0].words(), "apt install gh");
+        let plain = taken(&with(
+            "name: odd\ndescription: C\nmetadata:\n  install: npm i",
+        ));
+        assert_eq!((plain.requires.install, plain.notes.len()), (vec![], 0));
+    }
+}

@@ -269,6 +269,53 @@ fn b3_lines_of_delegations_are_short_cut_at_characters_and_hold_no_secret() {
 }
 
 #[test]
+fn a_message_to_another_session_is_no_delegation_also_after_a_kill() {
+    let sent = json!({ "sessionKey": "agent:build:b", "message": "[b]", "waitSeconds": 0 });
+    let asked_for = json!({
+        "description": "Look", "prompt": "[kid]", "subagent_type": "explore", "session_id": "",
+    });
+    let place = Place::new(
+        Script::new()
+            .on("[kid]", [says("kid is done").held_by("go")])
+            .on("[b]", [says("b has heard").held_by("go")])
+            .on(
+                "[boss]",
+                [
+                    calls("sessions_send", sent).and("task", asked_for),
+                    says("boss is done"),
+                ],
+            ),
+    )
+    .with("sessions.visibility", "\"agent\"");
+    run(async {
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        let params = json!({ "key": "agent:build:b", "agent": "build" });
+        client.call("sessions.create", params).await;
+        let boss = asked(&client, "[boss]").await;
+        for who in ["[kid]", "[b]"] {
+            let call = (who.to_owned(), 0);
+            eventually(who, async || {
+                place.asked().contains_key(&call).then_some(())
+            })
+            .await;
+        }
+        daemon.kill().await;
+        let before = logged(&place, "a delegation begins");
+        let daemon = start(&place).await;
+        let client = daemon.client().await;
+        place.let_go("go");
+        assert_eq!(client.ended(&boss).await["result"], "boss is done");
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+        let all = logged(&place, "a delegation begins");
+        let faces: Vec<&Value> = all.iter().map(|line| &line["face"]).collect();
+        assert_eq!(faces.len(), before.len() + 1, "said again: {all:?}");
+        assert!(faces.iter().all(|face| **face == "task"), "{all:?}");
+    });
+}
+
+#[test]
 fn b3_a_collector_gets_the_spans() {
     let collector = ModelServer::start();
     collector.on("resourceSpans", (0..20).map(|_| Reply::whole(&json!({}))));

@@ -11,6 +11,7 @@ mod connection;
 mod ending;
 mod http;
 mod names;
+mod noise;
 mod own;
 mod pipes;
 mod result;

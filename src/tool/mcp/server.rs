@@ -1,7 +1,6 @@
 //! One server: started when it is wanted, watched while it answers, ended with everything that it
 //! has started. A server that has ended is started again by the next call, once.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::connection::{Changes, Connection, Way, Wire};
 use super::ending::{badly_closed, ended, or_ended, with_said, words};
 use super::http;
 use super::names::{Offer, offer};
+use super::noise::Noise;
 use super::own::Own;
 use super::pipes::Pipes;
 use super::servers::Shared;
@@ -26,10 +26,6 @@ use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
 use crate::tool::blocking::off_thread;
 
-/// A server that writes so many lines that are no messages is marked as noisy.
-const NOISY: u64 = 20;
-/// So many of the latest of them are kept.
-const NOISE_KEPT: usize = 5;
 /// So much of what a program writes beside its messages is kept, bytes.
 const STDERR_KEPT: usize = 16 * 1024;
 
@@ -47,7 +43,7 @@ pub(super) struct Server {
     /// It is not wanted any more.
     stop: CancellationToken,
     life: Mutex<Option<Life>>,
-    noise: Mutex<Noise>,
+    pub(super) noise: Noise,
     /// Takes what its table gives it to keep for itself out of what it says; made at each start.
     redactor: Mutex<Redactor>,
 }
@@ -63,13 +59,6 @@ enum Link {
     Up(Connection),
     /// What is left of it is ended.
     Ending,
-}
-
-/// Lines that are no messages.
-#[derive(Default)]
-struct Noise {
-    count: u64,
-    lines: VecDeque<String>,
 }
 
 impl Server {
@@ -99,7 +88,7 @@ impl Server {
             link: watch::channel(Link::Down(None)).0,
             stop: CancellationToken::new(),
             life: Mutex::default(),
-            noise: Mutex::default(),
+            noise: Noise::default(),
             redactor: Mutex::default(),
         })
     }
@@ -227,7 +216,7 @@ impl Server {
 
     /// From a start to an end; what went wrong with that end.
     async fn live(self: Arc<Self>) -> Option<String> {
-        *self.lock_noise() = Noise::default();
+        self.noise.forget();
         self.show(|view| {
             view.starts += 1;
             view.noise = 0;
@@ -322,7 +311,7 @@ impl Server {
         };
         self.take(offer(&self.name, self.is_local(), tools)).await;
         self.show(|view| {
-            view.state = match self.lock_noise().count >= NOISY {
+            view.state = match self.noise.is_much() {
                 true => ServerState::Noisy,
                 false => ServerState::Ready,
             };
@@ -462,39 +451,12 @@ impl Server {
         Ok(Wire::over(Way::Pipes(pipes)))
     }
 
-    /// It wrote a line that is no message.
-    fn heard(&self, line: String) {
-        let (count, lines) = {
-            let mut noise = self.lock_noise();
-            noise.count += 1;
-            noise.lines.push_back(self.without_secrets(&line));
-            if noise.lines.len() > NOISE_KEPT {
-                noise.lines.pop_front();
-            }
-            (noise.count, noise.lines.iter().cloned().collect::<Vec<_>>())
-        };
-        if count == NOISY {
-            tracing::warn!(server = %self.name, "a tool server writes much that is no message");
-        }
-        // One that never stops is not to keep everybody busy who looks.
-        if count > NOISY && !count.is_power_of_two() {
-            return;
-        }
-        self.show(|view| {
-            view.noise = count;
-            view.noise_lines = lines;
-            if count >= NOISY && view.state == ServerState::Ready {
-                view.state = ServerState::Noisy;
-            }
-        });
-    }
-
     fn view(&self) -> Option<ServerView> {
         self.shared.view(&self.name)
     }
 
     /// Changes what is seen of it. Once it is not wanted any more, another may have its name.
-    fn show(&self, change: impl FnOnce(&mut ServerView)) {
+    pub(super) fn show(&self, change: impl FnOnce(&mut ServerView)) {
         if !self.is_leased {
             self.shared.show(&self.name, &self.stop, change);
         }
@@ -506,10 +468,6 @@ impl Server {
 
     pub(super) fn lock_redactor(&self) -> MutexGuard<'_, Redactor> {
         self.redactor.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_noise(&self) -> MutexGuard<'_, Noise> {
-        self.noise.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -173,3 +173,39 @@ fn b4_who_is_held_back_by_the_breaker_is_told_of_by_name() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn c1_who_is_refused_at_a_limit_is_told_of_by_name_and_nothing_fails_in_the_host() {
+    let ask = json!({ "task_summary": "[kid]" });
+    let both = calls("subagent_helper", ask.clone()).and("subagent_helper", ask);
+    let place = Place::new(
+        Script::new()
+            .on("[kid]", [says("kid is done").held_by("go")])
+            .on("[host]", [both, says("host is done")]),
+    )
+    .with_agent(
+        "host",
+        "mode: primary\ntools: []\nlinked_agents: [{agent: helper, session: own}]",
+    )
+    .with_agent("helper", "title: The Helper\nmode: subagent")
+    .with("defaults.max_children", "1");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let host = host_turn(&client, "[host]").await;
+        client.in_state(&host.id, "paused").await;
+        place.let_go("go");
+        assert_eq!(client.ended(&host.id).await["result"], "host is done");
+        let answers = told(&client, HOST).await;
+        let (well, refused): (Vec<&Value>, Vec<&Value>) = answers
+            .iter()
+            .partition(|answer| answer["unavailable"].is_null());
+        assert_eq!((well.len(), refused.len()), (1, 1), "{answers:?}");
+        assert_eq!(refused[0]["kind"], "limit", "{refused:?}");
+        assert_eq!(refused[0]["agentName"], "The Helper");
+        let error = refused[0]["error"].as_str().unwrap();
+        assert!(error.starts_with("agent helper (The Helper): "), "{error}");
+        assert!(error.contains("max_children = 1"), "{error}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

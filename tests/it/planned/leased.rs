@@ -1,6 +1,7 @@
 //! The connections to servers of tools that a run has for itself to which a plan has delegated:
 //! made for it, and closed however it ends. With real processes.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{BOSS, boss, delegates, turn};
@@ -167,5 +168,25 @@ fn a4_a_server_that_is_not_closed_as_it_should_is_a_warning_of_the_run_and_no_er
         assert_eq!(warned["runId"], kid["runId"]);
         assert_eq!(warned["data"], json!({ "warnings": [warning] }));
         assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a4_a_server_that_died_before_nobody_could_close_and_no_warning_says_so() {
+    run(async {
+        let place = place([says("kid is done").held_by("go")]);
+        let (daemon, client, boss) = begun(&place).await;
+        let own = i32::try_from(started(&place)[1]).unwrap();
+        kill_process(Pid::from_raw(own).unwrap(), Signal::KILL).unwrap();
+        own_is_gone(&place).await;
+        place.let_go("go");
+        assert_eq!(client.ended(&boss).await["result"], "boss is done");
+        let kid = worker(&client).await;
+        // Warnings of the end come behind it, and before the daemon's own.
+        assert_eq!(daemon.stop().await, 0);
+        let kid = &place.book().runs[kid["runId"].as_str().unwrap()];
+        assert!(kid.ended);
+        let events = place.book().events.into_values();
+        assert_eq!(events.filter(|event| event.kind == "run.warned").count(), 0);
     });
 }
