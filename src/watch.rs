@@ -232,15 +232,17 @@ impl Watcher {
     /// waits to the end: what was heard before a cancel is only noticed with the next change.
     pub async fn changed(&mut self) {
         loop {
-            match self.options.mode {
-                Mode::Off => std::future::pending::<()>().await,
-                Mode::Poll(each) => tokio::time::sleep(each).await,
+            let mut seen = match self.options.mode {
+                Mode::Off => std::future::pending().await,
+                Mode::Poll(each) => {
+                    tokio::time::sleep(each).await;
+                    self.look_now().await
+                }
                 Mode::Events => {
                     self.heard.notified().await;
-                    self.until_quiet().await;
+                    self.look_when_quiet().await
                 }
-            }
-            let mut seen = self.look_now().await;
+            };
             // What changed before a new watch stood is found by another look.
             while self.arm(&seen) {
                 seen = self.look_now().await;
@@ -263,7 +265,9 @@ impl Watcher {
         }
     }
 
-    async fn until_quiet(&self) {
+    /// A look at the end of a burst. It is begun a little before the silence has lasted long
+    /// enough, so that nobody waits for it, and counts if nothing is heard until then.
+    async fn look_when_quiet(&self) -> Looked {
         let began = self.clock.monotonic();
         loop {
             let left = self
@@ -271,13 +275,22 @@ impl Watcher {
                 .longest
                 .saturating_sub(self.clock.monotonic() - began);
             let quiet = self.options.quiet.min(left);
-            let more = tokio::time::timeout(quiet, self.heard.notified()).await;
-            if more.is_err() || left.is_zero() {
-                return;
+            let ahead = (quiet / 4).min(AHEAD);
+            let more = tokio::time::timeout(quiet - ahead, self.heard.notified()).await;
+            if more.is_ok() && !left.is_zero() {
+                continue;
+            }
+            let rest = tokio::time::sleep(ahead);
+            tokio::select! {
+                (looked, ()) = futures_util::future::join(self.look_now(), rest) => return looked,
+                () = self.heard.notified(), if !left.is_zero() => {}
             }
         }
     }
 }
+
+/// A look at a burst's end is begun so long before it at most.
+const AHEAD: Duration = Duration::from_millis(100);
 
 /// How often folders are looked at where events cannot be had.
 const FALL_BACK: Duration = Duration::from_secs(5);

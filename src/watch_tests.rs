@@ -197,52 +197,83 @@ fn where_no_events_can_be_had_it_looks_and_says_so() {
     });
 }
 
-/// By the test's own time: a change every 70 ms leaves no pause of 250 ms, and is looked at after
-/// two seconds all the same.
-#[test]
-fn g6_13_changes_that_never_pause_are_looked_at_after_the_longest_time() {
+/// A watcher by the test's own time, which notes when it looks and takes every look for a change.
+struct Looking {
+    clock: Clock,
+    heard: Arc<Notify>,
+    looks: Arc<Mutex<Vec<Duration>>>,
+    watcher: Watcher,
+}
+
+const USUAL: Options = Options {
+    mode: Mode::Events,
+    quiet: Duration::from_millis(250),
+    longest: Duration::from_secs(2),
+    file: None,
+};
+
+/// Its first look is over.
+fn looking() -> Looking {
     let clock = Clock::test(Timestamp(0));
     let looks = Arc::new(Mutex::new(Vec::new()));
     let (seen, now) = (Arc::clone(&looks), clock.clone());
     let look: Look = Arc::new(move || {
-        let mut looks = lock_looks(&seen);
+        let mut looks = seen.lock().unwrap();
         looks.push(now.monotonic());
         Looked {
             signature: looks.len() as u64,
             ..Looked::default()
         }
     });
-    let options = Options {
-        mode: Mode::Events,
-        quiet: Duration::from_millis(250),
-        longest: Duration::from_secs(2),
-        file: None,
-    };
     let heard: Arc<Notify> = Arc::default();
-    run(async {
-        let mut watcher = Watcher::over(look, None, Arc::clone(&heard), options, clock.clone());
+    let watcher = Watcher::over(look, None, Arc::clone(&heard), USUAL, clock.clone());
+    Looking {
+        clock,
+        heard,
+        looks,
+        watcher,
+    }
+}
+
+impl Looking {
+    /// Changes after these pauses, while it watches; when it has looked, once it tells.
+    async fn while_changing(&mut self, pauses: impl Iterator<Item = u64>) -> Vec<Duration> {
         tokio::time::pause();
-        let between = Duration::from_millis(70);
         let changes = async {
-            for _ in 0..60 {
-                tokio::time::sleep(between).await;
-                clock.advance(between);
-                heard.notify_one();
+            for pause in pauses.map(Duration::from_millis) {
+                tokio::time::sleep(pause).await;
+                self.clock.advance(pause);
+                self.heard.notify_one();
             }
         };
-        tokio::select! {
-            () = watcher.changed() => {}
-            () = changes => panic!("it has not looked for {:?}", clock.monotonic()),
-        }
-        let looks = lock_looks(&looks).clone();
+        let told = self.watcher.changed();
+        futures_util::future::join(changes, told).await;
+        self.looks.lock().unwrap().clone()
+    }
+}
+
+/// A change every 70 ms leaves no pause of 250 ms, and is looked at after two seconds all the
+/// same.
+#[test]
+fn g6_13_changes_that_never_pause_are_looked_at_after_the_longest_time() {
+    let between = Duration::from_millis(70);
+    run(async {
+        let looks = looking().while_changing((0..60).map(|_| 70)).await;
         // One when it began, and one for all that came since.
         assert_eq!(looks.len(), 2, "{looks:?}");
         assert_eq!(looks[0], Duration::ZERO);
-        assert!(looks[1] <= options.longest, "{looks:?}");
-        assert!(looks[1] > options.longest - between, "{looks:?}");
+        assert!(looks[1] <= USUAL.longest, "{looks:?}");
+        assert!(looks[1] > USUAL.longest - between, "{looks:?}");
     });
 }
 
-fn lock_looks(looks: &Mutex<Vec<Duration>>) -> MutexGuard<'_, Vec<Duration>> {
-    looks.lock().unwrap()
+#[test]
+fn a_look_that_was_begun_ahead_does_not_count_if_more_is_heard() {
+    run(async {
+        // The second change comes when the first has been quiet for long enough to look ahead.
+        let looks = looking().while_changing([0, 230].into_iter()).await;
+        let at: Vec<u128> = looks.iter().map(Duration::as_millis).collect();
+        // When it began, ahead of the end of the first silence, and for both changes.
+        assert_eq!(at, [0, 0, 230]);
+    });
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -140,13 +141,14 @@ fn pairs(run: &str, found: &mut Vec<String>) {
 /// The words of a question that are worth looking for, each once. With `all` also those that
 /// say little, where there are no others.
 pub fn asked_words(text: &str, all: bool) -> Vec<String> {
-    let stop: HashSet<&str> = STOP.split_whitespace().collect();
+    static SAYS_LITTLE: LazyLock<HashSet<&str>> =
+        LazyLock::new(|| STOP.split_whitespace().collect());
     let mut seen = HashSet::new();
     let mut every = words(text);
     every.retain(|word| seen.insert(word.clone()));
     let says_much = |word: &&String| {
         let letters = word.chars().count() > 1 || !word.is_ascii();
-        letters && !stop.contains(word.as_str())
+        letters && !SAYS_LITTLE.contains(word.as_str())
     };
     let chosen: Vec<String> = every.iter().filter(says_much).cloned().collect();
     let mut chosen = match chosen.is_empty() && all {

@@ -127,8 +127,8 @@ pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
 }
 
 /// JSON text that was kept, to be put into other JSON as it is.
-pub(super) fn kept(json: &str) -> Option<Box<RawValue>> {
-    RawValue::from_string(json.to_owned()).ok()
+pub(super) fn kept(json: &str) -> Option<&RawValue> {
+    serde_json::from_str(json).ok()
 }
 
 #[cfg(test)]

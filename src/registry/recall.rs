@@ -51,10 +51,6 @@ impl Inner {
             }
             return Ok(());
         };
-        let words = asked_words(prefix(&input.text(), SAID), false);
-        if words.is_empty() {
-            return Ok(());
-        }
         let run = &view.run;
         let found = self.store.read_now(|tx| {
             let spaces = memories::spaces_of(tx, run)?;
@@ -64,10 +60,12 @@ impl Inner {
                     used.push(space);
                 }
             }
-            match used[..] {
-                [] => Ok(Vec::new()),
-                ref used => memories::search(tx, &run.org, used, &words, MOST_RECALLED),
+            // Most agents keep nothing: for them no words are looked up either.
+            if used.is_empty() {
+                return Ok(Vec::new());
             }
+            let words = asked_words(prefix(&input.text(), SAID), false);
+            memories::search(tx, &run.org, &used, &words, MOST_RECALLED)
         })?;
         let fitting = within(found, budget);
         if !fitting.is_empty() {
@@ -84,12 +82,14 @@ impl Inner {
     /// The pack points at what the host's own memory has of the task; its subagent may read it.
     fn point_at(&self, view: &RunView, pack: &mut Value) -> Result<(), Fault> {
         let task = pack["task_summary"].as_str().unwrap_or_default();
-        let words = asked_words(task, false);
         let run = &view.run;
         let found = self.store.read_now(|tx| {
             let own = memories::spaces_of(tx, run)?.own;
             match memories::is_used(tx, &run.org, &own)? {
-                true => memories::search(tx, &run.org, &[&own], &words, MOST_REFS),
+                true => {
+                    let words = asked_words(task, false);
+                    memories::search(tx, &run.org, &[&own], &words, MOST_REFS)
+                }
                 false => Ok(Vec::new()),
             }
         })?;

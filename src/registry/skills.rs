@@ -134,8 +134,10 @@ impl Registry {
             .store
             .read(move |tx| skills::latest(tx, limit))
             .await?;
+        // A watcher has just looked at all that is known, and heard of nothing since.
+        let fresh = reason != SkillsReason::Watch;
         // From its first look on the default folder is watched.
-        let default = inner.skills_here(None, true).await?.hash.clone();
+        let default = inner.skills_here(None, fresh).await?.hash.clone();
         let mut changed = {
             // A panic left the hash before or the one now.
             let seen = inner.skills_seen.lock();
@@ -146,7 +148,7 @@ impl Registry {
         for SkillsNoted { org, workspace, .. } in noted {
             let counts = reason == SkillsReason::Start || known.contains(&workspace);
             if counts {
-                let here = inner.skills_here(Some(workspace), true).await?;
+                let here = inner.skills_here(Some(workspace), fresh).await?;
                 let noted = inner.note_skills(&org, &here, reason).await?;
                 changed |= noted.before.is_some_and(|before| before != noted.after);
             }

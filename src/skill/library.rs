@@ -2,7 +2,7 @@
 //! watcher has heard something, and read again where a file has changed. Made once at the start
 //! of the daemon.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +77,16 @@ impl Library {
 
     /// Looks at the place now, unless somebody did a moment ago.
     fn look_at(&self, folder: Option<PathBuf>, fresh: bool) -> Arc<SkillsHere> {
+        self.look_beside(folder, fresh, &mut HashSet::new())
+    }
+
+    /// As [`Library::look_at`], where the roots in `done` were just looked at.
+    fn look_beside(
+        &self,
+        folder: Option<PathBuf>,
+        fresh: bool,
+        done: &mut HashSet<PathBuf>,
+    ) -> Arc<SkillsHere> {
         let name = name_of(folder.as_deref());
         if !fresh && let Some(known) = self.known_here(&name) {
             return known;
@@ -92,11 +102,17 @@ impl Library {
         let mut found: Vec<(Source, Arc<Looked>)> = Vec::with_capacity(roots.len());
         for root in &roots {
             let before = looked.get(&root.folder);
-            let now = look(root, settings.limits, before.map(Arc::as_ref));
             let now = match before {
-                Some(before) if before.signature == now.signature => Arc::clone(before),
-                _ => Arc::new(now),
+                Some(before) if done.contains(&root.folder) => Arc::clone(before),
+                before => {
+                    let now = look(root, settings.limits, before.map(Arc::as_ref));
+                    match before {
+                        Some(before) if before.signature == now.signature => Arc::clone(before),
+                        _ => Arc::new(now),
+                    }
+                }
             };
+            done.insert(root.folder.clone());
             looked.insert(root.folder.clone(), Arc::clone(&now));
             found.push((root.source, now));
         }
@@ -139,8 +155,10 @@ impl Library {
 
     /// Looks at every place that was asked for of late.
     pub fn look(&self) -> crate::watch::Looked {
+        // Roots that places share are looked at once.
+        let mut done = HashSet::new();
         for name in self.known() {
-            self.look_at(path_of(&name), true);
+            self.look_beside(path_of(&name), true, &mut done);
         }
         let looked = lock(&self.looked);
         let mut hasher = DefaultHasher::new();
@@ -150,9 +168,9 @@ impl Library {
             (folder, looked.signature).hash(&mut hasher);
             all.awaited.extend(looked.awaited.iter().cloned());
         }
-        // Nearly in order, and made at once: one by one each would be compared with many.
-        let folders = ordered.values().flat_map(|looked| &looked.folders);
-        all.folders = folders.cloned().collect();
+        // Made at once: one by one each would be compared with many.
+        let folders = ordered.values().flat_map(|looked| looked.folders());
+        all.folders = folders.collect();
         all.signature = hasher.finish();
         all
     }

@@ -4,6 +4,7 @@
 //! which pins it to runs.
 
 mod bundled;
+mod entries;
 mod install;
 mod library;
 mod parse;
@@ -11,6 +12,7 @@ mod requires;
 mod scan;
 mod set;
 mod sources;
+mod spread;
 mod yaml;
 
 #[cfg(test)]

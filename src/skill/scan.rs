@@ -2,18 +2,20 @@
 //! reads names and states; only a file that has changed since the look before is read again.
 //! Called by `library`, and by `abide skills check` for the folders that it is given.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
-use std::fs::{self, DirEntry, File, Metadata};
+use std::borrow::Borrow;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
+use super::entries::{Entry, State, entries};
 use super::parse::{Note, Skill, parse};
 use super::sources::Root;
+use super::spread::spread;
 use crate::front_matter::Broken;
 
 /// The file that makes a folder a skill.
@@ -66,37 +68,55 @@ pub(super) struct Looked {
     pub signature: u64,
     /// By path.
     pub found: Vec<Arc<Found>>,
-    /// The folders in which a change can count, by path, each with its number on its file system.
-    pub folders: Vec<(PathBuf, u64)>,
     /// What is not there, or can be swapped for another.
     pub awaited: Vec<PathBuf>,
-    /// By the bytes of their paths: to compare thousands of paths part by part takes longer than
-    /// to ask for the states of what they name.
-    files: HashMap<OsString, (State, Arc<Found>)>,
+    /// The folders in which a change can count and that are no skill's, by path, each with its
+    /// number on its file system.
+    folders: Vec<(PathBuf, u64)>,
+    files: HashSet<Kept>,
 }
 
-/// A file's state: while it is the same, so is its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
-    place: (u64, u64),
-    length: u64,
-    times: [i64; 4],
-}
-
-impl State {
-    fn of(file: &Metadata) -> Self {
-        State {
-            place: (file.dev(), file.ino()),
-            length: file.len(),
-            times: [
-                file.mtime(),
-                file.mtime_nsec(),
-                file.ctime(),
-                file.ctime_nsec(),
-            ],
-        }
+impl Looked {
+    /// The folders in which a change can count, nearly by path, each with its number on its file
+    /// system.
+    pub fn folders(&self) -> impl Iterator<Item = (PathBuf, u64)> {
+        let skills = self.found.iter().filter_map(|found| {
+            let kept = self.files.get(found.file.as_os_str())?;
+            Some((found.file.parent()?.to_owned(), kept.folder))
+        });
+        self.folders.iter().cloned().chain(skills)
     }
 }
+
+/// A file that was read. They are told apart by the bytes of their paths: to compare thousands
+/// of paths part by part takes longer than to ask for the states of what they name.
+#[derive(Clone, Debug)]
+struct Kept {
+    found: Arc<Found>,
+    state: State,
+    /// Its folder's number on its file system.
+    folder: u64,
+}
+
+impl Borrow<OsStr> for Kept {
+    fn borrow(&self) -> &OsStr {
+        self.found.file.as_os_str()
+    }
+}
+
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.found.file.as_os_str().hash(hasher);
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.found.file.as_os_str() == other.found.file.as_os_str()
+    }
+}
+
+impl Eq for Kept {}
 
 /// Looks at a root, where `before` is what the last look has found.
 pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
@@ -138,17 +158,19 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
         mut hasher,
         ..
     } = walk;
-    read_new(&mut found, limits);
+    // Of a folder of thousands that is new, that is nearly all of the time.
+    spread(&mut found, READ_BY_ONE, |part| {
+        part.iter_mut().for_each(|seen| seen.read(limits));
+    });
     looked.files.reserve(found.len());
     for seen in found {
         match seen {
-            Seen::Known(found, None) => looked.found.push(found),
-            Seen::Known(found, Some(state)) => {
-                let name = found.file.clone().into_os_string();
-                looked.files.insert(name, (state, Arc::clone(&found)));
-                looked.found.push(found);
+            Seen::Refused(found) => looked.found.push(found),
+            Seen::Known(kept) => {
+                looked.found.push(Arc::clone(&kept.found));
+                looked.files.insert(kept);
             }
-            Seen::New(..) => unreachable!("every new one was read"),
+            Seen::New { .. } => unreachable!("every new one was read"),
         }
     }
     for (folder, number) in &looked.folders {
@@ -161,42 +183,31 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
 
 /// What a walk has come to.
 enum Seen {
-    /// This, and if it is a file its state.
-    Known(Arc<Found>, Option<State>),
-    /// A file that is to be read, and whether it is a variant of its name.
-    New(PathBuf, bool, State),
+    /// What cannot be read, and why.
+    Refused(Arc<Found>),
+    /// A file that was read.
+    Known(Kept),
+    /// A file that is to be read.
+    New {
+        file: PathBuf,
+        is_variant: bool,
+        state: State,
+        folder: u64,
+    },
 }
 
 /// So many files are worth a thread.
 const READ_BY_ONE: usize = 64;
 
-/// Reads what is new, on all processors: of a folder of thousands that is all of it, and somebody
-/// waits for it.
-fn read_new(found: &mut [Seen], limits: Limits) {
-    let mut new: Vec<&mut Seen> = found
-        .iter_mut()
-        .filter(|seen| matches!(seen, Seen::New(..)))
-        .collect();
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.min(new.len().div_ceil(READ_BY_ONE)).max(1);
-    let share = new.len().div_ceil(threads).max(1);
-    let read_all = |seen: &mut [&mut Seen]| seen.iter_mut().for_each(|seen| seen.read(limits));
-    thread::scope(|scope| {
-        let mut shares = new.chunks_mut(share);
-        let own = shares.next();
-        for others in shares {
-            // Where the system gives no thread, they are read below.
-            let work = move || read_all(others);
-            let _ = thread::Builder::new().spawn_scoped(scope, work);
-        }
-        read_all(own.unwrap_or_default());
-    });
-    read_all(&mut new);
-}
-
 impl Seen {
     fn read(&mut self, limits: Limits) {
-        let Seen::New(file, is_variant, state) = self else {
+        let Seen::New {
+            file,
+            is_variant,
+            state,
+            folder,
+        } = self
+        else {
             return;
         };
         let mut outcome = read(file, limits);
@@ -204,7 +215,11 @@ impl Seen {
             note_variant(&mut outcome);
         }
         let file = std::mem::take(file);
-        *self = Seen::Known(Arc::new(Found { file, outcome }), Some(*state));
+        *self = Seen::Known(Kept {
+            found: Arc::new(Found { file, outcome }),
+            state: *state,
+            folder: *folder,
+        });
     }
 }
 
@@ -250,43 +265,40 @@ impl Walk<'_> {
             return;
         }
         self.looked.folders.push((folder.to_owned(), state.ino()));
-        let entries = match fs::read_dir(folder) {
+        let entries = match entries(folder) {
             Ok(entries) => entries,
             Err(fault) if fault.kind() == ErrorKind::NotFound => return,
             Err(fault) => return self.refuse(folder, format!("it cannot be read: {fault}")),
         };
-        let mut entries: Vec<DirEntry> = entries.filter_map(Result::ok).collect();
-        entries.sort_by_cached_key(DirEntry::file_name);
         for entry in entries {
-            self.entry(&entry, depth + 1);
+            self.entry(folder, &entry, depth + 1);
         }
     }
 
-    fn entry(&mut self, entry: &DirEntry, depth: usize) {
-        let Ok(kind) = entry.file_type() else { return };
-        if kind.is_file() || entry.file_name().as_encoded_bytes().starts_with(b".") {
-            return;
-        }
-        let folder = entry.path();
-        let mut number = entry.ino();
-        if kind.is_symlink() {
-            match self.follow(&folder) {
+    fn entry(&mut self, above: &Path, entry: &Entry, depth: usize) {
+        let mut number = entry.number;
+        if entry.is_link {
+            match self.follow(&above.join(&entry.name)) {
                 Some(target) => number = target.ino(),
                 None => return,
             }
         }
-        let file = folder.join(FILE);
-        if let Ok(state) = fs::metadata(&file) {
-            return self.skill(&folder, number, (file, false), &state, depth);
+        // Made once: of the thousands that are known, nothing else needs its path.
+        let mut file =
+            PathBuf::with_capacity(above.as_os_str().len() + entry.name.len() + FILE.len() + 2);
+        file.extend([above, Path::new(&entry.name), Path::new(FILE)]);
+        if let Some(state) = entry.file {
+            return self.skill(number, (file, false), state, depth);
         }
-        let is_skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
+        let folder = above.join(&entry.name);
+        let is_skipped = SKIPPED.iter().any(|name| entry.name == *name);
         if is_skipped {
             return;
         }
         if let Some((file, is_variant)) = file_in(&folder)
             && let Ok(state) = fs::metadata(&file)
         {
-            return self.skill(&folder, number, (file, is_variant), &state, depth);
+            return self.skill(number, (file, is_variant), State::of(&state), depth);
         }
         // A link to a file whose target is gone is one all the same.
         if file.is_symlink() {
@@ -333,10 +345,9 @@ impl Walk<'_> {
 
     fn skill(
         &mut self,
-        folder: &Path,
-        number: u64,
+        folder: u64,
         (file, is_variant): (PathBuf, bool),
-        state: &Metadata,
+        state: State,
         depth: usize,
     ) {
         if depth > DEPTH {
@@ -350,21 +361,33 @@ impl Walk<'_> {
             self.left_out += 1;
             return;
         }
-        self.looked.folders.push((folder.to_owned(), number));
-        let state = State::of(state);
         let known = self
             .before
             .and_then(|before| before.files.get(file.as_os_str()))
-            .filter(|(before, _)| *before == state)
-            .map(|(_, found)| Arc::clone(found));
+            .filter(|kept| kept.state == state)
+            .map(|kept| Arc::clone(&kept.found));
         if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
+            // The link may be swapped for a file.
+            let above = file.parent().map(Path::to_owned);
+            self.looked
+                .folders
+                .extend(above.map(|above| (above, folder)));
             return;
         }
-        (file.as_os_str(), state).hash(&mut self.hasher);
+        (file.as_os_str(), state, folder).hash(&mut self.hasher);
         self.skills += 1;
         self.found.push(match known {
-            Some(found) => Seen::Known(found, Some(state)),
-            None => Seen::New(file, is_variant, state),
+            Some(found) => Seen::Known(Kept {
+                found,
+                state,
+                folder,
+            }),
+            None => Seen::New {
+                file,
+                is_variant,
+                state,
+                folder,
+            },
         });
     }
 
@@ -374,7 +397,7 @@ impl Walk<'_> {
             file: file.to_owned(),
             outcome: Err(Broken::whole(reason)),
         };
-        self.found.push(Seen::Known(Arc::new(found), None));
+        self.found.push(Seen::Refused(Arc::new(found)));
     }
 }
 

@@ -49,45 +49,90 @@ pub(super) fn here(
     found: &[(Source, &[Arc<Found>])],
     settings: &Settings,
 ) -> SkillsHere {
-    let mut skills: BTreeMap<&str, ListedSkill> = BTreeMap::new();
+    let mut named: BTreeMap<&str, Vec<(Source, &Path, &Skill)>> = BTreeMap::new();
     let mut rejected = Vec::new();
     for (source, found) in found {
         // The first of a name wins within its root; the higher root wins over the lower.
         for found in found.iter().rev() {
-            let skill = match &found.outcome {
-                Ok(skill) => skill,
-                Err(broken) => {
-                    rejected.push(Aside {
-                        source: source.as_str().to_owned(),
-                        file: Some(shown(&found.file)),
-                        line: broken.line,
-                        reason: broken.reason.clone(),
-                    });
-                    continue;
+            match &found.outcome {
+                Ok(skill) => {
+                    let same = named.entry(skill.name.as_str()).or_default();
+                    same.push((*source, &found.file, skill));
                 }
-            };
-            let mut listed = listed(*source, &found.file, skill, settings);
-            if let Some(mut lower) = skills.remove(skill.name.as_str()) {
-                listed.shadowed.push(Aside {
-                    reason: format!("{} has that name, too, and counts", listed.path),
-                    source: lower.source,
-                    file: Some(lower.path),
-                    line: None,
-                });
-                listed.shadowed.append(&mut lower.shadowed);
+                Err(broken) => rejected.push(Aside {
+                    source: source.as_str().to_owned(),
+                    file: Some(shown(&found.file)),
+                    line: broken.line,
+                    reason: broken.reason.clone(),
+                }),
             }
-            skills.insert(&skill.name, listed);
         }
     }
+    let skills = named.into_values().filter_map(|mut same| {
+        let (source, file, skill) = same.pop()?;
+        let mut listed = listed(source, file, skill, settings);
+        let lower = same.iter().rev().map(|(source, file, _)| Aside {
+            reason: format!("{} has that name, too, and counts", listed.path),
+            source: source.as_str().to_owned(),
+            file: Some(shown(file)),
+            line: None,
+        });
+        listed.shadowed = lower.collect();
+        Some(listed)
+    });
+    let skills = skills.collect();
     rejected.sort_by(|one, other| one.file.cmp(&other.file));
     let mut here = SkillsHere {
         workspace,
         hash: String::new(),
-        skills: skills.into_values().collect(),
+        skills,
         rejected,
     };
-    here.hash = pick(&here, None, &[], settings.prompt).pinned.hash;
+    here.hash = digest(&here, settings.prompt);
     here
+}
+
+/// Of all that [`pick`] makes anything of, where nothing is given. A version is told soon after
+/// a change, so no set is put together for it.
+fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut put = |text: &str| {
+        hasher.update(&text.len().to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    put(&format!("{limits:?}"));
+    for skill in here.skills.iter().filter(|skill| skill.unfit.is_none()) {
+        let ListedSkill {
+            name,
+            description,
+            source,
+            path,
+            key,
+            primary_env,
+            required_env,
+            body,
+            // Not shown to models, and no part of what a run pins.
+            unfit: _,
+            lacks_env: _,
+            license: _,
+            compatibility: _,
+            allowed_tools: _,
+            install: _,
+            warnings: _,
+            shadowed: _,
+        } = skill;
+        for text in [name, description, source, path, &body.hash] {
+            put(text);
+        }
+        for text in [key, primary_env] {
+            put(text.as_deref().unwrap_or_default());
+        }
+        put(&required_env.len().to_string());
+        for name in required_env {
+            put(name);
+        }
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 fn shown(path: &Path) -> String {
@@ -281,4 +326,75 @@ fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed_as(name: &str) -> ListedSkill {
+        ListedSkill {
+            name: name.to_owned(),
+            description: "Does it.".to_owned(),
+            source: "workspace".to_owned(),
+            path: format!("/work/skills/{name}/SKILL.md"),
+            unfit: None,
+            lacks_env: Vec::new(),
+            key: None,
+            license: None,
+            compatibility: None,
+            allowed_tools: Vec::new(),
+            primary_env: None,
+            required_env: Vec::new(),
+            install: Vec::new(),
+            body: Pinned::of("Do it.".into()),
+            warnings: Vec::new(),
+            shadowed: Vec::new(),
+        }
+    }
+
+    /// The digest changes with whatever a run would pin otherwise, and with nothing else.
+    #[test]
+    fn the_digest_changes_with_what_is_pinned() {
+        let changes: [fn(&mut ListedSkill); 14] = [
+            |skill| skill.name = "other".to_owned(),
+            |skill| skill.description = "Does more.".to_owned(),
+            |skill| skill.source = "personal".to_owned(),
+            |skill| skill.path = "/work/skills/moved/SKILL.md".to_owned(),
+            |skill| skill.unfit = Some("it is off".to_owned()),
+            |skill| skill.key = Some("key".to_owned()),
+            |skill| skill.primary_env = Some("KEY".to_owned()),
+            |skill| skill.required_env = vec!["ONE".to_owned()],
+            |skill| skill.required_env = vec![String::new()],
+            |skill| skill.body = Pinned::of("Do more.".into()),
+            |skill| skill.license = Some("MIT".to_owned()),
+            |skill| skill.compatibility = Some("Linux".to_owned()),
+            |skill| skill.allowed_tools = vec!["shell".to_owned()],
+            |skill| skill.warnings = vec!["odd".to_owned()],
+        ];
+        let here = |first: ListedSkill| SkillsHere {
+            workspace: "/work".to_owned(),
+            hash: String::new(),
+            skills: vec![first, listed_as("second")],
+            rejected: Vec::new(),
+        };
+        let limits = PromptLimits::default();
+        let both = |here: &SkillsHere| {
+            let pinned = pick(here, None, &[], limits).pinned.hash;
+            (pinned, digest(here, limits))
+        };
+        let before = both(&here(listed_as("first")));
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut first = listed_as("first");
+            change(&mut first);
+            let after = both(&here(first));
+            assert_eq!(before.0 == after.0, before.1 == after.1, "change {at}");
+            assert_eq!(before.1 == after.1, at >= 10, "change {at}");
+        }
+        let fewer = PromptLimits {
+            skills: 1,
+            ..limits
+        };
+        assert_ne!(digest(&here(listed_as("first")), fewer), before.1);
+    }
 }

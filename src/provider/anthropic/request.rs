@@ -27,7 +27,7 @@ struct Body<'a> {
     system: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
-    messages: Vec<Turn>,
+    messages: Vec<Turn<'a>>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -40,16 +40,16 @@ struct Tool<'a> {
 }
 
 #[derive(Serialize)]
-struct Turn {
+struct Turn<'a> {
     role: &'static str,
-    content: Content,
+    content: Content<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content {
+enum Content<'a> {
     Blocks(Vec<Value>),
-    AsItCame(Box<RawValue>),
+    AsItCame(&'a RawValue),
 }
 
 /// The request as JSON text.
@@ -117,8 +117,8 @@ fn budget(level: Thinking) -> Option<u32> {
     }
 }
 
-fn messages(call: &Call<'_>) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::new();
+fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
+    let mut turns: Vec<Turn<'a>> = Vec::new();
     let mut said = Vec::new();
     for message in &call.request.messages {
         match message.role {
@@ -141,7 +141,7 @@ fn messages(call: &Call<'_>) -> Vec<Turn> {
     turns
 }
 
-fn flush(said: &mut Vec<Value>, turns: &mut Vec<Turn>) {
+fn flush(said: &mut Vec<Value>, turns: &mut Vec<Turn<'_>>) {
     if !said.is_empty() {
         turns.push(Turn {
             role: "user",
@@ -150,7 +150,7 @@ fn flush(said: &mut Vec<Value>, turns: &mut Vec<Turn>) {
     }
 }
 
-fn assistant(call: &Call<'_>, message: &Message) -> Content {
+fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Content<'a> {
     match native_of(call, &message.content).and_then(kept) {
         Some(as_it_came) => Content::AsItCame(as_it_came),
         None => Content::Blocks(blocks(message)),

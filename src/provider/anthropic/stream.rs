@@ -152,7 +152,10 @@ impl Part {
             }
             _ => None,
         };
-        let input = as_written.unwrap_or_else(|| raw(&object(&given)));
+        let input = match as_written {
+            Some(written) => written.to_owned(),
+            None => raw(&object(&given)),
+        };
         let native = with_input(&mut self.block, &id, &input);
         let block = Block::ToolCall {
             id,
@@ -182,7 +185,7 @@ fn with_input(block: &mut Value, id: &str, input: &RawValue) -> Box<RawValue> {
         })
         .collect();
     let text = format!("{{{}}}", fields.join(","));
-    kept(&text).unwrap_or_else(|| raw(block))
+    RawValue::from_string(text).unwrap_or_else(|_| raw(block))
 }
 
 impl Reader for Answer {

@@ -1,11 +1,13 @@
 //! What is sent: the conversation as Chat Completions messages. An answer that came from this
 //! same provider goes back as it came.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{kept, object, raw, written};
+use super::super::answer::{kept, object, written};
 use super::super::{Call, native_of};
 use crate::kernel::message::{Block, Message, Role, plain_text};
 use crate::kernel::options::{Api, for_api};
@@ -18,7 +20,7 @@ const OLD_LIMIT: &str = "max_tokens";
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Box<RawValue>>,
+    messages: Vec<Sent<'a>>,
     stream: bool,
     stream_options: Value,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,85 +97,132 @@ fn effort(level: Thinking) -> Option<&'static str> {
     }
 }
 
-fn messages(call: &Call<'_>) -> Vec<Box<RawValue>> {
+/// One message. Written out of what it is made of: a conversation is sent again with each call,
+/// and a tree of values for each message would take longer than all else about it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Sent<'a> {
+    /// An answer that goes back as it came.
+    AsItCame(&'a RawValue),
+    Said {
+        role: &'static str,
+        content: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<SentCall<'a>>,
+    },
+    Result {
+        role: &'static str,
+        tool_call_id: &'a str,
+        content: Cow<'a, str>,
+    },
+}
+
+#[derive(Serialize)]
+struct SentCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: SentFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct SentFunction<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
     let request = call.request;
     let mut out = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        out.push(raw(&json!({ "role": "system", "content": request.system })));
+        out.push(text("system", Cow::Borrowed(&request.system)));
     }
-    let mut said: Vec<String> = Vec::new();
+    let mut said: Vec<Cow<'a, str>> = Vec::new();
     for message in &request.messages {
         match message.role {
-            Role::User | Role::System => {
-                said.push(message.text());
-                continue;
+            Role::User | Role::System => said.push(plain(&message.content)),
+            Role::Assistant => {
+                flush(&mut said, &mut out);
+                out.push(assistant(call, message));
             }
-            Role::Assistant | Role::Tool => flush(&mut said, &mut out),
-        }
-        match message.role {
-            Role::Assistant => out.push(assistant(call, message)),
-            _ => out.extend(results(message)),
+            Role::Tool => {
+                flush(&mut said, &mut out);
+                out.extend(results(message));
+            }
         }
     }
     flush(&mut said, &mut out);
     out
 }
 
+fn text<'a>(role: &'static str, content: Cow<'a, str>) -> Sent<'a> {
+    Sent::Said {
+        role,
+        content,
+        tool_calls: Vec::new(),
+    }
+}
+
+/// As [`plain_text`], without a copy of what is one piece already.
+fn plain(content: &[Block]) -> Cow<'_, str> {
+    match content {
+        [Block::Text { text }] => Cow::Borrowed(text),
+        content => Cow::Owned(plain_text(content)),
+    }
+}
+
 /// What was said in a row is one message: the templates of many models take no two of one role
 /// after each other.
-fn flush(said: &mut Vec<String>, out: &mut Vec<Box<RawValue>>) {
-    if !said.is_empty() {
-        let text = std::mem::take(said).join("\n\n");
-        out.push(raw(&json!({ "role": "user", "content": text })));
-    }
+fn flush<'a>(said: &mut Vec<Cow<'a, str>>, out: &mut Vec<Sent<'a>>) {
+    let content = match said.len() {
+        0 => return,
+        1 => said.remove(0),
+        _ => Cow::Owned(std::mem::take(said).join("\n\n")),
+    };
+    out.push(text("user", content));
 }
 
-fn assistant(call: &Call<'_>, message: &Message) -> Box<RawValue> {
+fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Sent<'a> {
     if let Some(as_it_came) = native_of(call, &message.content).and_then(kept) {
-        return as_it_came;
+        return Sent::AsItCame(as_it_came);
     }
-    let calls: Vec<Value> = message
-        .content
-        .iter()
-        .filter_map(|block| match block {
-            Block::ToolCall {
-                id,
+    let calls = message.content.iter().filter_map(|block| match block {
+        Block::ToolCall {
+            id,
+            name,
+            arguments,
+        } => Some(SentCall {
+            id,
+            r#type: "function",
+            function: SentFunction {
                 name,
-                arguments,
-            } => Some(json!({
-                "id": id,
-                "type": "function",
-                "function": { "name": name, "arguments": object(arguments).to_string() },
-            })),
-            _ => None,
-        })
-        .collect();
-    // Some servers insist on a content, if it be empty.
-    let mut out = json!({ "role": "assistant", "content": plain_text(&message.content) });
-    if !calls.is_empty() {
-        out["tool_calls"] = Value::Array(calls);
+                arguments: object(arguments).to_string(),
+            },
+        }),
+        _ => None,
+    });
+    Sent::Said {
+        role: "assistant",
+        // Some servers insist on a content, if it be empty.
+        content: plain(&message.content),
+        tool_calls: calls.collect(),
     }
-    raw(&out)
 }
 
-fn results(message: &Message) -> impl Iterator<Item = Box<RawValue>> + '_ {
+fn results(message: &Message) -> impl Iterator<Item = Sent<'_>> {
     message.content.iter().filter_map(|block| match block {
         Block::ToolResult {
             tool_call_id,
             text,
             is_error,
-        } => {
+        } => Some(Sent::Result {
+            role: "tool",
+            tool_call_id,
             // This API has no field for it.
-            let text = match is_error {
-                true => format!("The call failed: {text}"),
-                false => text.clone(),
-            };
-            Some(raw(&json!({
-                "role": "tool",
-                "tool_call_id": tool_call_id,
-                "content": text,
-            })))
-        }
+            content: match is_error {
+                true => Cow::Owned(format!("The call failed: {text}")),
+                false => Cow::Borrowed(text),
+            },
+        }),
         _ => None,
     })
 }
