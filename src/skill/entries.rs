@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, open, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, statat};
 
 use super::scan::FILE;
 use super::spread::spread;
@@ -60,6 +60,7 @@ fn number<From: TryInto<To>, To: Default>(from: From) -> To {
 }
 
 /// A folder or a link in a folder of skills.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Its name.
     pub name: OsString,
@@ -71,8 +72,17 @@ pub(super) struct Entry {
     pub file: Option<State>,
 }
 
-/// The folders and links in `folder`, by name, but for those whose name begins with a dot.
-pub(super) fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+/// What lies in a folder of skills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listing {
+    /// The folder's own number on its file system.
+    number: u64,
+    /// By name, but for those whose name begins with a dot.
+    pub entries: Vec<Entry>,
+}
+
+/// The folders and links in `folder`.
+pub(super) fn list(folder: &Path) -> io::Result<Listing> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = Dir::new(open(folder, flags, Mode::empty())?)?;
     let mut entries = Vec::new();
@@ -114,7 +124,10 @@ pub(super) fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
             entry.file = state.ok().as_ref().map(State::of_stat);
         }
     });
-    Ok(entries)
+    Ok(Listing {
+        number: number(fstat(at)?.st_ino),
+        entries,
+    })
 }
 
 #[cfg(test)]
@@ -122,7 +135,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{ASK_BY_ONE, State, entries};
+    use super::{ASK_BY_ONE, State, list};
     use crate::skill::scan::FILE;
 
     #[test]
@@ -139,7 +152,7 @@ mod tests {
         fs::write(folder.path().join("file"), "").unwrap();
         symlink("skill-0007", folder.path().join("link")).unwrap();
 
-        let found = entries(folder.path()).unwrap();
+        let found = list(folder.path()).unwrap().entries;
 
         assert_eq!(found.len(), count + 2);
         assert!(found.is_sorted_by_key(|entry| &entry.name));

@@ -104,13 +104,7 @@ impl Library {
             let before = looked.get(&root.folder);
             let now = match before {
                 Some(before) if done.contains(&root.folder) => Arc::clone(before),
-                before => {
-                    let now = look(root, settings.limits, before.map(Arc::as_ref));
-                    match before {
-                        Some(before) if before.signature == now.signature => Arc::clone(before),
-                        _ => Arc::new(now),
-                    }
-                }
+                before => look(root, settings.limits, before),
             };
             done.insert(root.folder.clone());
             looked.insert(root.folder.clone(), Arc::clone(&now));

@@ -14,14 +14,14 @@ use crate::contract::skills::{ListedSkill, Skills, SkillsHere};
 use crate::kernel::time::Timestamp;
 
 /// A place with a folder for each source.
-struct Fixture {
+pub(super) struct Fixture {
     dir: tempfile::TempDir,
-    clock: Clock,
-    settings: watch::Sender<Settings>,
-    library: Library,
+    pub(super) clock: Clock,
+    pub(super) settings: watch::Sender<Settings>,
+    pub(super) library: Library,
 }
 
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     for folder in ["work/.git", "bin", "home", "config"] {
@@ -45,13 +45,7 @@ fn fixture() -> Fixture {
     };
     let (settings, followed) = watch::channel(settings);
     let clock = Clock::test(Timestamp(0));
-    let library = Library::new(Options {
-        settings: followed,
-        workspace: Some(root.join("work")),
-        project: crate::agent::project,
-        more: Arc::new(Notify::new()),
-        clock: clock.clone(),
-    });
+    let library = library(&root, followed, &clock);
     Fixture {
         dir,
         clock,
@@ -60,8 +54,18 @@ fn fixture() -> Fixture {
     }
 }
 
+pub(super) fn library(root: &Path, settings: watch::Receiver<Settings>, clock: &Clock) -> Library {
+    Library::new(Options {
+        settings,
+        workspace: Some(root.join("work")),
+        project: crate::agent::project,
+        more: Arc::new(Notify::new()),
+        clock: clock.clone(),
+    })
+}
+
 impl Fixture {
-    fn path(&self, inside: &str) -> PathBuf {
+    pub(super) fn path(&self, inside: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(inside)
     }
 
@@ -72,12 +76,12 @@ impl Fixture {
     }
 
     /// A skill whose description is where it stands.
-    fn skill(&self, inside: &str) {
+    pub(super) fn skill(&self, inside: &str) {
         let name = Path::new(inside).file_name().unwrap().to_str().unwrap();
         self.put(inside, &format!("name: {name}\ndescription: {inside}"));
     }
 
-    fn here(&self) -> Arc<SkillsHere> {
+    pub(super) fn here(&self) -> Arc<SkillsHere> {
         self.library.here(None, true)
     }
 
@@ -87,7 +91,7 @@ impl Fixture {
         found.unwrap_or_else(|| panic!("{here:?}")).clone()
     }
 
-    fn set(&self, change: impl FnOnce(&mut Settings)) {
+    pub(super) fn set(&self, change: impl FnOnce(&mut Settings)) {
         self.settings.send_modify(change);
     }
 

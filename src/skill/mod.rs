@@ -19,6 +19,8 @@ mod yaml;
 mod corpus_tests;
 #[cfg(test)]
 mod library_tests;
+#[cfg(test)]
+mod look_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

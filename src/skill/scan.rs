@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::entries::{Entry, State, entries};
+use super::entries::{Entry, Listing, State, list};
 use super::parse::{Note, Skill, parse};
 use super::sources::Root;
 use super::spread::spread;
@@ -74,9 +74,23 @@ pub(super) struct Looked {
     /// number on its file system.
     folders: Vec<(PathBuf, u64)>,
     files: HashSet<Kept>,
+    /// By what was read.
+    limits: Limits,
+    /// What lies at a root that holds skills and nothing else: no groups, no links, nothing that
+    /// is refused. That is nearly every root, and while it is the same, so is all that a look
+    /// makes of it.
+    plain: Option<Listing>,
 }
 
 impl Looked {
+    fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
+        self.plain.as_ref().is_some_and(|plain| {
+            self.limits == limits
+                && !root.folder.is_symlink()
+                && list(&root.folder).is_ok_and(|now| now == *plain)
+        })
+    }
+
     /// The folders in which a change can count, nearly by path, each with its number on its file
     /// system.
     pub fn folders(&self) -> impl Iterator<Item = (PathBuf, u64)> {
@@ -118,12 +132,29 @@ impl PartialEq for Kept {
 
 impl Eq for Kept {}
 
-/// Looks at a root, where `before` is what the last look has found.
-pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
+/// Looks at a root, where `before` is what the last look has found. It is found again if nothing
+/// has changed.
+pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) -> Arc<Looked> {
+    match before {
+        Some(before) if before.is_unchanged(root, limits) => Arc::clone(before),
+        before => {
+            let now = walk(root, limits, before.map(Arc::as_ref));
+            match before {
+                Some(before) if before.signature == now.signature => Arc::clone(before),
+                _ => Arc::new(now),
+            }
+        }
+    }
+}
+
+fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
     let mut walk = Walk {
         root,
         limits,
-        before,
+        // What was too long may be taken now, and the other way round.
+        before: before.filter(|before| before.limits.bytes == limits.bytes),
+        is_plain: true,
+        listing: None,
         real: root.folder.canonicalize().unwrap_or_default(),
         looked: Looked::default(),
         found: Vec::new(),
@@ -135,6 +166,7 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
     // Where a link leads may change without the folder's knowing.
     if root.folder.is_symlink() || !root.folder.is_dir() {
         walk.looked.awaited.push(root.folder.clone());
+        walk.is_plain = false;
     }
     if let Ok(folder) = fs::metadata(&root.folder)
         && folder.is_dir()
@@ -153,6 +185,8 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
         );
     }
     let Walk {
+        is_plain,
+        listing,
         mut looked,
         mut found,
         mut hasher,
@@ -177,7 +211,10 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Looked>) -> Look
         (folder.as_os_str(), number).hash(&mut hasher);
     }
     looked.awaited.hash(&mut hasher);
+    limits.hash(&mut hasher);
     looked.signature = hasher.finish();
+    looked.limits = limits;
+    looked.plain = listing.filter(|_| is_plain);
     looked
 }
 
@@ -239,12 +276,16 @@ pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
         return vec![Found { file, outcome }];
     }
     let looked = look(&root, limits, None);
-    let found = looked.found.into_iter();
-    found.map(|found| (*found).clone()).collect()
+    let found = looked.found.iter();
+    found.map(|found| (**found).clone()).collect()
 }
 
 struct Walk<'a> {
     root: &'a Root,
+    /// Is there nothing but skills?
+    is_plain: bool,
+    /// What lies at the root.
+    listing: Option<Listing>,
     limits: Limits,
     before: Option<&'a Looked>,
     real: PathBuf,
@@ -265,19 +306,23 @@ impl Walk<'_> {
             return;
         }
         self.looked.folders.push((folder.to_owned(), state.ino()));
-        let entries = match entries(folder) {
-            Ok(entries) => entries,
+        let listing = match list(folder) {
+            Ok(listing) => listing,
             Err(fault) if fault.kind() == ErrorKind::NotFound => return,
             Err(fault) => return self.refuse(folder, format!("it cannot be read: {fault}")),
         };
-        for entry in entries {
-            self.entry(folder, &entry, depth + 1);
+        for entry in &listing.entries {
+            self.entry(folder, entry, depth + 1);
+        }
+        if depth == 0 {
+            self.listing = Some(listing);
         }
     }
 
     fn entry(&mut self, above: &Path, entry: &Entry, depth: usize) {
         let mut number = entry.number;
         if entry.is_link {
+            self.is_plain = false;
             match self.follow(&above.join(&entry.name)) {
                 Some(target) => number = target.ino(),
                 None => return,
@@ -295,6 +340,8 @@ impl Walk<'_> {
         if is_skipped {
             return;
         }
+        // What it is may change without the root's knowing.
+        self.is_plain = false;
         if let Some((file, is_variant)) = file_in(&folder)
             && let Ok(state) = fs::metadata(&file)
         {
@@ -392,6 +439,7 @@ impl Walk<'_> {
     }
 
     fn refuse(&mut self, file: &Path, reason: String) {
+        self.is_plain = false;
         (file, &reason).hash(&mut self.hasher);
         let found = Found {
             file: file.to_owned(),

@@ -1,0 +1,164 @@
+//! Looks after looks: whatever changes at a root is found.
+
+use std::fs;
+
+use super::library_tests::{fixture, library};
+use crate::contract::skills::Skills;
+
+/// What a look finds after another one is what it would find as the first.
+#[test]
+fn whatever_changes_at_a_root_is_found() {
+    let fixture = fixture();
+    for name in ["one", "two", "three"] {
+        fixture.skill(&format!("work/skills/{name}"));
+    }
+    let path = |inside: &str| fixture.path(&format!("work/skills/{inside}"));
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, path(at)).unwrap();
+    let changes: Vec<(&str, Box<dyn Fn() + '_>)> = vec![
+        ("nothing", Box::new(|| {})),
+        (
+            "a file",
+            Box::new(|| fixture.skill("work/skills/two/../one")),
+        ),
+        (
+            "a file of the same length",
+            Box::new(|| {
+                let (old, new) = (path("one/SKILL.md"), path("one/new"));
+                let text = fs::read_to_string(&old).unwrap().replace("Do it", "Be it");
+                fs::write(&new, text).unwrap();
+                fs::rename(new, old).unwrap();
+            }),
+        ),
+        ("one more", Box::new(|| fixture.skill("work/skills/four"))),
+        (
+            "one that is hidden",
+            Box::new(|| fixture.skill("work/skills/.five")),
+        ),
+        (
+            "a file beside",
+            Box::new(|| fs::write(path("README.md"), "x").unwrap()),
+        ),
+        (
+            "one less",
+            Box::new(|| fs::remove_dir_all(path("two")).unwrap()),
+        ),
+        (
+            "another name",
+            Box::new(|| fs::rename(path("one"), path("uno")).unwrap()),
+        ),
+        (
+            "two swapped",
+            Box::new(|| {
+                fs::rename(path("uno"), path("aside")).unwrap();
+                fs::rename(path("three"), path("uno")).unwrap();
+                fs::rename(path("aside"), path("three")).unwrap();
+            }),
+        ),
+        (
+            "an empty folder",
+            Box::new(|| fs::create_dir(path("six")).unwrap()),
+        ),
+        (
+            "a variant in it",
+            Box::new(|| {
+                fs::write(path("six/skill.md"), "---\ndescription: x\n---\n").unwrap();
+            }),
+        ),
+        (
+            "the variant's text",
+            Box::new(|| {
+                fs::write(path("six/skill.md"), "---\ndescription: other\n---\n").unwrap();
+            }),
+        ),
+        (
+            "the variant gone",
+            Box::new(|| fs::remove_dir_all(path("six")).unwrap()),
+        ),
+        (
+            "the same in another folder",
+            Box::new(|| {
+                let (old, new) = (fixture.path("work/skills"), fixture.path("work/new"));
+                fs::create_dir(&new).unwrap();
+                for entry in fs::read_dir(&old).unwrap() {
+                    let entry = entry.unwrap();
+                    fs::rename(entry.path(), new.join(entry.file_name())).unwrap();
+                }
+                fs::remove_dir(&old).unwrap();
+                fs::rename(&new, &old).unwrap();
+            }),
+        ),
+        (
+            "a group",
+            Box::new(|| fixture.skill("work/skills/group/seven")),
+        ),
+        (
+            "more in the group",
+            Box::new(|| fixture.skill("work/skills/group/eight")),
+        ),
+        (
+            "the group gone",
+            Box::new(|| fs::remove_dir_all(path("group")).unwrap()),
+        ),
+        ("a link", Box::new(|| link("four", "nine"))),
+        (
+            "the link elsewhere",
+            Box::new(|| {
+                fs::remove_file(path("nine")).unwrap();
+                link("uno", "nine");
+            }),
+        ),
+        (
+            "the link gone",
+            Box::new(|| fs::remove_file(path("nine")).unwrap()),
+        ),
+        (
+            "a skill of tools' folders",
+            Box::new(|| fixture.skill("work/skills/build")),
+        ),
+        (
+            "it is none any more",
+            Box::new(|| {
+                fs::remove_file(path("build/SKILL.md")).unwrap();
+            }),
+        ),
+        (
+            "fewer are read",
+            Box::new(|| fixture.set(|settings| settings.limits.skills = 2)),
+        ),
+        (
+            "all are read",
+            Box::new(|| fixture.set(|settings| settings.limits.skills = 9)),
+        ),
+        (
+            "shorter ones are read",
+            Box::new(|| fixture.set(|settings| settings.limits.bytes = 9)),
+        ),
+        (
+            "all of them",
+            Box::new(|| fixture.set(|settings| settings.limits.bytes = 999)),
+        ),
+        (
+            "the root elsewhere",
+            Box::new(|| {
+                fs::rename(fixture.path("work/skills"), fixture.path("work/real")).unwrap();
+                std::os::unix::fs::symlink("real", fixture.path("work/skills")).unwrap();
+            }),
+        ),
+        (
+            "the root gone",
+            Box::new(|| fs::remove_file(fixture.path("work/skills")).unwrap()),
+        ),
+    ];
+    let root = fixture.path("");
+    for (what, change) in changes {
+        change();
+        let found = fixture.here();
+        let first = library(&root, fixture.settings.subscribe(), &fixture.clock);
+        assert_eq!(found, first.here(None, true), "{what}");
+        assert_eq!(
+            fixture.library.look().folders,
+            first.look().folders,
+            "{what}"
+        );
+    }
+}
