@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use notify::event::ModifyKind;
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -72,11 +72,14 @@ pub struct Watcher {
     seen: Option<u64>,
 }
 
+/// Folders, each with the paths in it that count.
+type Above = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
 /// What the thread that hears events and the watcher tell each other.
 #[derive(Default)]
 struct Shared {
     /// Folders that are watched for these paths alone.
-    above: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+    above: Above,
     /// Was taken away or swapped: its watch is gone, or on something else.
     lost: BTreeSet<PathBuf>,
     /// Events were dropped.
@@ -168,7 +171,8 @@ impl Watcher {
         let Some(events) = &mut self.events else {
             return false;
         };
-        let above = above(&looked.awaited);
+        let needed = above(&looked.awaited);
+        let above = around(looked, needed.clone());
         let mut wanted = looked.folders.clone();
         for folder in above.keys() {
             wanted
@@ -204,7 +208,13 @@ impl Watcher {
             if self.watched.contains_key(&folder) {
                 continue;
             }
+            // Nobody may have the right to look there, and all else is heard all the same.
+            let may_fail = !looked.folders.contains_key(&folder) && !needed.contains_key(&folder);
             if let Some(kind) = without_events(&folder) {
+                if may_fail {
+                    self.watched.insert(folder, number);
+                    continue;
+                }
                 refused = Some(format!("{} is on {kind}", folder.display()));
                 break;
             }
@@ -215,6 +225,9 @@ impl Watcher {
                 }
                 // Gone in between: the folder above tells.
                 Err(_) if !folder.exists() => {}
+                Err(fault) if may_fail && matches!(fault.kind, ErrorKind::Io(_)) => {
+                    self.watched.insert(folder, number);
+                }
                 Err(fault) => {
                     refused = Some(fault.to_string());
                     break;
@@ -307,12 +320,11 @@ impl Shared {
             self.lost_count = true;
             return true;
         }
+        let mut is_lost = false;
         match event.kind {
             // Our own reading is no change.
             EventKind::Access(_) => return false,
-            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
-                self.lost.extend(event.paths.iter().cloned());
-            }
+            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => is_lost = true,
             EventKind::Modify(_) => {
                 let is_file = |path: &PathBuf| {
                     let name = path.file_name().and_then(|name| name.to_str());
@@ -330,13 +342,53 @@ impl Shared {
             let own = self.above.contains_key(path);
             own || above.is_none_or(|awaited| awaited.contains(path))
         };
-        event.paths.is_empty() || event.paths.iter().any(is_awaited)
+        let mut paths = event.paths.iter().filter(|path| is_awaited(path));
+        if !is_lost {
+            return event.paths.is_empty() || paths.next().is_some();
+        }
+        let lost: Vec<PathBuf> = paths.cloned().collect();
+        let matters = event.paths.is_empty() || !lost.is_empty();
+        self.lost.extend(lost);
+        matters
     }
 }
 
+/// What is watched above the folders that were found, beside what is `needed` for those that may
+/// appear: where a folder is renamed that holds one of the first, nothing in that tells.
+fn around(looked: &Looked, needed: Above) -> Above {
+    let mut outermost: Vec<(&Path, &PathBuf)> = Vec::new();
+    // Those of one folder stand one after another: it is looked up once.
+    let (mut last, mut is_within) = (None, false);
+    for folder in looked.folders.keys() {
+        let holder = folder.parent();
+        if last != Some(holder) {
+            is_within = holder.is_none_or(|holder| looked.folders.contains_key(holder));
+            last = Some(holder);
+        }
+        if let Some(holder) = holder.filter(|_| !is_within) {
+            outermost.push((holder, folder));
+        }
+    }
+    let holders: Vec<PathBuf> = outermost
+        .iter()
+        .map(|(holder, _)| (*holder).to_owned())
+        .collect();
+    let mut around = needed;
+    for (folder, paths) in above(&holders) {
+        around.entry(folder).or_default().extend(paths);
+    }
+    for (holder, folder) in outermost {
+        // Its own watch tells of its own end; but what comes from here counts all the same.
+        if let Some(paths) = around.get_mut(holder) {
+            paths.insert(folder.clone());
+        }
+    }
+    around
+}
+
 /// The nearest folder that is there above each of `awaited`, with the path in it that counts.
-fn above(awaited: &[PathBuf]) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
-    let mut found: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
+fn above(awaited: &[PathBuf]) -> Above {
+    let mut found = Above::new();
     for path in awaited {
         let ancestors: Vec<&Path> = path.ancestors().collect();
         let pair = ancestors.windows(2).find(|pair| pair[1].is_dir());
@@ -364,9 +416,11 @@ fn without_events(folder: &Path) -> Option<&'static str> {
     ];
     #[cfg(target_os = "linux")]
     {
-        let kind = rustix::fs::statfs(folder).ok()?.f_type;
-        // The number has 32 bits, whatever the type's width and sign.
-        let kind = u64::from(kind as u32);
+        let kind = match crate::failpoint::given("watch.file_system") {
+            Some(kind) => kind,
+            // The number has 32 bits, whatever the type's width and sign.
+            None => u64::from(rustix::fs::statfs(folder).ok()?.f_type as u32),
+        };
         KINDS
             .iter()
             .find(|(number, _)| *number == kind)

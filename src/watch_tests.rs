@@ -141,6 +141,67 @@ fn what_lies_beside_an_awaited_folder_is_not_even_heard() {
     });
 }
 
+/// What is taken away beside it is not kept in mind either: nobody would ever look for it.
+#[test]
+fn what_goes_beside_an_awaited_folder_costs_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        watcher.changed().await;
+        for round in 0..20 {
+            let beside = dir.path().join(format!("made {round}"));
+            fs::write(&beside, "x").unwrap();
+            fs::rename(&beside, dir.path().join("renamed")).unwrap();
+            fs::remove_file(dir.path().join("renamed")).unwrap();
+        }
+        hears_nothing(&mut watcher).await;
+        assert_eq!(lock(&watcher.shared).lost, BTreeSet::new());
+    });
+}
+
+#[test]
+fn a_folder_is_missed_that_was_renamed_with_the_one_that_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/skills");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("a.md"), "a").unwrap();
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        watcher.changed().await;
+        for round in 0..3 {
+            let aside = dir.path().join(format!("aside {round}"));
+            fs::rename(dir.path().join("config"), &aside).unwrap();
+            watcher.changed().await;
+            fs::rename(&aside, dir.path().join("config")).unwrap();
+            watcher.changed().await;
+            fs::write(folder.join("a.md"), format!("written {round}")).unwrap();
+            watcher.changed().await;
+        }
+    });
+}
+
+/// The folder that holds it is watched for another one that may come.
+#[test]
+fn a_folder_is_missed_that_was_renamed_beside_an_awaited_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("skills");
+    fs::create_dir_all(&folder).unwrap();
+    let both = [folder.clone(), dir.path().join("others")];
+    run(async {
+        let look = Arc::new(move || looked(&both));
+        let heard = Arc::default();
+        let mut watcher = Watcher::over(look, None, heard, QUICK, Clock::system());
+        watcher.changed().await;
+        for round in 0..3 {
+            let aside = dir.path().join(format!("aside {round}"));
+            fs::rename(&folder, &aside).unwrap();
+            watcher.changed().await;
+            fs::rename(&aside, &folder).unwrap();
+            watcher.changed().await;
+        }
+    });
+}
+
 #[test]
 fn with_a_name_only_writes_to_such_files_are_heard() {
     let dir = tempfile::tempdir().unwrap();

@@ -124,7 +124,18 @@ pub fn parts(
         more: Arc::clone(&more),
         clock: clock.clone(),
     }));
-    let options = watch::Options {
+    let looking = Arc::clone(&library);
+    let look = Arc::new(move || looking.look());
+    Ok(Skills {
+        watcher: Watcher::over(look, None, more, watching(config), clock.clone()),
+        library,
+        settings,
+    })
+}
+
+/// How their folders are watched.
+fn watching(config: &Config) -> watch::Options {
+    watch::Options {
         mode: match config.skills_watch {
             FileWatch::Events => watch::Mode::Events,
             FileWatch::Poll => watch::Mode::Poll(config.skills_poll_each),
@@ -133,14 +144,7 @@ pub fn parts(
         quiet: config.skills_debounce,
         longest: LONGEST_BURST.max(config.skills_debounce),
         file: Some(skill::FILE),
-    };
-    let looking = Arc::clone(&library);
-    let look = Arc::new(move || looking.look());
-    Ok(Skills {
-        watcher: Watcher::over(look, None, more, options, clock.clone()),
-        library,
-        settings,
-    })
+    }
 }
 
 /// Looks at the skills at the start and whenever something was heard of them, until it is told
@@ -166,3 +170,27 @@ pub async fn keep(registry: Registry, mut watcher: Watcher, stop: CancellationTo
 
 /// What doctors say of watchers that hear nothing.
 pub type Notices = Vec<(&'static str, Notice)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn g6_13_without_a_word_about_it_a_burst_ends_after_250_ms_of_quiet_or_2_s() {
+        let options = watching(&Config::default());
+        assert_eq!(options.mode, watch::Mode::Events);
+        assert_eq!(options.quiet, Duration::from_millis(250));
+        assert_eq!(options.longest, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn whoever_waits_for_longer_quiet_waits_no_less_while_changes_keep_coming() {
+        let options = watching(&Config {
+            skills_debounce: Duration::from_secs(5),
+            ..Config::default()
+        });
+        assert_eq!(options.quiet, Duration::from_secs(5));
+        assert_eq!(options.longest, Duration::from_secs(5));
+    }
+}

@@ -2,16 +2,21 @@
 //! and through a kill of the daemon: nobody sees another's, and the daemon's own environment is
 //! not touched. And the proof that this would be noticed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use abide::client::Events;
 use abide::config::Source;
 use abide::daemon::{self, Options};
+use abide::wire::events::Event;
+use aho_corasick::AhoCorasick;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::{WORKER, touched, traces};
 use crate::harness::{
-    Daemon, Link, Place, Script, Spawned, calls, eventually, fails, panics, run, says,
+    Answer, Daemon, Link, Place, Script, Spawned, calls, eventually, fails, panics, run, says,
 };
 
 /// How a run of the crowd is to end.
@@ -30,28 +35,68 @@ struct Member {
     spawned: Spawned,
     way: &'static str,
     ends: &'static str,
-    token: String,
-    plain: String,
+    /// It ends while the others are at work, in the first life of the daemon.
+    is_early: bool,
+    /// Nobody ever sees these.
+    secrets: [String; 2],
+    /// No secret, under the name that all have.
+    units: String,
+    /// Its command says its units: they stand in its own transcript.
+    is_loud: bool,
+    /// A name that no other run has.
+    name: String,
 }
 
-/// A place in which `size` runs are carried out at the same time.
+impl Member {
+    async fn begin(client: &Link, number: usize, is_early: bool) -> Member {
+        let (way, ends) = WAYS[number % WAYS.len()];
+        let secrets = ["token", "plain"].map(|what| format!("canary-{what}-{number:02}"));
+        let units = format!("canary-units-{number:02}");
+        let is_loud = (number / WAYS.len()).is_multiple_of(2);
+        let name = format!("UNITS_OF_{number:02}");
+        let env = json!({
+            "A_TOKEN": secrets[0], "PLAIN": secrets[1], "UNITS": units, &name: "yes",
+            "LOUD": if is_loud { "yes" } else { "" },
+        });
+        let early = if is_early { "early " } else { "" };
+        let task = format!("[{early}{way}] {number}");
+        let params = json!({ "task": task, "agent": "worker", "env": env });
+        Member {
+            spawned: client.spawn(params).await,
+            way,
+            ends,
+            is_early,
+            secrets,
+            units,
+            is_loud,
+            name,
+        }
+    }
+}
+
+/// A place in which `size` runs and the early ones are carried out at the same time.
 fn place(size: usize) -> Place {
-    let dump = "env > \"$(mktemp out/$ABIDE_RUN_ID.XXXXXX)\"; echo token=$A_TOKEN";
+    let dump = "env > \"$(mktemp out/$ABIDE_RUN_ID.XXXXXX)\"; echo token=$A_TOKEN; \
+                test -z \"$LOUD\" || echo units=$UNITS";
+    let shell = |then: &str| calls("shell", json!({ "command": format!("{dump}{then}") }));
     // No command ends before the test lets all of them go.
-    let look = || {
-        let command = format!("{dump}; while [ ! -e go ]; do sleep 0.2; done");
-        calls("shell", json!({ "command": command }))
-    };
-    let stays = calls("shell", json!({ "command": format!("{dump}; sleep 4000") }));
+    let look = || shell("; while [ ! -e go ]; do sleep 0.2; done");
+    let stays = || shell("; sleep 4000");
+    let ends = |first: Answer| [first, panics(), panics(), panics(), panics()];
     let script = Script::new()
         .on("[ok]", [look(), says("done")])
         .on("[fail]", [look(), fails("it fails")])
-        .on("[panic]", [look(), panics(), panics(), panics()])
-        .on("[cancel]", [stays, says("was not cancelled")]);
+        .on("[panic]", ends(look()))
+        .on("[cancel]", [stays(), says("was not cancelled")])
+        .on("[early ok]", [shell(""), says("done")])
+        .on("[early fail]", [shell(""), fails("it fails")])
+        .on("[early panic]", ends(shell("")))
+        .on("[early cancel]", [stays(), says("was not cancelled")]);
+    let all = (size + WAYS.len()).to_string();
     let place = Place::new(script)
         .with_agent("worker", &format!("{WORKER}\non_uncertain: retry"))
-        .with("lanes.main", &size.to_string())
-        .with("lanes.global", &size.to_string())
+        .with("lanes.main", &all)
+        .with("lanes.global", &all)
         // The kill is the first; the panics of a run come after it.
         .with("recovery.max_attempts", "2");
     fs::create_dir_all(place.work().join("out")).unwrap();
@@ -69,7 +114,7 @@ fn dumps(place: &Place) -> Vec<(String, String)> {
     dumps.filter(|(_, env)| env.contains("A_TOKEN=")).collect()
 }
 
-/// Waits until every run's command has been started so often.
+/// Waits until every run's command has been started so often; an early one's only once.
 async fn all_at_work(place: &Place, crowd: &[Member], times: usize) {
     eventually("all at work at the same time", async || {
         let dumps = dumps(place);
@@ -79,27 +124,171 @@ async fn all_at_work(place: &Place, crowd: &[Member], times: usize) {
         };
         crowd
             .iter()
-            .all(|member| times_of(member) == times)
+            .all(|member| times_of(member) == if member.is_early { 1 } else { times })
             .then_some(())
     })
     .await;
 }
 
-/// What of others' values there is in what a run or its session says of it.
-async fn told(client: &Link, member: &Member, secrets: &[String]) -> Option<String> {
-    let id = json!({ "runId": member.spawned.id });
-    let session = json!({ "sessionKey": member.spawned.session, "tools": true });
-    for (method, params) in [
-        ("runs.get", &id),
-        ("runs.steps", &id),
-        ("sessions.history", &session),
-    ] {
-        let said = client.call(method, params.clone()).await.to_string();
-        if let Some(secret) = secrets.iter().find(|secret| said.contains(secret.as_str())) {
-            return Some(format!("{method} of {} has {secret}", member.spawned.id));
+/// Takes all that a subscription brings until the link is lost.
+fn listen(mut events: Events) -> JoinHandle<Vec<Event>> {
+    tokio::spawn(async move {
+        let mut heard = Vec::new();
+        while let Some(Ok(event)) = events.next().await {
+            heard.push(event);
+        }
+        heard
+    })
+}
+
+/// What each of the crowd has for itself, and where it may be seen.
+struct Canaries<'a> {
+    crowd: &'a [Member],
+    finder: AhoCorasick,
+    /// By pattern: which it is, whose, and whether its owner's own words may have it.
+    all: Vec<(&'a str, usize, bool)>,
+}
+
+impl<'a> Canaries<'a> {
+    fn of(crowd: &'a [Member]) -> Canaries<'a> {
+        let mut all: Vec<(&str, usize, bool)> = Vec::new();
+        for (at, member) in crowd.iter().enumerate() {
+            all.extend(member.secrets.iter().map(|one| (one.as_str(), at, false)));
+            all.push((&member.units, at, member.is_loud));
+            all.push((&member.name, at, true));
+        }
+        let finder = AhoCorasick::new(all.iter().map(|(text, ..)| text)).unwrap();
+        Canaries { crowd, finder, all }
+    }
+
+    /// Values that no file that the daemon has written may have.
+    fn hidden(&self) -> Vec<String> {
+        let hidden = self.all.iter().filter(|(.., may_be_seen)| !may_be_seen);
+        hidden.map(|(text, ..)| (*text).to_owned()).collect()
+    }
+
+    /// Whose something is that is about this run, or happened in this session.
+    fn owner(&self, run: Option<&str>, session: Option<&str>) -> Option<usize> {
+        self.crowd.iter().position(|member| {
+            run == Some(&member.spawned.id) || session == Some(&member.spawned.session)
+        })
+    }
+
+    /// What stands in a text of this owner that may not, and what may.
+    fn look(&self, what: &str, owner: Option<usize>, text: &str) -> (Vec<String>, Vec<&'a str>) {
+        let (mut wrong, mut own) = (Vec::new(), Vec::new());
+        for found in self.finder.find_iter(text) {
+            let (canary, whose, may_be_seen) = self.all[found.pattern().as_usize()];
+            match owner == Some(whose) && may_be_seen {
+                true => own.push(canary),
+                false => wrong.push(format!("{what} of {owner:?} has {canary} of {whose}")),
+            }
+        }
+        (wrong, own)
+    }
+
+    /// What is wrong in what a run and its session say of themselves.
+    async fn told(&self, client: &Link, at: usize) -> Vec<String> {
+        let member = &self.crowd[at];
+        let id = json!({ "runId": member.spawned.id });
+        let session = json!({ "sessionKey": member.spawned.session, "tools": true });
+        let mut wrong = Vec::new();
+        for (method, params) in [
+            ("runs.get", &id),
+            ("runs.steps", &id),
+            ("sessions.history", &session),
+        ] {
+            let said = client.call(method, params.clone()).await.to_string();
+            wrong.extend(self.look(method, Some(at), &said).0);
+            // What a command said that was cut off is nobody's result.
+            if method == "sessions.history" && member.way != "cancel" {
+                let own = format!("units={}", member.units);
+                assert_eq!(said.contains(&own), member.is_loud, "{said}");
+            }
+        }
+        wrong
+    }
+
+    /// What is wrong in what a follower heard while it happened. That he heard the ends of these,
+    /// and what the loud ones of them said, shows that he has heard it all.
+    fn heard(&self, events: &[Event], is_early: bool) -> Vec<String> {
+        let (mut wrong, mut ends) = (Vec::new(), 0);
+        let mut said: BTreeSet<&str> = BTreeSet::new();
+        for event in events {
+            let run = event.run_id.map(|run| run.to_string());
+            let owner = self.owner(run.as_deref(), event.session_key.as_deref());
+            let text = serde_json::to_string(event).unwrap();
+            let (found, own) = self.look(&format!("event {}", event.kind), owner, &text);
+            wrong.extend(found);
+            said.extend(own);
+            ends += usize::from(event.kind == "run.ended");
+        }
+        let ended = self.crowd.iter().filter(|one| one.is_early == is_early);
+        assert_eq!(ends, ended.clone().count());
+        for loud in ended.filter(|one| one.is_loud && one.way != "cancel") {
+            assert!(said.contains(loud.units.as_str()), "{}", loud.units);
+        }
+        wrong
+    }
+
+    /// What is wrong in what the daemons have left: rows, log, and every other file.
+    fn left(&self, place: &Place) -> Vec<String> {
+        let mut wrong = traces(place, &self.hidden());
+        wrong.extend(self.look("the log", None, &place.log()).0);
+        let book = place.book();
+        for event in book.events.values() {
+            let owner = self.owner(event.run.as_deref(), event.key.as_deref());
+            let text = event.data.to_string();
+            wrong.extend(self.look("a stored event", owner, &text).0);
+        }
+        for message in book.messages.values() {
+            let session = book.sessions.get(&message.session);
+            let owner = self.owner(None, session.map(|session| session.key.as_str()));
+            let text = message.content.to_string();
+            wrong.extend(self.look("a stored message", owner, &text).0);
+        }
+        for step in book.steps.values() {
+            let owner = self.owner(Some(&step.run), None);
+            let text = format!("{} {:?}", step.input, step.error);
+            wrong.extend(self.look("a stored step", owner, &text).0);
+        }
+        wrong
+    }
+
+    /// What is wrong in what programs had in their environment.
+    fn carried(&self, place: &Place) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (run, env) in dumps(place) {
+            let owner = self.owner(Some(&run), None).unwrap();
+            for (canary, whose, _) in &self.all {
+                if env.contains(canary) != (*whose == owner) {
+                    wrong.push(format!("a program of {run} and {canary}"));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+async fn cancel(client: &Link, crowd: &[Member], is_early: bool) {
+    let cancelled = crowd.iter().filter(|member| member.way == "cancel");
+    for member in cancelled.filter(|member| member.is_early == is_early) {
+        let id = json!({ "runId": member.spawned.id });
+        client.call("runs.cancel", id).await;
+    }
+}
+
+/// Waits for the ends of these and looks at what is told of them; what is wrong.
+async fn end(client: &Link, canaries: &Canaries<'_>, is_early: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, member) in canaries.crowd.iter().enumerate() {
+        if member.is_early == is_early {
+            let ended = client.ended(&member.spawned.id).await;
+            assert_eq!(ended["state"], member.ends, "{}: {ended}", member.way);
+            wrong.extend(canaries.told(client, at).await);
         }
     }
-    None
+    wrong
 }
 
 /// Plays the crowd; what is wrong. `meanwhile` happens while all are at work.
@@ -112,61 +301,42 @@ async fn play(
     let mut wrong = Vec::new();
     let daemon = start().await;
     let client = daemon.client().await;
+    let follow = json!({ "since": 0, "deltas": true });
+    let heard = listen(client.subscribe(follow).await);
     let mut crowd = Vec::new();
-    for n in 0..size {
-        let (way, ends) = WAYS[n % WAYS.len()];
-        let (token, plain) = (
-            format!("canary-token-{n:02}"),
-            format!("canary-plain-{n:02}"),
-        );
-        let env = json!({ "A_TOKEN": token, "PLAIN": plain, "UNITS": format!("units-{n:02}") });
-        let params = json!({ "task": format!("[{way}] {n}"), "agent": "worker", "env": env });
-        crowd.push(Member {
-            spawned: client.spawn(params).await,
-            way,
-            ends,
-            token,
-            plain,
-        });
+    for number in 0..size + WAYS.len() {
+        crowd.push(Member::begin(&client, number, number >= size).await);
     }
-    let secrets: Vec<String> = crowd
-        .iter()
-        .flat_map(|member| [member.token.clone(), member.plain.clone()])
-        .collect();
+    let canaries = Canaries::of(&crowd);
     all_at_work(place, &crowd, 1).await;
     meanwhile().await;
+    // Some end in each way while the others are at work: this life has had all of that, too, when
+    // it is asked for its own environment.
+    cancel(&client, &crowd, true).await;
+    wrong.extend(end(&client, &canaries, true).await);
     wrong.extend(touched(&client).await);
     daemon.kill().await;
+    let heard = heard.await.unwrap();
+    wrong.extend(canaries.heard(&heard, true));
     // The write-ahead file as well, as the kill has left it.
-    wrong.extend(traces(place, &secrets));
+    wrong.extend(canaries.left(place));
 
     let daemon = start().await;
     let client = daemon.client().await;
+    let since = heard.iter().filter_map(|event| event.cursor).max();
+    let follow = json!({ "since": since, "deltas": true });
+    let heard = listen(client.subscribe(follow).await);
     all_at_work(place, &crowd, 2).await;
-    for member in crowd.iter().filter(|member| member.way == "cancel") {
-        let id = json!({ "runId": member.spawned.id });
-        client.call("runs.cancel", id).await;
-    }
+    cancel(&client, &crowd, false).await;
     fs::write(place.work().join("go"), "").unwrap();
-    for member in &crowd {
-        let ended = client.ended(&member.spawned.id).await;
-        assert_eq!(ended["state"], member.ends, "{}: {ended}", member.way);
-        wrong.extend(told(&client, member, &secrets).await);
-    }
+    wrong.extend(end(&client, &canaries, false).await);
     client.quiet().await;
     wrong.extend(touched(&client).await);
     assert_eq!(daemon.stop().await, 0);
-    for (run, env) in dumps(place) {
-        for member in &crowd {
-            let is_own = member.spawned.id == run;
-            for value in [&member.token, &member.plain] {
-                if env.contains(value.as_str()) != is_own {
-                    wrong.push(format!("a program of {run} and {value}"));
-                }
-            }
-        }
-    }
-    wrong.extend(traces(place, &secrets));
+    let heard = heard.await.unwrap();
+    wrong.extend(canaries.heard(&heard, false));
+    wrong.extend(canaries.carried(place));
+    wrong.extend(canaries.left(place));
     let events: Vec<(Option<String>, String)> = place
         .book()
         .events

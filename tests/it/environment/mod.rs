@@ -4,6 +4,7 @@
 mod crowd;
 mod ends;
 mod layers;
+mod programs;
 mod secrets;
 mod servers;
 mod values;

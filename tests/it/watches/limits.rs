@@ -3,10 +3,12 @@
 //! skipped, and says so.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::{notice, replace, until_bumped, version, watched};
 use crate::harness::{Link, Place, Script, eventually, run};
 use crate::providers::outside::announce;
 use crate::skills::put;
@@ -14,21 +16,28 @@ use crate::skills::put;
 /// The daemon of this place where a limit of the system has this value; or why that cannot be had
 /// here.
 fn limited(place: &Place, limit: &str, value: u32) -> Result<Command, String> {
+    let set = format!("echo {value} > /proc/sys/user/{limit}");
+    spaced(place, &["--map-root-user"], &set)
+}
+
+/// The daemon of this place in a name space of users, with these options, after this line of a
+/// shell; or why that cannot be had here.
+fn spaced(place: &Place, options: &[&str], first: &str) -> Result<Command, String> {
     let unshare = ["/usr/bin/unshare", "/bin/unshare"];
     let unshare = unshare.iter().find(|path| fs::exists(path).unwrap());
     let unshare = unshare.ok_or("there is no unshare")?;
-    let set = format!("echo {value} > /proc/sys/user/{limit}");
     let spaced = |line: &str| {
         let mut command = Command::new(unshare);
-        command.args(["--user", "--map-root-user", "/bin/sh", "-c", line]);
+        command.arg("--user").args(options);
+        command.args(["/bin/sh", "-c", line]);
         command
     };
-    let can = spaced(&set).output().unwrap();
+    let can = spaced(first).output().unwrap();
     if !can.status.success() {
         return Err(String::from_utf8_lossy(&can.stderr).into_owned());
     }
     let serve = place.command(&["serve"]);
-    let mut command = spaced(&format!("{set} && exec \"$0\" \"$@\""));
+    let mut command = spaced(&format!("{first} && exec \"$0\" \"$@\""));
     command
         .arg(serve.get_program())
         .args(serve.get_args())
@@ -99,6 +108,37 @@ fn g6_3_g6_7_where_the_system_gives_no_more_watches_changes_are_found_by_looking
             assert_eq!(daemon.stop().await, 0);
         });
     }
+}
+
+/// A folder above the work may be gone through and not be looked into, not even by its owner; the
+/// name space is one in which nobody stands above such rights.
+#[test]
+fn a_folder_that_nobody_may_look_into_above_the_work_takes_no_events_away() {
+    let place = Place::new(Script::new()).with("skills.bundled", "false");
+    let locked = place.path().join("locked");
+    let work = locked.join("work");
+    put(&work, "skills/one", "Does it.", "Do it.");
+    let mode = |mode| fs::set_permissions(&locked, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o311);
+    let tried = format!("! ls {locked:?}");
+    run(async {
+        match spaced(&place, &[], &tried) {
+            Ok(command) => {
+                let daemon = place.start_command(command).await.unwrap();
+                let client = daemon.client().await;
+                let first = version(&client, &work).await;
+                put(&work, "skills/two", "Does it.", "Do it.");
+                let told = until_bumped(&place, &work, first, 2).await;
+                replace(&work.join("skills/one"), "It is watched.");
+                until_bumped(&place, &work, told.version, 2).await;
+                assert_eq!(notice(&client).await, None);
+                assert!(watched(&daemon) > 0);
+                assert_eq!(daemon.stop().await, 0);
+            }
+            Err(why) => announce(&format!("skipped: {why}")),
+        }
+    });
+    mode(0o755);
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! The daemon is killed between the noticing of a change and the commit of its version, or right
+//! after it: no change is lost, no version comes back, and each is told once.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use abide::client::Events;
+use serde_json::{Value, json};
+
+use super::{Bump, bumps, replace, until_bumped, version};
+use crate::harness::{Faults, Link, Place, Script, run};
+use crate::skills::put;
+
+/// The edges of the command that notes a version, and whether the store has it there.
+const EDGES: [(&str, bool); 4] = [
+    ("begin", false),
+    ("applied", false),
+    ("committed", true),
+    ("answered", true),
+];
+
+/// What a follower of the log was told, over all lives of the daemon.
+#[derive(Default)]
+struct Follower {
+    cursor: i64,
+    versions: Vec<i64>,
+}
+
+impl Follower {
+    async fn begin(&self, client: &Link) -> Events {
+        let only = json!({ "since": self.cursor, "kinds": ["skills.changed"] });
+        client.subscribe(only).await
+    }
+
+    /// Takes the next event; whether there was one before the link was lost.
+    async fn take(&mut self, events: &mut Events) -> bool {
+        let next = tokio::time::timeout(crate::harness::PATIENCE, events.next());
+        let Some(Ok(event)) = next.await.unwrap() else {
+            return false;
+        };
+        self.cursor = event.cursor.unwrap();
+        self.versions.push(event.data["version"].as_i64().unwrap());
+        true
+    }
+}
+
+fn was_killed(status: ExitStatus, place: &Place) {
+    assert_eq!(status.signal(), Some(9), "{status}: {}", place.log());
+}
+
+/// A life that ends where it was ordered to, by what is done in it.
+async fn die_of(
+    place: &Place,
+    orders: &str,
+    follower: &mut Follower,
+    doing: impl AsyncFnOnce(&Link),
+) {
+    let mut daemon = place.start_with(&Faults::ordered(orders)).await.unwrap();
+    let client = daemon.client().await;
+    let mut events = follower.begin(&client).await;
+    doing(&client).await;
+    while follower.take(&mut events).await {}
+    was_killed(daemon.ended().await, place);
+}
+
+/// A life that ends where it was ordered to by itself: before it was ready, or soon after.
+async fn die_early(place: &Place, orders: &str) {
+    let status = match place.start_with(&Faults::ordered(orders)).await {
+        Ok(mut daemon) => daemon.ended().await,
+        Err(status) => status,
+    };
+    was_killed(status, place);
+}
+
+async fn body(client: &Link, work: &Path) -> Value {
+    let params = json!({ "workspace": work, "name": "one" });
+    client.call("skills.list", params).await["skills"][0]["body"].clone()
+}
+
+fn bump(version: i64, reason: &str) -> Bump {
+    Bump {
+        version,
+        reason: reason.to_owned(),
+        skills: 1,
+    }
+}
+
+#[test]
+fn a_change_whose_version_meets_a_kill_is_told_once_and_no_version_comes_back() {
+    for (edge, kept) in EDGES {
+        let place = Place::new(Script::new())
+            .with("skills.debounce", "\"20ms\"")
+            .with("skills.bundled", "false");
+        let work = place.work();
+        let skill = work.join("skills/one");
+        put(&work, "skills/one", "Does it.", "It is the first text.");
+        let orders = |pass| format!("store.note_skills.{edge}=kill@{pass}");
+        let mut follower = Follower::default();
+        run(async {
+            // The first version is the first pass; the watcher's is the second.
+            die_of(&place, &orders(2), &mut follower, async |client| {
+                assert_eq!(version(client, &work).await, 1);
+                replace(&skill, "It is the second text.");
+            })
+            .await;
+            let mut expected = Vec::new();
+            if kept {
+                expected.push(bump(2, "watch"));
+            }
+            assert_eq!(bumps(&place, &work), expected, "{edge}");
+
+            // Changed while the daemon was down, which dies once more when it notes that.
+            replace(&skill, "It is the third text.");
+            die_early(&place, &orders(1)).await;
+            if kept {
+                expected.push(bump(3, "start"));
+            }
+            assert_eq!(bumps(&place, &work), expected, "{edge}");
+
+            // The first text again: a version of its own, if others were told in between.
+            replace(&skill, "It is the first text.");
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let mut events = follower.begin(&client).await;
+            let mut latest = 1;
+            if kept {
+                expected.push(bump(4, "start"));
+                latest = 4;
+                until_bumped(&place, &work, 3, 1).await;
+            }
+            assert_eq!(version(&client, &work).await, latest, "{edge}");
+            replace(&skill, "It is the last text.");
+            // The first look of this life may have found it as well.
+            let told = until_bumped(&place, &work, latest, 1).await;
+            assert_eq!(told.version, latest + 1, "{edge}");
+            expected.push(told);
+            assert_eq!(body(&client, &work).await, "It is the last text.");
+            assert_eq!(bumps(&place, &work), expected, "{edge}");
+            while follower.versions.last() != Some(&(latest + 1)) {
+                assert!(follower.take(&mut events).await, "the link is lost");
+            }
+            let versions: Vec<i64> = expected.iter().map(|bump| bump.version).collect();
+            assert_eq!(follower.versions, versions, "{edge}");
+            assert_eq!(daemon.stop().await, 0);
+
+            // What was not changed since has the version that it had.
+            fs::write(work.join("skills/one/notes.txt"), "beside it").unwrap();
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            assert_eq!(version(&client, &work).await, latest + 1, "{edge}");
+            assert_eq!(daemon.stop().await, 0);
+            assert_eq!(bumps(&place, &work), expected, "{edge}");
+        });
+    }
+}
+
+/// The change that met the kill is what the next life tells of, by itself.
+#[test]
+fn a_change_that_was_noticed_and_not_noted_is_told_by_the_next_life() {
+    for (edge, kept) in EDGES {
+        let place = Place::new(Script::new())
+            .with("skills.debounce", "\"20ms\"")
+            .with("skills.bundled", "false");
+        let work = place.work();
+        put(&work, "skills/one", "Does it.", "It is the first text.");
+        let orders = format!("store.note_skills.{edge}=kill@2");
+        let mut follower = Follower::default();
+        run(async {
+            die_of(&place, &orders, &mut follower, async |client| {
+                assert_eq!(version(client, &work).await, 1);
+                replace(&work.join("skills/one"), "It is the second text.");
+            })
+            .await;
+            let daemon = place.start().await;
+            let told = until_bumped(&place, &work, 1, 1).await;
+            let by = if kept { "watch" } else { "start" };
+            assert_eq!(told, bump(2, by), "{edge}");
+            let client = daemon.client().await;
+            let mut events = follower.begin(&client).await;
+            while follower.versions.is_empty() {
+                assert!(follower.take(&mut events).await, "the link is lost");
+            }
+            assert_eq!(body(&client, &work).await, "It is the second text.");
+            assert_eq!(version(&client, &work).await, 2, "{edge}");
+            assert_eq!(daemon.stop().await, 0);
+            assert_eq!(bumps(&place, &work), [bump(2, by)], "{edge}");
+            assert_eq!(follower.versions, [2], "{edge}");
+        });
+    }
+}

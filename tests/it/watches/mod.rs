@@ -1,0 +1,88 @@
+//! What watching skills costs, and that nothing that it is to notice is lost: where the system
+//! gives no events, where roots come and go, while somebody never stops writing, over kills.
+
+mod bursts;
+mod count;
+mod kills;
+mod limits;
+mod mounts;
+mod roots;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, Link, Place, eventually};
+
+/// A change of a folder's skills, as the event log tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bump {
+    version: i64,
+    reason: String,
+    skills: u64,
+}
+
+/// What the event log tells of the skills of this folder, in order.
+fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
+    let folder = folder.canonicalize().unwrap();
+    let events = place.book().events.into_values();
+    events
+        .filter(|event| event.kind == "skills.changed")
+        .filter(|event| event.data["workspace"] == folder.to_str().unwrap())
+        .map(|event| Bump {
+            version: event.data["version"].as_i64().unwrap(),
+            reason: event.data["reason"].as_str().unwrap().to_owned(),
+            skills: event.data["skills"].as_u64().unwrap(),
+        })
+        .collect()
+}
+
+/// Waits until the event log tells of a later version than `after` with so many skills. Nobody
+/// is asked: a question would look at the skills by itself.
+async fn until_bumped(place: &Place, folder: &Path, after: i64, skills: u64) -> Bump {
+    eventually(
+        &format!("{skills} skills after version {after}"),
+        async || {
+            let last = bumps(place, folder).pop();
+            last.filter(|last| last.version > after && last.skills == skills)
+        },
+    )
+    .await
+}
+
+/// The version of the skills of this folder, which is watched from now on.
+async fn version(client: &Link, folder: &Path) -> i64 {
+    let snapshot = client
+        .call("skills.snapshot", json!({ "workspace": folder }))
+        .await;
+    snapshot["version"].as_i64().unwrap()
+}
+
+/// What doctors find of the watching of skills, if they find anything.
+async fn notice(client: &Link) -> Option<Value> {
+    let said = client.call("gateway.doctor", json!({})).await;
+    let mut findings = said["findings"].as_array().unwrap().iter();
+    findings.find(|one| one["id"] == "watch.skills").cloned()
+}
+
+/// How many folders and files this daemon watches, by what the system says of its descriptors.
+fn watched(daemon: &Daemon) -> usize {
+    let open = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid())).unwrap();
+    // One may have been closed since.
+    let texts = open.map(|file| fs::read_to_string(file.unwrap().path()).unwrap_or_default());
+    let watches = |text: &str| {
+        let lines = text.lines();
+        lines.filter(|line| line.starts_with("inotify wd:")).count()
+    };
+    texts.map(|text| watches(&text)).sum()
+}
+
+/// Puts a skill in the place of the one that is there, at once: no look can fall in between.
+fn replace(skill: &Path, body: &str) {
+    let name = skill.file_name().unwrap().to_str().unwrap();
+    let text = format!("---\nname: {name}\ndescription: Does it.\n---\n{body}\n");
+    let aside = skill.join(".SKILL.md.new");
+    fs::write(&aside, text).unwrap();
+    fs::rename(&aside, skill.join("SKILL.md")).unwrap();
+}

@@ -1,0 +1,109 @@
+//! Roots that come later, vanish and come back: a user's own, a project's, a folder's.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{Bump, bumps, replace, until_bumped, version};
+use crate::harness::{Place, Script, run};
+use crate::skills::put;
+
+/// Folders that are worked in, within `project` and that itself.
+const WORKS: [&str; 2] = ["project/deep/down", "project"];
+
+/// Each root but the work's own, from the folder of everything on, with the folder that is taken
+/// away with it, and whose it is.
+const ROOTS: [(&str, &str, &str); 6] = [
+    (".claude/skills", ".claude", "personal"),
+    (".agents/skills", ".agents", "personal"),
+    (".config/abide/skills", ".config/abide", "personal"),
+    ("project/.claude/skills", "project/.claude", "project"),
+    ("project/.agents/skills", "project/.agents", "project"),
+    ("project/.abide/skills", "project/.abide", "project"),
+];
+
+/// A place and the latest that was told of its skills.
+struct Course {
+    place: Place,
+    work: PathBuf,
+    version: i64,
+}
+
+impl Course {
+    /// Waits until it was told that there are so many skills now.
+    async fn now_has(&mut self, skills: u64) {
+        let told = until_bumped(&self.place, &self.work, self.version, skills).await;
+        self.version = told.version;
+    }
+}
+
+#[test]
+fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
+    let hows = ["\"events\"", "\"poll\""];
+    for (how, work) in hows
+        .into_iter()
+        .flat_map(|how| WORKS.map(|work| (how, work)))
+    {
+        run(async {
+            let place = Place::new(Script::new())
+                .with("skills.watch", how)
+                .with("skills.poll_each", "\"20ms\"")
+                .with("skills.debounce", "\"20ms\"")
+                .with("skills.bundled", "false");
+            let (all, folder) = (place.path().to_owned(), place.path().join(work));
+            fs::create_dir_all(&folder).unwrap();
+            fs::create_dir_all(all.join("project/.git")).unwrap();
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let version = version(&client, &folder).await;
+            let mut course = Course {
+                place,
+                work: folder,
+                version,
+            };
+            let own = format!("{work}/skills");
+            let own = [(own.as_str(), own.as_str(), "workspace")];
+            for (root, above, source) in ROOTS.into_iter().chain(own) {
+                let (root, above) = (all.join(root), all.join(above));
+                let skill = root.join("one");
+                // It comes with the folders above it.
+                put(&root, "one", "Does it.", "Do it.");
+                course.now_has(1).await;
+                let params = json!({ "workspace": course.work, "name": "one" });
+                let listed = client.call("skills.list", params).await;
+                assert_eq!(listed["skills"][0]["source"], source, "{listed}");
+                replace(&skill, "It is watched.");
+                course.now_has(1).await;
+                // It vanishes, comes back, and is what is watched.
+                let aside = all.join("aside");
+                fs::rename(&root, &aside).unwrap();
+                course.now_has(0).await;
+                fs::rename(&aside, &root).unwrap();
+                course.now_has(1).await;
+                replace(&skill, "It is watched again.");
+                course.now_has(1).await;
+                // It vanishes with what lies above it, and comes anew.
+                fs::rename(&above, &aside).unwrap();
+                course.now_has(0).await;
+                put(&root, "one", "Does it.", "It is another one.");
+                course.now_has(1).await;
+                replace(&skill, "It is watched, too.");
+                course.now_has(1).await;
+                fs::remove_dir_all(&above).unwrap();
+                course.now_has(0).await;
+                fs::remove_dir_all(&aside).unwrap();
+            }
+            assert_eq!(daemon.stop().await, 0);
+            let told = bumps(&course.place, &course.work);
+            let versions: Vec<i64> = told.iter().map(|bump| bump.version).collect();
+            assert_eq!(
+                versions,
+                (2..=course.version).collect::<Vec<i64>>(),
+                "{how}"
+            );
+            let by_looks = |bump: &Bump| bump.reason == "watch";
+            assert!(told.iter().all(by_looks), "{told:?}");
+        });
+    }
+}
