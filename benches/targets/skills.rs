@@ -22,6 +22,8 @@ const DESCRIPTION: usize = 150;
 const BODY: usize = 3_300;
 /// So often an edit is waited for.
 const EDITS: usize = 3;
+/// So long after the last edit nothing of it goes on any more.
+const SETTLES: Duration = Duration::from_secs(1);
 
 /// Writes the skills below `folder`; their files.
 pub fn write(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -69,6 +71,8 @@ pub fn measure(daemon: &Daemon, folder: &Path, lasts: Duration) -> Result<Sample
         (Figure::SkillsAgain, again),
         (Figure::SkillsEdit, edits(door, folder, &files)?),
     ];
+    // What follows an edit, such as another look at the agents, is no part of watching.
+    std::thread::sleep(SETTLES);
     let watch = Watch::start(daemon.pid());
     let begun = Instant::now();
     std::thread::sleep(lasts * 2);

@@ -5,6 +5,9 @@ use std::fs;
 use super::library_tests::{fixture, library};
 use crate::contract::skills::Skills;
 
+/// What is done, in words and in deed.
+type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);
+
 /// What a look finds after another one is what it would find as the first.
 #[test]
 fn whatever_changes_at_a_root_is_found() {
@@ -14,7 +17,7 @@ fn whatever_changes_at_a_root_is_found() {
     }
     let path = |inside: &str| fixture.path(&format!("work/skills/{inside}"));
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, path(at)).unwrap();
-    let changes: Vec<(&str, Box<dyn Fn() + '_>)> = vec![
+    let changes: Vec<Change<'_>> = vec![
         ("nothing", Box::new(|| {})),
         (
             "a file",
