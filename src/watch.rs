@@ -2,8 +2,11 @@
 //! hint and no more, whoever asked looks at the folders again. Rooms whose files may change while
 //! the daemon runs have one.
 
+mod above;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +15,9 @@ use std::time::Duration;
 use notify::event::ModifyKind;
 use notify::{ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinHandle};
 
+use self::above::{Above, above, around};
 use crate::clock::Clock;
 
 /// How folders are watched.
@@ -66,21 +71,29 @@ pub struct Watcher {
     heard: Arc<Notify>,
     notice: Notice,
     events: Option<RecommendedWatcher>,
-    /// By folder its number.
-    watched: BTreeMap<PathBuf, u64>,
+    watched: BTreeMap<PathBuf, Watch>,
     shared: Arc<Mutex<Shared>>,
     seen: Option<u64>,
 }
 
-/// Folders, each with the paths in it that count.
-type Above = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+/// How a folder is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Watch {
+    /// The folder's number.
+    number: u64,
+    /// Where the system gives none, all else is heard all the same.
+    may_fail: bool,
+}
 
 /// What the thread that hears events and the watcher tell each other.
 #[derive(Default)]
 struct Shared {
     /// Folders that are watched for these paths alone.
     above: Above,
-    /// Was taken away or swapped: its watch is gone, or on something else.
+    /// All that is watched.
+    held: BTreeSet<PathBuf>,
+    /// Was taken away or swapped: its watch is gone, or on something else, and so are those of
+    /// whatever lies below it.
     lost: BTreeSet<PathBuf>,
     /// Events were dropped.
     lost_count: bool,
@@ -173,46 +186,60 @@ impl Watcher {
         };
         let needed = above(&looked.awaited);
         let above = around(looked, needed.clone());
-        let mut wanted = looked.folders.clone();
+        let found = looked.folders.iter().map(|(folder, number)| {
+            let watch = Watch {
+                number: *number,
+                may_fail: false,
+            };
+            (folder.clone(), watch)
+        });
+        let mut wanted: BTreeMap<PathBuf, Watch> = found.collect();
         for folder in above.keys() {
-            wanted
-                .entry(folder.clone())
-                .or_insert_with(|| number(folder));
+            wanted.entry(folder.clone()).or_insert_with(|| Watch {
+                number: number(folder),
+                may_fail: !needed.contains_key(folder),
+            });
         }
+        let is_same = self.watched == wanted;
         let (lost, lost_count) = {
             let mut shared = lock(&self.shared);
             let only_above = above.into_iter();
             shared.above = only_above
                 .filter(|(folder, _)| !looked.folders.contains_key(folder))
                 .collect();
+            if !is_same {
+                shared.held = wanted.keys().cloned().collect();
+            }
             let lost = std::mem::take(&mut shared.lost);
             (lost, std::mem::take(&mut shared.lost_count))
         };
         // Nearly always: one look through both, in place of one for each of thousands.
-        if lost.is_empty() && !lost_count && self.watched == wanted {
+        if lost.is_empty() && !lost_count && is_same {
             return false;
         }
-        let is_gone = |folder: &PathBuf, number: &u64| {
-            lost_count || lost.contains(folder) || wanted.get(folder) != Some(number)
+        let is_lost = |folder: &Path| {
+            let mut above = folder.ancestors();
+            !lost.is_empty() && above.any(|above| lost.contains(above))
+        };
+        let is_gone = |folder: &PathBuf, watch: &Watch| {
+            lost_count || wanted.get(folder) != Some(watch) || is_lost(folder)
         };
         let gone = self
             .watched
-            .extract_if(.., |folder, number| is_gone(folder, number));
+            .extract_if(.., |folder, watch| is_gone(folder, watch));
         for (folder, _) in gone {
             // A folder that is gone took its watch along.
             let _ = events.unwatch(&folder);
         }
         let mut refused = None;
         let mut is_more = false;
-        for (folder, number) in wanted {
+        for (folder, watch) in wanted {
             if self.watched.contains_key(&folder) {
                 continue;
             }
-            // Nobody may have the right to look there, and all else is heard all the same.
-            let may_fail = !looked.folders.contains_key(&folder) && !needed.contains_key(&folder);
             if let Some(kind) = without_events(&folder) {
-                if may_fail {
-                    self.watched.insert(folder, number);
+                if watch.may_fail {
+                    self.watched.insert(folder, watch);
                     continue;
                 }
                 refused = Some(format!("{} is on {kind}", folder.display()));
@@ -221,12 +248,13 @@ impl Watcher {
             match events.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => {
                     is_more = true;
-                    self.watched.insert(folder, number);
+                    self.watched.insert(folder, watch);
                 }
                 // Gone in between: the folder above tells.
                 Err(_) if !folder.exists() => {}
-                Err(fault) if may_fail && matches!(fault.kind, ErrorKind::Io(_)) => {
-                    self.watched.insert(folder, number);
+                // Nobody may have the right to look there.
+                Err(fault) if watch.may_fail && matches!(fault.kind, ErrorKind::Io(_)) => {
+                    self.watched.insert(folder, watch);
                 }
                 Err(fault) => {
                     refused = Some(fault.to_string());
@@ -268,9 +296,17 @@ impl Watcher {
     }
 
     /// A look on a thread that may wait for a disk.
-    async fn look_now(&self) -> Looked {
+    fn begin_look(&self) -> JoinHandle<Looked> {
         let look = Arc::clone(&self.look);
-        match tokio::task::spawn_blocking(move || look()).await {
+        tokio::task::spawn_blocking(move || look())
+    }
+
+    async fn look_now(&self) -> Looked {
+        self.end_look(self.begin_look().await).await
+    }
+
+    async fn end_look(&self, ended: Result<Looked, JoinError>) -> Looked {
+        match ended {
             Ok(looked) => looked,
             Err(fault) if fault.is_panic() => std::panic::resume_unwind(fault.into_panic()),
             // The daemon ends.
@@ -282,6 +318,7 @@ impl Watcher {
     /// enough, so that nobody waits for it, and counts if nothing is heard until then.
     async fn look_when_quiet(&self) -> Looked {
         let began = self.clock.monotonic();
+        let mut in_vain: Option<JoinHandle<Looked>> = None;
         loop {
             let left = self
                 .options
@@ -293,10 +330,19 @@ impl Watcher {
             if more.is_ok() && !left.is_zero() {
                 continue;
             }
+            // Looks at a slow disk must not pile up.
+            if let Some(look) = in_vain.take() {
+                self.end_look(look.await).await;
+            }
+            let mut look = self.begin_look();
             let rest = tokio::time::sleep(ahead);
             tokio::select! {
-                (looked, ()) = futures_util::future::join(self.look_now(), rest) => return looked,
-                () = self.heard.notified(), if !left.is_zero() => {}
+                (ended, ()) = futures_util::future::join(&mut look, rest) => {
+                    return self.end_look(ended).await;
+                }
+                () = self.heard.notified(), if !left.is_zero() => {
+                    in_vain = Some(look).filter(|look| !look.is_finished());
+                }
             }
         }
     }
@@ -342,62 +388,24 @@ impl Shared {
             let own = self.above.contains_key(path);
             own || above.is_none_or(|awaited| awaited.contains(path))
         };
-        let mut paths = event.paths.iter().filter(|path| is_awaited(path));
+        let mut paths = event.paths.iter();
         if !is_lost {
-            return event.paths.is_empty() || paths.next().is_some();
+            return event.paths.is_empty() || paths.any(is_awaited);
         }
-        let lost: Vec<PathBuf> = paths.cloned().collect();
+        // The watches of what lies below it go with it.
+        let counts = |path: &&PathBuf| is_awaited(path) || self.holds_below(path);
+        let lost: Vec<PathBuf> = paths.filter(counts).cloned().collect();
         let matters = event.paths.is_empty() || !lost.is_empty();
         self.lost.extend(lost);
         matters
     }
-}
 
-/// What is watched above the folders that were found, beside what is `needed` for those that may
-/// appear: where a folder is renamed that holds one of the first, nothing in that tells.
-fn around(looked: &Looked, needed: Above) -> Above {
-    let mut outermost: Vec<(&Path, &PathBuf)> = Vec::new();
-    // Those of one folder stand one after another: it is looked up once.
-    let (mut last, mut is_within) = (None, false);
-    for folder in looked.folders.keys() {
-        let holder = folder.parent();
-        if last != Some(holder) {
-            is_within = holder.is_none_or(|holder| looked.folders.contains_key(holder));
-            last = Some(holder);
-        }
-        if let Some(holder) = holder.filter(|_| !is_within) {
-            outermost.push((holder, folder));
-        }
+    /// Is it watched, or something below it?
+    fn holds_below(&self, path: &Path) -> bool {
+        let from = (Bound::Included(path), Bound::Unbounded);
+        let mut held = self.held.range::<Path, _>(from);
+        held.next().is_some_and(|held| held.starts_with(path))
     }
-    let holders: Vec<PathBuf> = outermost
-        .iter()
-        .map(|(holder, _)| (*holder).to_owned())
-        .collect();
-    let mut around = needed;
-    for (folder, paths) in above(&holders) {
-        around.entry(folder).or_default().extend(paths);
-    }
-    for (holder, folder) in outermost {
-        // Its own watch tells of its own end; but what comes from here counts all the same.
-        if let Some(paths) = around.get_mut(holder) {
-            paths.insert(folder.clone());
-        }
-    }
-    around
-}
-
-/// The nearest folder that is there above each of `awaited`, with the path in it that counts.
-fn above(awaited: &[PathBuf]) -> Above {
-    let mut found = Above::new();
-    for path in awaited {
-        let ancestors: Vec<&Path> = path.ancestors().collect();
-        let pair = ancestors.windows(2).find(|pair| pair[1].is_dir());
-        if let Some([expected, folder]) = pair {
-            let paths = found.entry(folder.to_path_buf()).or_default();
-            paths.insert(expected.to_path_buf());
-        }
-    }
-    found
 }
 
 fn number(folder: &Path) -> u64 {

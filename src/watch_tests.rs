@@ -3,6 +3,7 @@
 use super::*;
 use crate::kernel::time::Timestamp;
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 const QUICK: Options = Options {
     mode: Mode::Events,
@@ -180,6 +181,32 @@ fn a_folder_is_missed_that_was_renamed_with_the_one_that_holds_it() {
     });
 }
 
+/// By then the system's watches of it and of all below it are gone, and it is the same as before.
+#[test]
+fn a_folder_that_was_renamed_away_and_back_at_once_is_still_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("config/skills");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("a.md"), "a").unwrap();
+    run(async {
+        let mut watcher = awaiting(dir.path(), None);
+        watcher.changed().await;
+        for (round, renamed) in ["config", "config/skills"].iter().enumerate() {
+            let (there, aside) = (dir.path().join(renamed), dir.path().join("aside"));
+            fs::rename(&there, &aside).unwrap();
+            fs::rename(&aside, &there).unwrap();
+            let write = async {
+                // By now it has looked, and has found nothing new.
+                tokio::time::sleep(QUICK.longest).await;
+                fs::write(folder.join("a.md"), format!("written {round}")).unwrap();
+            };
+            let told = tokio::time::timeout(Duration::from_secs(10), watcher.changed());
+            let ((), told) = futures_util::future::join(write, told).await;
+            assert!(told.is_ok(), "{renamed}");
+        }
+    });
+}
+
 /// The folder that holds it is watched for another one that may come.
 #[test]
 fn a_folder_is_missed_that_was_renamed_beside_an_awaited_one() {
@@ -337,4 +364,47 @@ fn a_look_that_was_begun_ahead_does_not_count_if_more_is_heard() {
         // When it began, ahead of the end of the first silence, and for both changes.
         assert_eq!(at, [0, 0, 230]);
     });
+}
+
+#[test]
+fn looks_at_a_slow_disk_do_not_pile_up() {
+    let (at_work, most, count) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    let counts = Arc::new((at_work, most, count));
+    let seen = Arc::clone(&counts);
+    let look: Look = Arc::new(move || {
+        let (at_work, most, count) = &*seen;
+        most.fetch_max(at_work.fetch_add(1, SeqCst) + 1, SeqCst);
+        std::thread::sleep(Duration::from_millis(50));
+        at_work.fetch_sub(1, SeqCst);
+        Looked {
+            signature: count.fetch_add(1, SeqCst) as u64,
+            ..Looked::default()
+        }
+    });
+    let heard: Arc<Notify> = Arc::default();
+    run(async {
+        let clock = Clock::system();
+        let mut watcher = Watcher::over(look, None, Arc::clone(&heard), QUICK, clock);
+        // Each comes when a look ahead has just begun.
+        let changes = async {
+            loop {
+                tokio::time::sleep(QUICK.quiet * 9 / 10).await;
+                heard.notify_one();
+            }
+        };
+        let told = async {
+            for _ in 0..3 {
+                watcher.changed().await;
+            }
+        };
+        tokio::select! {
+            () = changes => {}
+            () = told => {}
+        }
+    });
+    assert_eq!(counts.1.load(SeqCst), 1);
 }

@@ -134,7 +134,8 @@ impl Registry {
             .store
             .read(move |tx| skills::latest(tx, limit))
             .await?;
-        // A watcher has just looked at all that is known, and heard of nothing since.
+        // A watcher has just looked at all that is known. What it has heard since brings another
+        // look.
         let fresh = reason != SkillsReason::Watch;
         // From its first look on the default folder is watched.
         let default = inner.skills_here(None, fresh).await?.hash.clone();

@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// Systems have different types for these; what none of them says has no number of its own.
+/// Systems have different types for these. What does not fit is nought.
 fn number<From: TryInto<To>, To: Default>(from: From) -> To {
     from.try_into().unwrap_or_default()
 }

@@ -1,8 +1,12 @@
 //! Looks after looks: whatever changes at a root is found.
 
 use std::fs;
+use std::sync::Arc;
 
+use super::Limits;
 use super::library_tests::{fixture, library};
+use super::scan::look;
+use super::sources::Root;
 use crate::contract::skills::Skills;
 
 /// What is done, in words and in deed.
@@ -30,6 +34,14 @@ fn whatever_changes_at_a_root_is_found() {
                 let text = fs::read_to_string(&old).unwrap().replace("Do it", "Be it");
                 fs::write(&new, text).unwrap();
                 fs::rename(new, old).unwrap();
+            }),
+        ),
+        (
+            "a file of the same length in its place",
+            Box::new(|| {
+                let file = path("two/SKILL.md");
+                let text = fs::read_to_string(&file).unwrap().replace("Do it", "Go on");
+                fs::write(file, text).unwrap();
             }),
         ),
         ("one more", Box::new(|| fixture.skill("work/skills/four"))),
@@ -158,10 +170,25 @@ fn whatever_changes_at_a_root_is_found() {
         let found = fixture.here();
         let first = library(&root, fixture.settings.subscribe(), &fixture.clock);
         assert_eq!(found, first.here(None, true), "{what}");
-        assert_eq!(
-            fixture.library.look().folders,
-            first.look().folders,
-            "{what}"
-        );
+        assert_eq!(fixture.library.look(), first.look(), "{what}");
     }
+}
+
+#[test]
+fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
+    let fixture = fixture();
+    for name in ["one", "two"] {
+        fixture.skill(&format!("work/skills/{name}"));
+    }
+    let root = Root::given(&fixture.path("work/skills"));
+    let after = |before: &Arc<_>| look(&root, Limits::default(), Some(before));
+    let first = look(&root, Limits::default(), None);
+    assert!(Arc::ptr_eq(&first, &after(&first)));
+    // It holds nothing that counts.
+    fs::create_dir(fixture.path("work/skills/node_modules")).unwrap();
+    let second = after(&first);
+    assert_eq!(second.signature, first.signature);
+    assert!(!Arc::ptr_eq(&second, &first));
+    assert!(Arc::ptr_eq(&second, &after(&second)));
+    assert!(second.is_unchanged(&root, Limits::default()));
 }

@@ -83,7 +83,8 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
+    /// Is all of it as it was? It may be also where this says no.
+    pub fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
         self.plain.as_ref().is_some_and(|plain| {
             self.limits == limits
                 && !root.folder.is_symlink()
@@ -140,7 +141,10 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) ->
         before => {
             let now = walk(root, limits, before.map(Arc::as_ref));
             match before {
-                Some(before) if before.signature == now.signature => Arc::clone(before),
+                // What does not count may lie there otherwise than before.
+                Some(before) if before.signature == now.signature && before.plain == now.plain => {
+                    Arc::clone(before)
+                }
                 _ => Arc::new(now),
             }
         }
@@ -192,8 +196,12 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
         mut hasher,
         ..
     } = walk;
+    let new = found
+        .iter_mut()
+        .filter(|seen| matches!(seen, Seen::New { .. }));
+    let mut new: Vec<&mut Seen> = new.collect();
     // Of a folder of thousands that is new, that is nearly all of the time.
-    spread(&mut found, READ_BY_ONE, |part| {
+    spread(&mut new, READ_BY_ONE, |part| {
         part.iter_mut().for_each(|seen| seen.read(limits));
     });
     looked.files.reserve(found.len());
@@ -328,7 +336,7 @@ impl Walk<'_> {
                 None => return,
             }
         }
-        // Made once: of the thousands that are known, nothing else needs its path.
+        // Of each of thousands that are known, this is the one path that is made.
         let mut file =
             PathBuf::with_capacity(above.as_os_str().len() + entry.name.len() + FILE.len() + 2);
         file.extend([above, Path::new(&entry.name), Path::new(FILE)]);

@@ -92,15 +92,22 @@ pub(super) fn here(
     here
 }
 
-/// Of all that [`pick`] makes anything of, where nothing is given. A version is told soon after
-/// a change, so no set is put together for it.
+/// Of all that [`pick`] makes a set of where nothing is given. A version is told soon after a
+/// change, so no set is put together for it.
 fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut put = |text: &str| {
         hasher.update(&text.len().to_le_bytes());
         hasher.update(text.as_bytes());
     };
-    put(&format!("{limits:?}"));
+    // What the list for models says around the skills is a part of the set, too.
+    for text in [
+        INTRO,
+        &limits.skills.to_string(),
+        &limits.characters.to_string(),
+    ] {
+        put(text);
+    }
     for skill in here.skills.iter().filter(|skill| skill.unfit.is_none()) {
         let ListedSkill {
             name,
@@ -125,6 +132,7 @@ fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
             put(text);
         }
         for text in [key, primary_env] {
+            put(if text.is_some() { "+" } else { "-" });
             put(text.as_deref().unwrap_or_default());
         }
         put(&required_env.len().to_string());
@@ -356,13 +364,14 @@ mod tests {
     /// The digest changes with whatever a run would pin otherwise, and with nothing else.
     #[test]
     fn the_digest_changes_with_what_is_pinned() {
-        let changes: [fn(&mut ListedSkill); 14] = [
+        let changes: [fn(&mut ListedSkill); 15] = [
             |skill| skill.name = "other".to_owned(),
             |skill| skill.description = "Does more.".to_owned(),
             |skill| skill.source = "personal".to_owned(),
             |skill| skill.path = "/work/skills/moved/SKILL.md".to_owned(),
             |skill| skill.unfit = Some("it is off".to_owned()),
             |skill| skill.key = Some("key".to_owned()),
+            |skill| skill.key = Some(String::new()),
             |skill| skill.primary_env = Some("KEY".to_owned()),
             |skill| skill.required_env = vec!["ONE".to_owned()],
             |skill| skill.required_env = vec![String::new()],
@@ -389,7 +398,7 @@ mod tests {
             change(&mut first);
             let after = both(&here(first));
             assert_eq!(before.0 == after.0, before.1 == after.1, "change {at}");
-            assert_eq!(before.1 == after.1, at >= 10, "change {at}");
+            assert_eq!(before.1 == after.1, at >= 11, "change {at}");
         }
         let fewer = PromptLimits {
             skills: 1,

@@ -4,10 +4,13 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
+/// With more threads than these a disk is no faster.
+const MOST: usize = 8;
+
 /// Does `work` on all of `items`, of which at least `least` are worth a thread. It is done when
 /// this returns, also where the system gives no thread.
 pub(super) fn spread<T: Send>(items: &mut [T], least: usize, work: impl Fn(&mut [T]) + Sync) {
-    let helpers = (processors() - 1).min(items.len() / least);
+    let helpers = (processors().min(MOST) - 1).min(items.len() / least);
     let left = Mutex::new(items.chunks_mut(least));
     let take = || {
         loop {

@@ -133,6 +133,13 @@ fn a_folder_that_nobody_may_look_into_above_the_work_takes_no_events_away() {
                 until_bumped(&place, &work, told.version, 2).await;
                 assert_eq!(notice(&client).await, None);
                 assert!(watched(&daemon) > 0);
+                // Now nothing but that folder could tell of the work's return.
+                fs::remove_dir_all(&work).unwrap();
+                let gone = until_bumped(&place, &work, told.version, 0).await;
+                let said = eventually("the notice", async || notice(&client).await).await;
+                assert!(said.to_string().contains("every 5s"), "{said}");
+                put(&work, "skills/three", "Does it.", "Do it.");
+                until_bumped(&place, &work, gone.version, 1).await;
                 assert_eq!(daemon.stop().await, 0);
             }
             Err(why) => announce(&format!("skipped: {why}")),

@@ -25,7 +25,8 @@ struct Bump {
 
 /// What the event log tells of the skills of this folder, in order.
 fn bumps(place: &Place, folder: &Path) -> Vec<Bump> {
-    let folder = folder.canonicalize().unwrap();
+    // It may be gone.
+    let folder = folder.canonicalize().unwrap_or(folder.to_owned());
     let events = place.book().events.into_values();
     events
         .filter(|event| event.kind == "skills.changed")

@@ -1,0 +1,58 @@
+//! Which folders are watched for the sake of what lies in them: where something may appear, and
+//! where a folder that is watched may be renamed together with the one that holds it. Called by
+//! the watcher.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::Looked;
+
+/// Folders, each with the paths in it that count.
+pub(super) type Above = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
+/// What is watched above the folders that were found, beside what is `needed` for those that may
+/// appear: a folder does not hear that the one which holds it is renamed.
+pub(super) fn around(looked: &Looked, needed: Above) -> Above {
+    let mut outermost: Vec<(&Path, &PathBuf)> = Vec::new();
+    // Those of one folder stand one after another: it is looked up once.
+    let (mut last, mut is_within) = (None, false);
+    for folder in looked.folders.keys() {
+        let holder = folder.parent();
+        if last != Some(holder) {
+            is_within = holder.is_none_or(|holder| looked.folders.contains_key(holder));
+            last = Some(holder);
+        }
+        if let Some(holder) = holder.filter(|_| !is_within) {
+            outermost.push((holder, folder));
+        }
+    }
+    let holders: Vec<PathBuf> = outermost
+        .iter()
+        .map(|(holder, _)| (*holder).to_owned())
+        .collect();
+    let mut around = needed;
+    for (folder, paths) in above(&holders) {
+        around.entry(folder).or_default().extend(paths);
+    }
+    for (holder, folder) in outermost {
+        // Its own watch tells of its own end; but what comes from here counts all the same.
+        if let Some(paths) = around.get_mut(holder) {
+            paths.insert(folder.clone());
+        }
+    }
+    around
+}
+
+/// The nearest folder that is there above each of `awaited`, with the path in it that counts.
+pub(super) fn above(awaited: &[PathBuf]) -> Above {
+    let mut found = Above::new();
+    for path in awaited {
+        let ancestors: Vec<&Path> = path.ancestors().collect();
+        let pair = ancestors.windows(2).find(|pair| pair[1].is_dir());
+        if let Some([expected, folder]) = pair {
+            let paths = found.entry(folder.to_path_buf()).or_default();
+            paths.insert(expected.to_path_buf());
+        }
+    }
+    found
+}
