@@ -185,13 +185,17 @@ fn a_folder_is_missed_that_was_renamed_with_the_one_that_holds_it() {
 #[test]
 fn a_folder_that_was_renamed_away_and_back_at_once_is_still_heard() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("config/skills");
+    let folder = dir.path().join("project/skills");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("a.md"), "a").unwrap();
+    // The project is watched, too: more may come there.
+    let both = [folder.clone(), dir.path().join("project/others")];
     run(async {
-        let mut watcher = awaiting(dir.path(), None);
+        let look = Arc::new(move || looked(&both));
+        let heard = Arc::default();
+        let mut watcher = Watcher::over(look, None, heard, QUICK, Clock::system());
         watcher.changed().await;
-        for (round, renamed) in ["config", "config/skills"].iter().enumerate() {
+        for (round, renamed) in ["project", "project/skills"].iter().enumerate() {
             let (there, aside) = (dir.path().join(renamed), dir.path().join("aside"));
             fs::rename(&there, &aside).unwrap();
             fs::rename(&aside, &there).unwrap();
