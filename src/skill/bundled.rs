@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use super::file::FILE;
 use super::parse::parse;
-use super::scan::{FILE, Found};
+use super::scan::Found;
 
 const SKILLS: &[(&str, &str)] = &[
     ("delegate", include_str!("../../skills/delegate/SKILL.md")),

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, statat};
 
-use super::scan::FILE;
+use super::file::FILE;
 use super::spread::spread;
 
 /// So many states are worth a thread.
@@ -136,7 +136,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::{ASK_BY_ONE, State, list};
-    use crate::skill::scan::FILE;
+    use crate::skill::FILE;
 
     #[test]
     fn both_ways_of_asking_give_one_state() {

@@ -5,6 +5,7 @@
 
 mod bundled;
 mod entries;
+mod file;
 mod install;
 mod library;
 mod parse;
@@ -25,10 +26,11 @@ mod look_tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+pub use file::FILE;
 pub use library::{Library, Options};
 pub use parse::{Note, Skill};
 pub use requires::{Host, MissingPrograms, Remote, Requires};
-pub use scan::{FILE, Found, Limits, check};
+pub use scan::{Found, Limits, check};
 pub use set::PromptLimits;
 pub use sources::Source;
 

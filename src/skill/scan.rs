@@ -5,23 +5,20 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::entries::{Entry, Listing, State, list};
-use super::parse::{Note, Skill, parse};
+use super::file::{FILE, file_in, note_variant, read};
+use super::parse::Skill;
 use super::sources::Root;
 use super::spread::spread;
 use crate::front_matter::Broken;
 
-/// The file that makes a folder a skill.
-pub const FILE: &str = "SKILL.md";
-/// As some people write it.
-const VARIANTS: &[&str] = &["skill.md", "Skill.md", "SKILL.MD"];
 /// A skill's folder lies at most so many levels below its root.
 const DEPTH: usize = 6;
 /// Folders that hold what tools have put there. A skill of such a name is one all the same.
@@ -455,55 +452,4 @@ impl Walk<'_> {
         };
         self.found.push(Seen::Refused(Arc::new(found)));
     }
-}
-
-/// The file that makes a folder a skill, and whether it is a variant of its name.
-fn file_in(folder: &Path) -> Option<(PathBuf, bool)> {
-    let file = folder.join(FILE);
-    if file.is_file() {
-        return Some((file, false));
-    }
-    let variants = VARIANTS.iter().map(|name| folder.join(name));
-    variants
-        .into_iter()
-        .find(|file| file.is_file())
-        .map(|file| (file, true))
-}
-
-fn note_variant(outcome: &mut Result<Skill, Broken>) {
-    if let Ok(skill) = outcome {
-        skill.notes.push(Note {
-            line: None,
-            text: format!("the file's name is {FILE}, all capitals"),
-        });
-    }
-}
-
-fn read(file: &Path, limits: Limits) -> Result<Skill, Broken> {
-    let unreadable = |fault: std::io::Error| Broken::whole(format!("it cannot be read: {fault}"));
-    let state = fs::metadata(file).map_err(unreadable)?;
-    // A pipe would be waited for.
-    if !state.is_file() {
-        return Err(Broken::whole("it is no regular file"));
-    }
-    // A file that has grown meanwhile is read on.
-    let expected = usize::try_from(state.len()).unwrap_or(usize::MAX);
-    let mut bytes = Vec::with_capacity(expected.min(limits.bytes) + 1);
-    File::open(file)
-        // One byte more, so that a longer file is seen to be one.
-        .and_then(|file| file.take(limits.bytes as u64 + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
-    if bytes.len() > limits.bytes {
-        return Err(Broken::whole(format!(
-            "{} bytes; a skill has {} at most (setting skills.max_file_bytes)",
-            state.len(),
-            limits.bytes
-        )));
-    }
-    let absolute = std::path::absolute(file).map_err(unreadable)?;
-    let folder = absolute.parent().and_then(Path::file_name);
-    let folder = folder
-        .and_then(|name| name.to_str())
-        .ok_or_else(|| Broken::whole("its folder's name is not UTF-8"))?;
-    parse(folder, &bytes, limits.bytes)
 }
