@@ -120,7 +120,8 @@ fn g1_13_what_was_cancelled_stays_so_over_a_restart() {
         let c = caller.spawn(json!({ "task": "[c]", "parent": root })).await;
         caller.until_asked("[c]", 0).await;
         let d = caller.spawn(json!({ "task": "[d]", "parent": root })).await;
-        for run in [&c, &d] {
+        // The waiting one first: the end of the other one would let it begin.
+        for run in [&d, &c] {
             caller.call("runs.cancel", json!({ "runId": run.id })).await;
         }
         let asked = caller.place().asked();

@@ -173,12 +173,16 @@ fn g12_4_a_server_of_a_run_ends_with_it_whatever_its_end() {
     run(async {
         let (daemon, client) = ready(&place).await;
         for (way, state) in [("ok", "ok"), ("fail", "error"), ("cancel", "cancelled")] {
-            let spawned = go(&client, &format!("[{way}]"), "canary-token-1").await;
-            let servers = eventually("its server", async || {
-                let servers = servers_of(&spawned.id);
-                (!servers.is_empty()).then_some(servers)
+            let task = format!("[{way}]");
+            let spawned = go(&client, &task, "canary-token-1").await;
+            // Its server has answered.
+            eventually("the call after its server's", async || {
+                let asked = place.asked();
+                asked.contains_key(&(task.clone(), 1)).then_some(())
             })
             .await;
+            let servers = servers_of(&spawned.id);
+            assert_eq!(servers.len(), 1, "{servers:?}");
             match way {
                 "cancel" => {
                     let id = json!({ "runId": spawned.id });
@@ -202,6 +206,31 @@ fn g12_4_a_server_of_a_run_ends_with_it_whatever_its_end() {
         let restored = place.book().events.into_values();
         let restored = restored.filter(|event| event.kind == "env.restored");
         assert_eq!(restored.count(), 4);
+    });
+}
+
+#[test]
+fn a_server_that_is_being_started_for_a_run_ends_with_a_cancel() {
+    let add = calls("mem__add", json!({ "text": "one" }));
+    let script = Script::new().on("[go]", [add, says("never")]);
+    let place = with_server(Place::new(script), "mem", "hang later")
+        .with("mcp.mem.scope", "\"run\"")
+        .with_agent("worker", WORKER);
+    run(async {
+        let (daemon, client) = ready(&place).await;
+        let spawned = go(&client, "[go]", "canary-token-1").await;
+        let servers = eventually("its server", async || {
+            let servers = servers_of(&spawned.id);
+            (!servers.is_empty()).then_some(servers)
+        })
+        .await;
+        let id = json!({ "runId": spawned.id });
+        client.call("runs.cancel", id).await;
+        assert_eq!(client.ended(&spawned.id).await["state"], "cancelled");
+        gone(&spawned.id).await;
+        assert!(!is_alive(servers[0]));
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
     });
 }
 

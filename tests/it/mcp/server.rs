@@ -67,6 +67,10 @@ fn serve() {
         "once" if fs::read_to_string("starts").unwrap().lines().count() > 1 => {
             end(4);
         }
+        // The first start works, and any other never comes to its first word.
+        "hang later" if fs::read_to_string("starts").unwrap().lines().count() > 1 => loop {
+            std::thread::park();
+        },
         _ => {}
     }
     if start == "chatty" {
