@@ -10,6 +10,7 @@ use abide::wire::sessions::{Create, Created, Owner};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::harness::{eventually, run};
 use crate::home::{Home, Said, said};
 
 /// A pause before each step that no test lives to see the end of.
@@ -311,7 +312,11 @@ fn an_inbox_holds_each_end_until_it_is_acknowledged() {
     ]);
     let id = spawn.out.trim();
     assert_eq!(live.abide(&["wait", id]).code, 0);
-    let inbox = json(&live.abide(&["inbox", &parent, "--json"]).out);
+    // It is told after the end, which is what the wait above was for.
+    let inbox = run(eventually("its announce", async || {
+        let inbox = json(&live.abide(&["inbox", &parent, "--json"]).out);
+        (inbox["announces"] != Value::Array(Vec::new())).then_some(inbox)
+    }));
     assert_eq!(inbox["announces"].as_array().unwrap().len(), 1, "{inbox}");
     assert_eq!(inbox["announces"][0]["runId"], id);
     assert_eq!(inbox["announces"][0]["meta"]["route"], "a");
