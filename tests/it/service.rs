@@ -172,6 +172,8 @@ fn the_watchdog_is_fed_only_while_the_registrys_loop_works() {
             &[
                 ("WATCHDOG_USEC", "200000"),
                 ("ABIDE_FAILPOINTS", "registry.enqueue=hang"),
+                // One thread stands still with the loop; the others' work is to be seen.
+                ("TOKIO_WORKER_THREADS", "2"),
             ],
         );
         managed.told_until("READY=1");
