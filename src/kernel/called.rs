@@ -45,7 +45,7 @@ fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Messag
                 return None;
             }
             let is_call = message.kind == MessageKind::SubAgentUser;
-            let agent = agent_of(&message).unwrap_or("an agent").to_owned();
+            let agent = agent_of(&message).unwrap_or_else(|| "an agent".to_owned());
             if agent == run.agent.as_str() {
                 // Its own earlier call, as it was.
                 return Some(Message {
@@ -69,8 +69,9 @@ fn told(run: &Run, answered: &HashSet<RunId>, message: Message) -> Option<Messag
     }
 }
 
-fn agent_of(message: &Message) -> Option<&str> {
-    message.metadata.as_ref()?.get(AGENT)?.as_str()
+fn agent_of(message: &Message) -> Option<String> {
+    let agent = message.metadata.as_ref()?.get(AGENT)?;
+    agent.as_str().map(str::to_owned)
 }
 
 /// What another one has said, as a text to be read; nothing where it had no words.
@@ -98,6 +99,7 @@ mod tests {
     use crate::kernel::ids::{AgentId, MessageId};
     use crate::kernel::machine::tests::queued;
     use crate::kernel::message::NewMessage;
+    use crate::kernel::noted::Noted;
     use crate::kernel::run::AnnouncePolicy;
     use serde_json::json;
     use uuid::Uuid;
@@ -156,7 +158,7 @@ mod tests {
             };
             message.kind = kind;
             message.child_run = Some(id(run));
-            message.metadata = Some(json!({ AGENT: agent }));
+            message.metadata = Noted::of(&json!({ AGENT: agent }));
         }
 
         fn seen(&self, run: &Run) -> Vec<(Role, String)> {

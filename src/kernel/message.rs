@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{AnnounceId, MessageId, RunId};
+use super::noted::Noted;
 use super::run::Usage;
 use super::text_enum::text_enum;
 use super::time::Timestamp;
@@ -167,7 +168,7 @@ impl TryFrom<AnyBlock> for Block {
 
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message<Content = Vec<Block>, Metadata = Value> {
+pub struct Message<Content = Vec<Block>, Metadata = Noted> {
     /// Its id.
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 … without gaps.
@@ -212,7 +213,7 @@ impl Message {
     pub fn compaction(&self) -> Option<Compacted> {
         let metadata = self.metadata.as_ref()?;
         match self.kind {
-            MessageKind::Compaction => serde::Deserialize::deserialize(metadata).ok(),
+            MessageKind::Compaction => metadata.read(),
             _ => None,
         }
     }
@@ -409,7 +410,7 @@ impl NewMessage {
             child_run: self.child_run,
             announce: self.announce,
             silent: self.silent,
-            metadata: self.metadata,
+            metadata: self.metadata.as_ref().and_then(Noted::of),
         }
     }
 }

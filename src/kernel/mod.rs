@@ -17,6 +17,7 @@ pub mod limits;
 pub mod machine;
 pub mod memory;
 pub mod message;
+pub mod noted;
 pub mod options;
 pub mod overlay;
 pub mod pack;

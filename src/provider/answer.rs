@@ -116,9 +116,29 @@ pub(super) fn object(arguments: &Value) -> Value {
     }
 }
 
-/// `value` as JSON text.
-pub(super) fn written(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("texts, numbers and lists of them have JSON")
+/// What is asked in `request`, as JSON text. A conversation may be long, and is written with
+/// every call: not into a text that grows as it goes.
+pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String {
+    let mut out = Vec::with_capacity(about_bytes(request));
+    serde_json::to_writer(&mut out, value).expect("texts, numbers and lists of them have JSON");
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// About how many bytes a request has, in whatever form it is sent.
+fn about_bytes(request: &ModelRequest) -> usize {
+    const BESIDE: usize = 128;
+    let block = |block: &Block| match block {
+        Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
+        Block::Native { json, .. } => json.len(),
+        Block::ToolCall { .. } => BESIDE,
+    };
+    let messages = request.messages.iter();
+    let messages = messages.map(|one| BESIDE + one.content.iter().map(block).sum::<usize>());
+    let tools = request.tools.iter();
+    let tools = tools.map(|tool| BESIDE + tool.description.len() + tool.parameters.get().len());
+    let texts = request.system.len() + messages.sum::<usize>() + tools.sum::<usize>();
+    // Line breaks and quotes have a backslash before them.
+    texts + texts / 16
 }
 
 /// `value` as JSON text that is put into other JSON as it is.

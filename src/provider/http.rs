@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
-use reqwest::{Client, Response, redirect};
+use hyper::body::Bytes;
+use reqwest::{Client, Response, Url, redirect};
 use sse_stream::SseStream;
 
 use super::ModelAnswer;
@@ -93,9 +94,9 @@ impl<'a> Speaking<'a> {
 /// What is sent.
 pub(super) struct Letter<'a> {
     pub client: &'a Client,
-    pub url: &'a str,
+    pub url: &'a Url,
     pub headers: &'a HeaderMap,
-    pub body: &'a str,
+    pub body: Bytes,
     /// The longest pause before and between the pieces of the answer.
     pub stall: Duration,
     /// The longest time of all of it.
@@ -129,11 +130,11 @@ async fn send_and_read(
 ) -> Result<ModelAnswer, Failure> {
     let sent = letter
         .client
-        .post(letter.url)
+        .post(letter.url.clone())
         .headers(letter.headers.clone())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "text/event-stream, application/json")
-        .body(letter.body.to_owned())
+        .body(letter.body.clone())
         .send();
     let response = match tokio::time::timeout(letter.stall, sent).await {
         Ok(Ok(response)) => response,
@@ -275,7 +276,7 @@ async fn refusal(response: Response, stall: Duration) -> String {
 }
 
 /// Nobody was reached, or the connection was lost before there was an answer.
-fn unsent(url: &str, fault: &reqwest::Error) -> Failure {
+fn unsent(url: &Url, fault: &reqwest::Error) -> Failure {
     let why = causes(fault);
     match fault.is_builder() || fault.is_redirect() {
         true => Failure::elsewhere("provider", format!("the request cannot be sent: {why}")),

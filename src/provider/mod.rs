@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::clock::Clock;
@@ -46,14 +46,15 @@ const OLLAMA: &str = "ollama";
 const OLLAMA_URL: &str = "http://127.0.0.1:11434/v1";
 
 /// A tool as models see it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct ToolSchema {
     /// The name by which it is called.
     pub name: String,
     /// What it does.
     pub description: String,
-    /// The JSON Schema of its arguments.
-    pub parameters: Value,
+    /// The JSON Schema of its arguments: as text, since it goes along with every request and
+    /// nothing is looked for in it.
+    pub parameters: Box<RawValue>,
 }
 
 /// What a model is asked.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use reqwest::Client;
+use reqwest::{Client, Url};
 
 use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
@@ -43,7 +43,8 @@ struct Inner {
     retries: u32,
     retry_wait: Duration,
     models: Vec<String>,
-    client: OnceLock<Result<Client, String>>,
+    /// What the requests are sent with, and where to.
+    way: OnceLock<Result<(Client, Url), String>>,
     clock: Clock,
 }
 
@@ -100,7 +101,7 @@ impl Remote {
             retries: table.retries,
             retry_wait: table.retry_wait,
             models: table.models.clone(),
-            client: OnceLock::new(),
+            way: OnceLock::new(),
             clock,
             name: name.to_owned(),
             kind,
@@ -199,6 +200,12 @@ impl Inner {
         }
     }
 
+    fn way(&self) -> Result<(Client, Url), String> {
+        let url = Url::parse(&self.url);
+        let url = url.map_err(|fault| format!("its base_url is no address: {fault}"))?;
+        Ok((client(&self.base_url)?, url))
+    }
+
     fn body(&self, request: &ModelRequest) -> String {
         let call = Call {
             request,
@@ -223,14 +230,13 @@ impl Inner {
             switches: true,
         };
         let headers = self.headers().map_err(unusable)?;
-        let client = self.client.get_or_init(|| client(&self.base_url));
-        let client = client.as_ref().map_err(|why| unusable(why.clone()))?;
-        let body = self.body(&request);
+        let way = self.way.get_or_init(|| self.way());
+        let (client, url) = way.as_ref().map_err(|why| unusable(why.clone()))?;
         let letter = Letter {
             client,
-            url: &self.url,
+            url,
             headers: &headers,
-            body: &body,
+            body: self.body(&request).into(),
             stall: self.stall,
             limit: self.timeout.unwrap_or(request.limit),
         };

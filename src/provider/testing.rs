@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{ModelRequest, ToolSchema};
@@ -75,7 +75,7 @@ pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
                 Arc::new(ToolSchema {
                     name: (*name).to_owned(),
                     description: String::new(),
-                    parameters: Value::Null,
+                    parameters: RawValue::NULL.to_owned(),
                 })
             })
             .collect(),

@@ -26,7 +26,7 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::{Effect, Step, StepState};
 use crate::store::command::{Conclusion, RunAfter};
-use crate::store::{Command, Reply, read, runs, steps};
+use crate::store::{Command, Reply, memories, read, runs, steps};
 use crate::telemetry::hidden::{Hidden, hide};
 
 /// How a drive task ended.
@@ -64,9 +64,16 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let pins = Arc::clone(&inner.pins);
     let loaded = inner
         .store
-        .read_first(move |tx| read::view(tx, run, &pins))
+        .read_first(move |tx| {
+            let Some((view, input)) = read::view(tx, run, &pins)? else {
+                return Ok(None);
+            };
+            // Read along with all else: most agents keep nothing, and are not asked for it.
+            let remembers = memories::has_any(tx, &view.run)?;
+            Ok(Some((view, Begin { input, remembers })))
+        })
         .await;
-    let (view, input) = match loaded {
+    let (view, begin) = match loaded {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Ended::Moved,
         Err(fault) => return refused(run, &fault, "its rows could not be read"),
@@ -89,7 +96,7 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
         hold,
         in_flight: HashSet::new(),
     };
-    match drive.start(input.as_deref()).await {
+    match drive.start(begin).await {
         Ok(Some(steps)) => drive.go_on(steps).await,
         Ok(None) => Ended::Moved,
         Err(fault) => refused(run, &fault, "its start was refused"),
@@ -115,6 +122,14 @@ fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
     }
 }
 
+/// What a turn begins with, beside the view.
+struct Begin {
+    /// What it still has to say.
+    input: Option<String>,
+    /// There is something that it may be reminded of.
+    remembers: bool,
+}
+
 struct Drive<'a> {
     inner: &'a Arc<Inner>,
     view: Arc<RunView>,
@@ -128,13 +143,16 @@ struct Drive<'a> {
 impl Drive<'_> {
     /// Takes the session's turn and intends the first steps; `None`: the turn is over
     /// already.
-    async fn start(&mut self, input: Option<&str>) -> Result<Option<Vec<Arc<Step>>>, Fault> {
+    async fn start(&mut self, begin: Begin) -> Result<Option<Vec<Arc<Step>>>, Fault> {
         if self.view.steps.iter().any(|step| step.state.is_open()) {
             let view = Arc::clone(&self.view);
             return self.start_with(Next::Steps(Vec::new()), &view).await;
         }
-        let view = self.with_input(input);
-        let first = self.inner.next_step(&view, &view);
+        let view = self.with_input(begin.input.as_deref());
+        let first = match begin.remembers || !view.steps.is_empty() {
+            true => self.inner.next_step(&view, &view),
+            false => self.inner.runner.next(&view),
+        };
         self.start_with(first, &view).await
     }
 

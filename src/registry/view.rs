@@ -168,10 +168,14 @@ impl Registry {
 
     /// One run.
     pub async fn run(&self, who: &Principal, id: RunId) -> Result<RunDetail, Fault> {
-        let (shown, todo) = self
-            .inner
-            .store
-            .read_now(|tx| Ok((read::run(tx, id)?, steps::todo(tx, id)?)))?;
+        let (shown, todo) = self.inner.store.read_now(|tx| {
+            let shown = read::run(tx, id)?;
+            let todo = match &shown {
+                Some(shown) => steps::todo(tx, &shown.run)?,
+                None => None,
+            };
+            Ok((shown, todo))
+        })?;
         match shown.filter(|shown| shown.run.org == who.org) {
             Some(shown) => Ok(RunDetail {
                 todo,

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::answer::{RunDetail, WaitAnswer, WaitCause, Waited};
 use super::view::EXPIRED;
 use super::{Principal, Registry};
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::store::read;
 
@@ -116,17 +116,22 @@ impl Registry {
                 () = &mut over => break WaitCause::Window,
                 () = &mut drained => break WaitCause::Draining,
             }
+            // Nearly always one run is waited for, and this is its end: what is answered is
+            // read at once.
+            if let [id] = ids[..] {
+                let waited = self.waited(who, id).await?;
+                if is_over(&waited) {
+                    return Ok(WaitAnswer {
+                        runs: vec![waited],
+                        done: true,
+                        cause: WaitCause::Ended,
+                    });
+                }
+            }
         };
         let mut runs = Vec::with_capacity(ids.len());
         for id in &ids {
-            runs.push(match self.run(who, *id).await {
-                Ok(detail) => Waited::Run(Box::new(detail)),
-                Err(fault) if fault.data.contains_key(EXPIRED) => Waited::Expired(*id),
-                Err(fault) if fault.kind == crate::kernel::fault::Kind::NotFound => {
-                    Waited::NotFound(*id)
-                }
-                Err(fault) => return Err(fault),
-            });
+            runs.push(self.waited(who, *id).await?);
         }
         // The rows are read after the cause was known: a run that ended in between is done.
         let ended = runs.iter().filter(|waited| is_over(waited)).count();
@@ -135,6 +140,18 @@ impl Registry {
             runs,
             done,
             cause: if done { WaitCause::Ended } else { cause },
+        })
+    }
+}
+
+impl Registry {
+    /// The run as it is now.
+    async fn waited(&self, who: &Principal, id: RunId) -> Result<Waited, Fault> {
+        Ok(match self.run(who, id).await {
+            Ok(detail) => Waited::Run(Box::new(detail)),
+            Err(fault) if fault.data.contains_key(EXPIRED) => Waited::Expired(id),
+            Err(fault) if fault.kind == Kind::NotFound => Waited::NotFound(id),
+            Err(fault) => return Err(fault),
         })
     }
 }

@@ -17,6 +17,7 @@ use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
 use crate::kernel::budget::Spent;
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::noted::Noted;
 use crate::kernel::run::{
     AnnouncePolicy, Lane, OnUncertain, Pins, Run, RunError, RunOrigin, RunState, Usage,
 };
@@ -182,7 +183,7 @@ impl Driver {
                 let block = vec![text_block(&text)];
                 let seq = self.push(MessageKind::Compaction, Role::User, block);
                 let message = Arc::make_mut(self.view.messages.last_mut().unwrap());
-                message.metadata = serde_json::to_value(compacted).ok();
+                message.metadata = Noted::of(&compacted);
                 seq
             }
             StepOutcome::Answer { blocks, used, .. } => {

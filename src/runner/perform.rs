@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::compact::too_long;
 use super::memory;
@@ -225,14 +226,39 @@ impl TurnRunner {
 
 /// A tool as the run has pinned it.
 #[derive(Deserialize)]
+#[serde(from = "Written")]
 pub(super) struct PinnedTool {
-    #[serde(flatten)]
     pub(super) schema: Arc<ToolSchema>,
     /// Whom a plan may choose, if it is the tool that has them do something.
-    #[serde(default)]
     pub(super) candidates: Vec<Candidate>,
     /// Whose it is, if a server has it.
     served: Option<Served>,
+}
+
+/// The same as it stands in the pinned text. Its schema stays text, which a flattened field
+/// cannot.
+#[derive(Deserialize)]
+struct Written {
+    name: String,
+    description: String,
+    parameters: Box<RawValue>,
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    served: Option<Served>,
+}
+
+impl From<Written> for PinnedTool {
+    fn from(written: Written) -> Self {
+        PinnedTool {
+            schema: Arc::new(ToolSchema {
+                name: written.name,
+                description: written.description,
+                parameters: written.parameters,
+            }),
+            candidates: written.candidates,
+            served: written.served,
+        }
+    }
 }
 
 /// The tools of a run, as it has pinned them.

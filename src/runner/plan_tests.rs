@@ -8,11 +8,13 @@ use super::*;
 use crate::contract::linked::Candidate;
 use crate::kernel::ids::{AgentId, MessageId, StepId};
 use crate::kernel::message::{Message, NewMessage, Role};
+use crate::kernel::noted::Noted;
 use crate::kernel::step::{Effect, Intent};
 use crate::kernel::time::Timestamp;
 use crate::provider::ToolSchema;
 use crate::runner::Options;
 use crate::runner::driver::{Driver, run_id};
+use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
 fn candidate(id: &str, name: &str) -> Candidate {
@@ -32,7 +34,7 @@ fn pool() -> Pool {
         tools: vec![Arc::new(ToolSchema {
             name: "read".to_owned(),
             description: "Reads a file.".to_owned(),
-            parameters: json!({ "type": "object" }),
+            parameters: to_raw_value(&json!({ "type": "object" })).unwrap(),
         })],
     }
 }
@@ -162,7 +164,7 @@ fn a_conversation_with_plans_alternates_and_shows_of_earlier_turns_the_answers_a
     let mut put = |new: NewMessage, node: Option<&str>| {
         let seq = all.len() as i64 + 1;
         let mut message = new.at(seq, 1, Timestamp(0));
-        message.metadata = node.map(|node| json!({ NODE: node }));
+        message.metadata = node.and_then(|node| Noted::of(&json!({ NODE: node })));
         all.push(Arc::new(message));
     };
     let id = |number| MessageId(Uuid::from_u128(number));

@@ -12,6 +12,7 @@ use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::noted::Noted;
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
 
@@ -168,15 +169,22 @@ pub(super) fn quoted(name: &str, text: &str) -> String {
     format!("{open}\n{}\n{close}", text.trim_end())
 }
 
+/// Whose message it is, and at which place of their exchange.
+#[derive(Default, serde::Deserialize)]
+struct Sent {
+    from: Option<String>,
+    #[serde(default)]
+    exchange: u32,
+}
+
 /// What another session has said, marked as that.
 fn framed(message: &Message) -> Message {
-    let known = |name: &str| message.metadata.as_ref().and_then(|known| known.get(name));
-    let from = known("from").and_then(|from| from.as_str()).unwrap_or("?");
-    let turn = known("exchange").and_then(serde_json::Value::as_u64);
-    let turn = turn.and_then(|turn| u32::try_from(turn).ok()).unwrap_or(0);
+    let known = message.metadata.as_ref().and_then(Noted::read::<Sent>);
+    let Sent { from, exchange } = known.unwrap_or_default();
+    let from = from.as_deref().unwrap_or("?");
     Message {
         content: vec![Block::Text {
-            text: send::frame(from, turn, &message.text()),
+            text: send::frame(from, exchange, &message.text()),
         }],
         ..message.clone()
     }

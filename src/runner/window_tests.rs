@@ -9,6 +9,7 @@ use super::super::driver::{Driver, run_id};
 use super::super::prompt::conversation;
 use super::super::turn::Options;
 use super::*;
+use crate::kernel::noted::Noted;
 
 fn driver() -> Driver {
     Driver::new(
@@ -51,7 +52,7 @@ impl Driver {
     fn shortens(&mut self, compacted: &Compacted) {
         self.push(MessageKind::Compaction, Role::User, vec![text("short")]);
         let last = self.view.messages.last_mut().unwrap();
-        Arc::make_mut(last).metadata = serde_json::to_value(compacted).ok();
+        Arc::make_mut(last).metadata = Noted::of(&compacted);
     }
 
     fn room(&self, tokens: u64, turns: bool) -> Room {
@@ -125,7 +126,7 @@ fn what_a_provider_has_counted_counts() {
     driver.answers(1, &[], 4);
     let answer = Arc::make_mut(driver.view.messages.last_mut().unwrap());
     answer.metadata =
-        Some(serde_json::json!({ "usage": { "inputTokens": 70, "outputTokens": 5 } }));
+        Noted::of(&serde_json::json!({ "usage": { "inputTokens": 70, "outputTokens": 5 } }));
     driver.say("more");
     assert_eq!(
         request_tokens(&driver.view.messages, 100),

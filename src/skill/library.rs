@@ -2,6 +2,7 @@
 //! watcher has heard something, and read again where a file has changed. Made once at the start
 //! of the daemon.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -66,6 +67,16 @@ impl Library {
             looked: Mutex::default(),
             places: Mutex::default(),
             picks: Mutex::default(),
+        }
+    }
+
+    /// The name by which a place is asked for. One that is not its own is not known: the folder
+    /// is looked at.
+    fn asked_for<'a>(&'a self, cwd: Option<&'a str>) -> Cow<'a, str> {
+        match (cwd, &self.options.workspace) {
+            (Some(cwd), _) => cwd.into(),
+            (None, Some(workspace)) => workspace.to_string_lossy(),
+            (None, None) => "".into(),
         }
     }
 
@@ -172,16 +183,11 @@ impl Library {
 
 impl Skills for Library {
     fn is_ready(&self, cwd: Option<&str>) -> bool {
-        // A folder by another name than its own is looked at.
-        let name = match cwd {
-            Some(cwd) => cwd.to_owned(),
-            None => name_of(self.options.workspace.as_deref()),
-        };
-        self.known_here(&name).is_some()
+        self.known_here(&self.asked_for(cwd)).is_some()
     }
 
     fn here(&self, cwd: Option<&str>, fresh: bool) -> Arc<SkillsHere> {
-        if !fresh && let Some(known) = cwd.and_then(|cwd| self.known_here(cwd)) {
+        if !fresh && let Some(known) = self.known_here(&self.asked_for(cwd)) {
             return known;
         }
         self.look_at(self.folder(cwd), fresh)

@@ -1,28 +1,30 @@
 //! The table of bodies that runs pin, by the hash of their content.
 
 use super::columns::whole;
-use super::tx::{DbError, Row, Tx, all, first};
+use super::tx::{DbError, Param, Row, Tx, all, first};
 use crate::contract::catalog::Pinned;
 use crate::kernel::time::Timestamp;
 
 /// The time of the last use is exact to this: it is written once an hour, not at every run.
 pub const USED_WITHIN_MS: u64 = 3_600_000;
 
-/// The body can be read by its hash, and counts as used now.
+/// The body can be read by its hash, and counts as used now. Nearly always it is there, so that
+/// is asked first: a statement that holds the body would carry all of it for nothing.
 pub fn insert(tx: &mut dyn Tx, pinned: &Pinned, now: Timestamp) -> Result<(), DbError> {
-    tx.execute(
-        &format!(
-            "INSERT INTO blobs (hash, body, used_at) VALUES (?1, ?2, ?3) ON CONFLICT (hash) \
-             DO UPDATE SET used_at = excluded.used_at \
-             WHERE blobs.used_at < excluded.used_at - {USED_WITHIN_MS}"
-        ),
-        &[
-            (&pinned.hash).into(),
-            pinned.body.as_ref().into(),
-            now.0.into(),
-        ],
-    )
-    .map(|_| ())
+    let hash = Param::from(&pinned.hash);
+    let sql = "SELECT used_at FROM blobs WHERE hash = ?1";
+    match first(tx, sql, &[hash], |row| Ok(Timestamp(row.int(0)?)))? {
+        None => tx.execute(
+            "INSERT INTO blobs (hash, body, used_at) VALUES (?1, ?2, ?3)",
+            &[hash, pinned.body.as_ref().into(), now.0.into()],
+        )?,
+        Some(used) if now.since(used) > USED_WITHIN_MS => tx.execute(
+            "UPDATE blobs SET used_at = ?2 WHERE hash = ?1",
+            &[hash, now.0.into()],
+        )?,
+        Some(_) => 0,
+    };
+    Ok(())
 }
 
 /// The body with that hash.

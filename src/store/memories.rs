@@ -136,6 +136,16 @@ pub fn count(tx: &mut dyn Tx, org: &str, space: &str) -> Result<i64, DbError> {
     number(tx, sql, &[org.into(), space.into()])
 }
 
+/// Is there anything that the run may be reminded of?
+pub fn has_any(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
+    for space in spaces_of(tx, run)?.readable() {
+        if is_used(tx, &run.org, space)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Has a name space any memory?
 pub fn is_used(tx: &mut dyn Tx, org: &str, space: &str) -> Result<bool, DbError> {
     let sql = "SELECT 1 FROM memories WHERE org = ?1 AND space = ?2 LIMIT 1";

@@ -9,7 +9,7 @@ use super::columns::{
     agent, amount, at, count, json, key, named, opt_json, opt_named, opt_string, opt_time,
     opt_uuid, time, to_int, to_json, uuid, whole, width,
 };
-use super::tx::{DbError, Row, Tx, all, first, insert_row, update_rows};
+use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, update_rows};
 use crate::kernel::budget::Spent;
 use crate::kernel::delegation::{Delegated, Face, Stream};
 use crate::kernel::ids::{RunId, SessionId};
@@ -245,56 +245,67 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
     )
 }
 
-/// The row holds what `run` says, if nobody changed it since `run.ver` was read; the run's
-/// new version, or `None` when somebody did.
-pub fn update(tx: &mut dyn Tx, run: &Run) -> Result<Option<i64>, DbError> {
-    let cancel = run.cancel.as_ref();
-    let error = run.error.as_ref();
-    let changed = update_rows(
-        tx,
-        "runs",
-        &[("id", (&run.id.0).into()), ("ver", run.ver.into())],
-        &[
+/// The row, which holds what `before` says, holds what `run` says, if nobody changed it since it
+/// was read; the run's new version, or `None` when somebody did.
+///
+/// What hardly ever changes is written only where it did: every index that a written column
+/// takes part in is looked at, and half of them are about a run's state and its end.
+pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, DbError> {
+    let warnings = to_json(&run.warnings);
+    let mut values: Vec<(&str, Param<'_>)> = vec![
+        ("used_ms", to_int(run.used_ms).into()),
+        ("counting_since", run.counting_since.map(|at| at.0).into()),
+        ("loops", run.loops.into()),
+        ("tool_calls", run.tool_calls.into()),
+        ("steps", run.steps.into()),
+        ("model_calls", to_int(run.usage.model_calls).into()),
+        ("input_tokens", to_int(run.usage.input_tokens).into()),
+        ("output_tokens", to_int(run.usage.output_tokens).into()),
+        ("cost_micros", to_int(run.usage.cost_micros).into()),
+        ("last_activity_at", run.last_activity_at.0.into()),
+        ("ver", (before.ver + 1).into()),
+    ];
+    if course(before) != course(run) {
+        let pause = run.state.pause().map(|reason| reason.as_str());
+        values.extend([
             ("state", run.state.as_str().into()),
-            (
-                "pause",
-                run.state.pause().map(|reason| reason.as_str()).into(),
-            ),
+            ("pause", pause.into()),
+            ("started_at", run.started_at.map(|at| at.0).into()),
+            ("not_before", run.not_before.map(|at| at.0).into()),
+            ("recoveries", run.recoveries.into()),
+            ("warnings", (&warnings).into()),
+        ]);
+    }
+    if end(before) != end(run) {
+        let cancel = run.cancel.as_ref();
+        let error = run.error.as_ref();
+        let reason = cancel.and_then(|cancel| cancel.reason.as_deref());
+        let inherited = cancel.is_some_and(|cancel| cancel.inherited);
+        values.extend([
+            ("ended_at", run.ended_at.map(|at| at.0).into()),
+            ("result", run.result.as_deref().into()),
+            ("error_kind", error.map(|error| error.kind.as_str()).into()),
+            ("error_message", error.map(|error| &*error.message).into()),
             ("cancel_by", cancel.map(|cancel| cancel.by.as_str()).into()),
             ("cancel_at", cancel.map(|cancel| cancel.at.0).into()),
-            ("error_kind", error.map(|error| error.kind.as_str()).into()),
-            (
-                "error_message",
-                error.map(|error| error.message.as_str()).into(),
-            ),
-            ("result", run.result.as_deref().into()),
-            ("used_ms", to_int(run.used_ms).into()),
-            ("counting_since", run.counting_since.map(|at| at.0).into()),
-            ("recoveries", run.recoveries.into()),
-            ("not_before", run.not_before.map(|at| at.0).into()),
-            ("loops", run.loops.into()),
-            ("tool_calls", run.tool_calls.into()),
-            ("steps", run.steps.into()),
-            ("model_calls", to_int(run.usage.model_calls).into()),
-            ("input_tokens", to_int(run.usage.input_tokens).into()),
-            ("output_tokens", to_int(run.usage.output_tokens).into()),
-            ("cost_micros", to_int(run.usage.cost_micros).into()),
-            ("warnings", (&to_json(&run.warnings)).into()),
-            ("started_at", run.started_at.map(|at| at.0).into()),
-            ("ended_at", run.ended_at.map(|at| at.0).into()),
-            ("last_activity_at", run.last_activity_at.0.into()),
-            (
-                "cancel_reason",
-                cancel.and_then(|cancel| cancel.reason.as_deref()).into(),
-            ),
-            (
-                "cancel_inherited",
-                cancel.is_some_and(|cancel| cancel.inherited).into(),
-            ),
-            ("ver", (run.ver + 1).into()),
-        ],
-    )?;
-    Ok((changed == 1).then_some(run.ver + 1))
+            ("cancel_reason", reason.into()),
+            ("cancel_inherited", inherited.into()),
+        ]);
+    }
+    let key = [("id", (&run.id.0).into()), ("ver", before.ver.into())];
+    let changed = update_rows(tx, "runs", &key, &values)?;
+    Ok((changed == 1).then_some(before.ver + 1))
+}
+
+/// Of a run, what changes when it goes from one state to another.
+fn course(run: &Run) -> impl PartialEq + '_ {
+    let times = (run.started_at, run.not_before);
+    (run.state, times, run.recoveries, &run.warnings)
+}
+
+/// Of a run, what changes when it ends or is told to.
+fn end(run: &Run) -> impl PartialEq + '_ {
+    (run.ended_at, &run.result, &run.error, &run.cancel)
 }
 
 /// The run's used time is written, if it is open. Nothing else changes.

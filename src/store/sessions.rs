@@ -5,7 +5,7 @@ use super::columns::{
     uuid, whole, width,
 };
 use super::filter::Filter;
-use super::tx::{DbError, Row, Tx, all, first, insert_row};
+use super::tx::{DbError, Row, Tx, all, first, insert_row, number};
 use crate::kernel::ids::{SessionId, SessionKey};
 use crate::kernel::run::Usage;
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
@@ -132,6 +132,12 @@ pub fn by_id(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Session>, DbError>
         &[(&id.0).into()],
         read,
     )
+}
+
+/// How many entries the session's transcript has; 0 without the session.
+pub fn messages_of(tx: &mut dyn Tx, id: SessionId) -> Result<i64, DbError> {
+    let sql = "SELECT messages FROM sessions WHERE id = ?1";
+    number(tx, sql, &[(&id.0).into()])
 }
 
 /// What the session's transcript begins with, if it is a fork.

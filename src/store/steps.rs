@@ -199,12 +199,15 @@ pub fn latest(tx: &mut dyn Tx, run: &Run) -> Result<Vec<Step>, DbError> {
 
 /// What the run has written down to do: the arguments of its latest call of `todo` that was
 /// taken.
-pub fn todo(tx: &mut dyn Tx, run: RunId) -> Result<Option<serde_json::Value>, DbError> {
+pub fn todo(tx: &mut dyn Tx, run: &Run) -> Result<Option<serde_json::Value>, DbError> {
+    if run.tool_calls == 0 {
+        return Ok(None);
+    }
     first(
         tx,
         "SELECT input, run_id, seq FROM steps WHERE run_id = ?1 AND tool = 'todo' \
          AND state = 'done' ORDER BY seq DESC LIMIT 1",
-        &[(&run.0).into()],
+        &[(&run.id.0).into()],
         |row| {
             whole(row, "steps", &[("run_id", 1), ("seq", 2)], |row| {
                 json(row, 0)

@@ -36,7 +36,7 @@ struct Body<'a> {
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: &'a RawValue,
 }
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
         messages: messages(call),
         more: more(request, budget),
     };
-    written(&body)
+    written(&body, request)
 }
 
 /// The system prompt, marked as the end of what is the same in every call: tools and prompt

@@ -129,11 +129,8 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
 
 /// Is it a turn of an exchange after its first message?
 fn is_reply(message: &Message) -> bool {
-    let turn = message
-        .metadata
-        .as_ref()
-        .and_then(|known| known.get("exchange"))
-        .and_then(serde_json::Value::as_u64);
+    let known = message.metadata.as_ref();
+    let turn = known.and_then(|known| known.get("exchange")?.as_u64());
     turn.is_some_and(|turn| turn > 0)
 }
 

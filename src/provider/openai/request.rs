@@ -39,7 +39,7 @@ struct Tool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a RawValue,
 }
 
 /// The request as JSON text.
@@ -64,7 +64,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
             .collect(),
         more: more(call),
     };
-    written(&body)
+    written(&body, request)
 }
 
 /// What is sent only where somebody has set it: servers refuse what their model does not know.

@@ -53,7 +53,9 @@ pub(super) fn instruction(node: Node, pool: &Pool) -> String {
                 let _ = writeln!(
                     out,
                     "- {}: {}\n  arguments: {}",
-                    tool.name, tool.description, tool.parameters
+                    tool.name,
+                    tool.description,
+                    tool.parameters.get()
                 );
             }
             if pool.tools.is_empty() {

@@ -72,7 +72,7 @@ fn move_with(
     let applied = machine::apply(run, event, context.now)
         .map_err(|edge| Fault::new(Kind::Conflict, format!("run {}: {edge}", run.id)))?;
     let mut next = applied.run;
-    next.ver = runs::update(context.tx, &next)
+    next.ver = runs::update(context.tx, run, &next)
         .map_err(db_fault)?
         .ok_or_else(|| Fault::new(Kind::Conflict, format!("run {} changed meanwhile", run.id)))?;
     if next.state == RunState::Settling && run.state != RunState::Settling {
@@ -318,7 +318,7 @@ pub fn intend(
         return Ok(Intended::nothing(run.clone()));
     }
     if intents.iter().any(|intent| intent.kind.asks_a_model())
-        && let Some(used_up) = runs::used_up(context.tx, run.id).map_err(db_fault)?
+        && let Some(used_up) = runs::used_up(context.tx, run).map_err(db_fault)?
     {
         let error = used_up.ends(run.id, run.usage.model_calls);
         let ended = move_run(context, run, RunEvent::Failed(error))?;
@@ -332,9 +332,7 @@ pub fn intend(
     } else {
         Vec::new()
     };
-    let transcript = sessions::by_id(context.tx, run.session)
-        .map_err(db_fault)?
-        .map_or(0, |session| session.messages);
+    let transcript = sessions::messages_of(context.tx, run.session).map_err(db_fault)?;
     let mut made = Vec::with_capacity(intents.len());
     for (seq, intent) in (run.steps + 1..).zip(intents) {
         let seen_up_to = intent.kind.answers().then_some(transcript);
@@ -372,6 +370,10 @@ pub fn emit_step(context: &mut Context<'_>, run: &Run, step: &Step) -> Result<()
         "resultSummary": step.result_summary,
         "error": step.error,
     });
-    context.emit(kind, run, told.clone());
-    delegated::show(context, run, step, (kind, told))
+    let also_above = run.delegated.is_some().then(|| (kind, told.clone()));
+    context.emit(kind, run, told);
+    match also_above {
+        Some(told) => delegated::show(context, run, step, told),
+        None => Ok(()),
+    }
 }

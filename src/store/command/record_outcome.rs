@@ -198,7 +198,7 @@ pub fn record(
     emit_step(context, &run, &step)?;
     if let Some(Used { model, usage }) = &step.used {
         sessions::add_usage(context.tx, run.session, *usage).map_err(db_fault)?;
-        runs::spend(context.tx, run.id, (*usage).into()).map_err(db_fault)?;
+        runs::spend(context.tx, &run, (*usage).into()).map_err(db_fault)?;
         usage::used(context, &run, model, *usage)?;
     }
     let ended = RunEvent::StepEnded {

@@ -171,7 +171,7 @@ fn speaker(
                 &context.settings.limits,
                 u32::try_from(below).unwrap_or(u32::MAX),
             )?;
-            if let Some(used_up) = runs::used_up(context.tx, run.id).map_err(db_fault)? {
+            if let Some(used_up) = runs::used_up(context.tx, &run).map_err(db_fault)? {
                 return Err(used_up.refuses());
             }
             let mut chain = chain_of(context.tx, &run)?;

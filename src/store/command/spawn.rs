@@ -148,7 +148,7 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         breaker::refuse(context, &spawn.org, &spawn.run.agent)?;
     }
     if let Some(caller) = &caller
-        && let Some(used_up) = runs::used_up(context.tx, caller.id).map_err(db_fault)?
+        && let Some(used_up) = runs::used_up(context.tx, caller).map_err(db_fault)?
     {
         return Err(used_up.refuses());
     }

@@ -7,6 +7,7 @@ use super::{Reply, RunAfter, called, environment};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
+use crate::kernel::message::Message;
 use crate::kernel::run::RunOrigin;
 use crate::kernel::step::Intent;
 use crate::store::{db_fault, messages, read, runs, sends, steps};
@@ -22,6 +23,7 @@ pub fn start(
     let run = load(context, id)?;
     environment::applied(context, &run)?;
     let run = move_run(context, &run, RunEvent::Started)?;
+    let mut appended = Vec::new();
     if let Some(text) = runs::input(context.tx, id).map_err(db_fault)? {
         let mut input = match &run.delegated {
             Some(delegated) if run.is_called() => called::call(context, &run, delegated, &text),
@@ -36,14 +38,20 @@ pub fn start(
             }
         };
         input.run = Some(id);
-        context.append_of(&run, vec![input])?;
+        appended = context.append_of(&run, vec![input])?;
         runs::clear_input(context.tx, id).map_err(db_fault)?;
     }
     // An announce may have come between the caller's look and this turn: what the first model
-    // call is said to see, it must be shown.
-    let mut messages =
-        messages::window_after(context.tx, &run, seen, read::WINDOW).map_err(db_fault)?;
-    let open = steps::open(context.tx, id).map_err(db_fault)?;
+    // call is said to see, it must be shown. A called run sees its call in its own way.
+    let follows = |first: &Message| first.seq == seen + 1 && !run.is_called();
+    let mut messages = match appended.first().is_some_and(follows) {
+        true => appended,
+        false => messages::window_after(context.tx, &run, seen, read::WINDOW).map_err(db_fault)?,
+    };
+    let open = match run.steps {
+        0 => Vec::new(),
+        _ => steps::open(context.tx, id).map_err(db_fault)?,
+    };
     let (run, steps) = if open.is_empty() {
         let intended = intend(context, &run, intents)?;
         messages.extend(intended.messages);

@@ -4,6 +4,7 @@
 use super::get;
 use crate::kernel::budget::{Budget, Spent, UsedUp};
 use crate::kernel::ids::RunId;
+use crate::kernel::run::Run;
 use crate::store::columns::{amount, json, opt_uuid, to_int};
 use crate::store::tx::{DbError, Tx, first};
 
@@ -36,8 +37,8 @@ fn account(tx: &mut dyn Tx, run: RunId) -> Result<Option<Account>, DbError> {
 
 /// That much was used by `run`, which counts for those that pay for it too. A run whose payer has
 /// a budget has one, so the first without ends the way.
-pub fn spend(tx: &mut dyn Tx, run: RunId, used: Spent) -> Result<(), DbError> {
-    let mut next = Some(run);
+pub fn spend(tx: &mut dyn Tx, run: &Run, used: Spent) -> Result<(), DbError> {
+    let mut next = run.budget.map(|_| run.id);
     while let Some(id) = next {
         let Some(account) = account(tx, id)? else {
             break;
@@ -57,8 +58,8 @@ pub fn spend(tx: &mut dyn Tx, run: RunId, used: Spent) -> Result<(), DbError> {
 }
 
 /// The budget, of `run` or of one above it, of which nothing is left.
-pub fn used_up(tx: &mut dyn Tx, run: RunId) -> Result<Option<UsedUp>, DbError> {
-    let mut next = Some(run);
+pub fn used_up(tx: &mut dyn Tx, run: &Run) -> Result<Option<UsedUp>, DbError> {
+    let mut next = run.budget.map(|_| run.id);
     while let Some(of) = next {
         let Some(account) = account(tx, of)? else {
             break;
