@@ -21,6 +21,8 @@ pub(super) fn look(inner: &Arc<Inner>, tasks: &TaskTracker) {
             () = set_aside(&inner.store) => {}
             () = inner.drained() => {}
         }
+        // Of a message that was set aside, what could be read of it stays.
+        inner.transcripts.forget();
     });
 }
 

@@ -62,10 +62,11 @@ type Performing =
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let pins = Arc::clone(&inner.pins);
+    let transcripts = Arc::clone(&inner.transcripts);
     let loaded = inner
         .store
         .read_first(move |tx| {
-            let Some((view, input)) = read::view(tx, run, &pins)? else {
+            let Some((view, input)) = read::view(tx, run, &pins, &transcripts)? else {
                 return Ok(None);
             };
             // Read along with all else: most agents keep nothing, and are not asked for it.

@@ -75,6 +75,7 @@ use crate::contract::skills::Skills;
 use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
 use crate::store::pins::Pins;
+use crate::store::transcripts::Transcripts;
 use crate::store::{Effect, Seal, Store};
 use drain::Drains;
 use events::{Feed, Partials};
@@ -91,6 +92,8 @@ struct Inner {
     store: Store,
     /// What runs have pinned, as long as it is in use.
     pins: Arc<Pins>,
+    /// What was said of late in sessions at work.
+    transcripts: Arc<Transcripts>,
     clock: Clock,
     catalog: Arc<dyn Catalog>,
     skills: Arc<dyn Skills>,
@@ -153,6 +156,7 @@ impl Registry {
             inner: Arc::new(Inner {
                 store: parts.store,
                 pins: Arc::default(),
+                transcripts: Arc::default(),
                 clock: parts.clock,
                 catalog: parts.catalog,
                 skills: parts.skills,

@@ -7,10 +7,11 @@ use super::columns::{self, whole};
 use super::command::Window;
 use super::filter::Filter;
 use super::pins::Pins;
+use super::transcripts::Transcripts;
 use super::tx::{DbError, Row, Tx, all, first};
 use super::{
-    approvals, bundles, consistency, environment, messages, outbox, questions, runs, salvage,
-    sends, sessions, steps, waits,
+    approvals, bundles, consistency, environment, outbox, questions, runs, salvage, sends,
+    sessions, steps, waits,
 };
 use crate::contract::journal::RunView;
 use crate::contract::linked;
@@ -35,6 +36,7 @@ pub fn view(
     tx: &mut dyn Tx,
     id: RunId,
     pins: &Pins,
+    transcripts: &Transcripts,
 ) -> Result<Option<(RunView, Option<String>)>, DbError> {
     let Some(run) = runs::get(tx, id)? else {
         return Ok(None);
@@ -51,7 +53,7 @@ pub fn view(
         0 => None,
         _ => bundles::get(tx, run.session)?,
     };
-    let messages = messages::window(tx, &run, WINDOW)?;
+    let messages = transcripts.window(tx, &run, WINDOW)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent,
@@ -59,7 +61,7 @@ pub fn view(
         skills,
         bundle: bundle.map(Into::into),
         environment: Arc::default(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages,
         steps: steps.into_iter().map(Arc::new).collect(),
         run,
     };

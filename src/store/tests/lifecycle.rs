@@ -10,6 +10,7 @@ use crate::kernel::session::{Cleanup, Session};
 use crate::kernel::time::Timestamp;
 use crate::store::command::{Begins, DeleteSession, PatchSession, ResetSession};
 use crate::store::pins::Pins;
+use crate::store::transcripts::Transcripts;
 use crate::store::{Command, Effect, Reply, expired, messages, outbox, read, sessions};
 
 pub(super) fn session(bench: &mut Bench, key: &SessionKey) -> Option<Session> {
@@ -77,9 +78,14 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     // What is said to the parent later is not the child's.
     let later = accepted(bench.run(turn("agent:build:a", "and that")));
     bench.started(later.run);
-    let (view, _) = read::view(bench.db.as_mut(), child.run, &Pins::default())
-        .unwrap()
-        .unwrap();
+    let (view, _) = read::view(
+        bench.db.as_mut(),
+        child.run,
+        &Pins::default(),
+        &Transcripts::default(),
+    )
+    .unwrap()
+    .unwrap();
     let said: Vec<String> = view.messages.iter().map(|one| one.text()).collect();
     assert_eq!(said, ["remember this", "I do", "look"]);
     let seqs: Vec<i64> = view.messages.iter().map(|one| one.seq).collect();
@@ -130,9 +136,14 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
     let next = accepted(bench.run(turn("agent:build:a", "two")));
     let after = bench.started(next.run);
     assert_eq!(after.messages.last().unwrap().generation, 2);
-    let (view, _) = read::view(bench.db.as_mut(), next.run, &Pins::default())
-        .unwrap()
-        .unwrap();
+    let (view, _) = read::view(
+        bench.db.as_mut(),
+        next.run,
+        &Pins::default(),
+        &Transcripts::default(),
+    )
+    .unwrap()
+    .unwrap();
     assert!(view.messages.iter().all(|one| one.text() != "said one"));
     assert_eq!(
         bench.transcript(&talk.session).first().unwrap().text(),

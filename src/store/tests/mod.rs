@@ -17,6 +17,7 @@ mod spawning;
 mod starting;
 mod sweeps;
 mod threads;
+mod transcripts;
 mod turns;
 mod usage;
 
@@ -377,6 +378,9 @@ contract! { sqlite:
     spawning::g9_13_a_key_gives_the_first_answer_for_ever,
     spawning::a_key_for_another_request_is_a_conflict,
     spawning::a_client_owned_parent_takes_no_wake,
+    transcripts::what_is_kept_of_transcripts_is_what_the_rows_say,
+    transcripts::a_transcript_is_read_once_and_again_when_it_is_forgotten,
+    turns::each_thing_that_a_move_changes_stands_in_the_row,
     turns::inputs_enter_the_transcript_when_their_turn_begins,
     turns::outcomes_of_parallel_calls_are_kept_each,
     turns::a_second_start_changes_nothing,

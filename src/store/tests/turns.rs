@@ -4,8 +4,10 @@ use super::{Bench, Recorded, Then, accepted, after, answer, model, text, tool, t
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::message::{Block, MessageKind};
+use crate::kernel::run::{CancelRequest, Outcome, PauseReason, Run, RunError, RunState};
 use crate::kernel::step::{Effect as Class, StepState};
-use crate::store::{Command, steps};
+use crate::kernel::time::Timestamp;
+use crate::store::{Command, runs, steps};
 
 pub fn inputs_enter_the_transcript_when_their_turn_begins(mut bench: Bench) {
     let key = SessionKey::parse("agent:build:a").unwrap();
@@ -173,4 +175,65 @@ pub fn the_steps_of_a_run_that_ended_have_an_outcome(mut bench: Bench) {
             .unwrap()
             .contains("the run ended")
     );
+}
+
+/// Only what has changed is written, so each thing is changed by itself, there and back.
+pub fn each_thing_that_a_move_changes_stands_in_the_row(mut bench: Bench) {
+    let child = bench.spawned(None);
+    let changes: [fn(&mut Run); 21] = [
+        |run| run.used_ms = 7,
+        |run| run.counting_since = Some(Timestamp(8)),
+        |run| run.loops = 9,
+        |run| run.tool_calls = 10,
+        |run| run.steps = 11,
+        |run| run.usage.model_calls = 12,
+        |run| run.usage.input_tokens = 13,
+        |run| run.usage.output_tokens = 14,
+        |run| run.usage.cost_micros = 15,
+        |run| run.last_activity_at = Timestamp(16),
+        |run| run.state = RunState::Running,
+        |run| run.state = RunState::Paused(PauseReason::Approval),
+        |run| run.started_at = Some(Timestamp(17)),
+        |run| run.not_before = Some(Timestamp(18)),
+        |run| run.recoveries = 19,
+        |run| run.warnings = vec!["mind the gap".to_owned()],
+        |run| run.result = Some("it is done".to_owned()),
+        |run| run.error = Some(RunError::new("provider", "nobody answered")),
+        |run| run.cancel = Some(cancel(false, None)),
+        |run| run.cancel = Some(cancel(true, Some("no need"))),
+        |run| {
+            run.state = RunState::Ended(Outcome::Ok);
+            run.ended_at = Some(Timestamp(20));
+        },
+    ];
+    let first = bench.row(child.run);
+    assert_ne!(first.last_activity_at, Timestamp(16));
+    for (number, change) in changes.iter().enumerate() {
+        let before = bench.row(child.run);
+        let mut changed = before.clone();
+        change(&mut changed);
+        assert_ne!(changed, before, "change {number}");
+        for mut next in [changed, before] {
+            let is = bench.row(child.run);
+            next.ver = is.ver + 1;
+            let written = runs::update(bench.db.as_mut(), &is, &next).unwrap();
+            assert_eq!(written, Some(next.ver));
+            assert_eq!(bench.row(child.run), next, "change {number}");
+            if next.state.is_terminal() {
+                // From there is no way back.
+                break;
+            }
+        }
+    }
+    let stale = runs::update(bench.db.as_mut(), &first, &first).unwrap();
+    assert_eq!(stale, None, "somebody has changed it since");
+}
+
+fn cancel(inherited: bool, reason: Option<&str>) -> CancelRequest {
+    CancelRequest {
+        by: "admin".to_owned(),
+        at: Timestamp(21),
+        reason: reason.map(str::to_owned),
+        inherited,
+    }
 }

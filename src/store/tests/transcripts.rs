@@ -1,0 +1,145 @@
+//! The ends of transcripts that are kept in memory say what the rows say.
+
+use super::lifecycle::session;
+use super::{Bench, accepted, id, spawn_of, turn};
+use crate::kernel::ids::{MessageId, RunId, SessionKey};
+use crate::kernel::message::NewMessage;
+use crate::store::command::{Begins, ResetSession};
+use crate::store::transcripts::Transcripts;
+use crate::store::{Command, messages};
+
+/// More entries than are shown in the end.
+const LIMIT: u32 = 7;
+
+/// What a model of this run is shown, which must be the same in each way of keeping it, when it
+/// is asked for the first time and when it is asked for again.
+fn shown(bench: &mut Bench, kept: &[Transcripts], run: RunId) -> Vec<String> {
+    let run = bench.row(run);
+    let rows = messages::window(bench.db.as_mut(), &run, LIMIT).unwrap();
+    for transcripts in kept {
+        for _ in 0..2 {
+            let found = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+            assert!(
+                found.iter().map(AsRef::as_ref).eq(&rows),
+                "{found:?} for {rows:?}"
+            );
+        }
+    }
+    rows.iter().map(|message| message.text()).collect()
+}
+
+/// A turn of this session that has ended; what its model was shown.
+fn said(bench: &mut Bench, kept: &[Transcripts], key: &str, text: &str) -> Vec<String> {
+    let run = accepted(bench.run(turn(key, text))).run;
+    bench.started(run);
+    let seen = shown(bench, kept, run);
+    bench.ended(run, &format!("{text}, answered"));
+    seen
+}
+
+pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
+    // Everything, one session at a time, and nothing at all.
+    let kept = [
+        Transcripts::default(),
+        Transcripts::new(4500),
+        Transcripts::new(0),
+    ];
+    let (a, b) = ("agent:build:a", "agent:build:b");
+    for number in 0..9 {
+        said(&mut bench, &kept, a, &format!("a{number}"));
+        if number % 3 == 0 {
+            said(&mut bench, &kept, b, &format!("b{number}"));
+        }
+    }
+    let expected = [
+        "a6",
+        "a6, answered",
+        "a7",
+        "a7, answered",
+        "a8",
+        "a8, answered",
+        "last",
+    ];
+    assert_eq!(said(&mut bench, &kept, a, "last"), expected);
+
+    // What a called agent does there is nothing for the agent of the session.
+    let key = SessionKey::parse(a).unwrap();
+    let own = session(&mut bench, &key).unwrap().id;
+    let put = |bench: &mut Bench, child: Option<RunId>, count: usize| {
+        let new = (0..count).map(|_| {
+            let mut new = NewMessage::user(MessageId(id()), "more");
+            new.child_run = child;
+            new
+        });
+        let now = bench.clock.now();
+        messages::append(bench.db.as_mut(), own, 1, new.collect(), now).unwrap();
+    };
+    put(&mut bench, Some(RunId(id())), 20);
+    assert_eq!(
+        said(&mut bench, &kept, a, "go on")[..2],
+        ["a7", "a7, answered"]
+    );
+    // Nearly as many at once as are shown, and more than that.
+    for count in [LIMIT as usize - 2, LIMIT as usize * 2] {
+        put(&mut bench, None, count);
+        let seen = said(&mut bench, &kept, a, "much was said");
+        let others = LIMIT as usize - 1;
+        assert_eq!(
+            seen[others - count.min(others)..others],
+            vec!["more"; count.min(others)]
+        );
+    }
+
+    // A fork begins with what its parent was told by then.
+    let mut new = spawn_of(Some(&key));
+    new.begins = Begins::Fork;
+    let child = accepted(bench.run(Command::Spawn(Box::new(new)))).run;
+    said(&mut bench, &kept, a, "not for the fork");
+    assert_eq!(
+        shown(&mut bench, &kept, child)[LIMIT as usize - 3..],
+        ["much was said", "much was said, answered", "look"]
+    );
+
+    // After a reset nothing of it is shown any more.
+    let reset = ResetSession {
+        org: "default".to_owned(),
+        key: key.clone(),
+        if_generation: None,
+        force: false,
+        by: "admin".to_owned(),
+    };
+    bench.run(Command::ResetSession(Box::new(reset))).unwrap();
+    assert_eq!(said(&mut bench, &kept, a, "anew"), ["anew"]);
+    assert_eq!(
+        said(&mut bench, &kept, a, "again"),
+        ["anew", "anew, answered", "again"]
+    );
+}
+
+pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench) {
+    let kept = Transcripts::default();
+    let nothing = Transcripts::new(0);
+    said(&mut bench, &[], "agent:build:a", "one");
+    let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    let run = bench.row(run);
+    let mut first = |transcripts: &Transcripts| {
+        let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+        seen[0].text()
+    };
+    assert_eq!(
+        (first(&kept), first(&nothing)),
+        ("one".into(), "one".into())
+    );
+    let changed = r#"UPDATE messages SET content = replace(content, 'one', 'another')"#;
+    bench.db.execute(changed, &[]).unwrap();
+    let mut first = |transcripts: &Transcripts| {
+        let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+        seen[0].text()
+    };
+    assert_eq!(
+        (first(&kept), first(&nothing)),
+        ("one".into(), "another".into())
+    );
+    kept.forget();
+    assert_eq!(first(&kept), "another");
+}

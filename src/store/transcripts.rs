@@ -1,0 +1,175 @@
+//! What the models of sessions were shown last, kept in memory, so that a turn reads what was said
+//! since then and not all of its conversation again. The rows stay the truth: kept is only what
+//! was read out of them, and what a session has been told does not change while it lives.
+//!
+//! A note for later readers ([`messages::keep_pack`]) is the one thing that is added to an entry;
+//! no model sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashlink::LruCache;
+
+use super::tx::{DbError, Tx};
+use super::{messages, sessions};
+use crate::kernel::ids::SessionId;
+use crate::kernel::message::{Block, Message};
+use crate::kernel::run::Run;
+
+/// So much is kept at most, bytes of what was said and of what stands beside it.
+const LIMIT: usize = 8 << 20;
+/// About so much is an entry without what it says.
+const ENTRY: usize = 512;
+
+/// The ends of transcripts, those that were used last.
+pub struct Transcripts {
+    kept: Mutex<Kept>,
+    limit: usize,
+}
+
+struct Kept {
+    sessions: LruCache<SessionId, Arc<Known>>,
+    bytes: usize,
+    /// How often all of it was forgotten. What was read before that is not kept after it.
+    forgotten: u64,
+}
+
+/// What a model of one session was shown.
+struct Known {
+    generation: i64,
+    messages: Vec<Arc<Message>>,
+    bytes: usize,
+}
+
+impl Default for Transcripts {
+    fn default() -> Self {
+        Transcripts::new(LIMIT)
+    }
+}
+
+impl Transcripts {
+    /// Keeps so many bytes at most.
+    pub fn new(limit: usize) -> Self {
+        let kept = Kept {
+            sessions: LruCache::new_unbounded(),
+            bytes: 0,
+            forgotten: 0,
+        };
+        Transcripts {
+            kept: Mutex::new(kept),
+            limit,
+        }
+    }
+
+    /// As [`messages::window`].
+    pub fn window(
+        &self,
+        tx: &mut dyn Tx,
+        run: &Run,
+        limit: u32,
+    ) -> Result<Vec<Arc<Message>>, DbError> {
+        // A called agent sees the conversation in its own way.
+        if run.is_called() {
+            return Ok(read(tx, run, limit)?.messages);
+        }
+        let (known, forgotten) = {
+            let mut kept = self.lock();
+            (kept.sessions.get(&run.session).cloned(), kept.forgotten)
+        };
+        let known = known.filter(|known| known.generation == run.generation);
+        let now = match &known {
+            Some(known) => known.and_since(tx, run, limit)?,
+            None => None,
+        };
+        let now = match now {
+            Some(now) => now,
+            // What stands before a fork goes with another session.
+            None if sessions::fork_of(tx, run.session)?.is_some() => {
+                return Ok(read(tx, run, limit)?.messages);
+            }
+            None => read(tx, run, limit)?,
+        };
+        let messages = now.messages.clone();
+        if known.is_none_or(|known| known.last() < now.last()) {
+            self.keep(run.session, now, forgotten);
+        }
+        Ok(messages)
+    }
+
+    /// Nothing of it counts any more: rows were changed from outside the course of things.
+    pub fn forget(&self) {
+        let mut kept = self.lock();
+        kept.sessions.clear();
+        kept.bytes = 0;
+        kept.forgotten += 1;
+    }
+
+    fn keep(&self, session: SessionId, now: Known, forgotten: u64) {
+        let mut kept = self.lock();
+        if kept.forgotten != forgotten {
+            return;
+        }
+        kept.bytes += now.bytes;
+        if let Some(before) = kept.sessions.insert(session, Arc::new(now)) {
+            kept.bytes -= before.bytes;
+        }
+        while kept.bytes > self.limit
+            && let Some((_, oldest)) = kept.sessions.remove_lru()
+        {
+            kept.bytes -= oldest.bytes;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // Nothing panics while it is held.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Known, DbError> {
+    let messages = messages::window(tx, run, limit)?;
+    Ok(Known {
+        generation: run.generation,
+        bytes: messages.iter().map(bytes).sum(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+    })
+}
+
+impl Known {
+    /// The place of its last entry.
+    fn last(&self) -> i64 {
+        self.messages.last().map_or(0, |message| message.seq)
+    }
+
+    /// The same with what came after it; `None` where that alone fills the window.
+    fn and_since(&self, tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Option<Known>, DbError> {
+        let mut new = messages::window_after(tx, run, self.last(), limit)?;
+        if new.len() >= limit as usize {
+            return Ok(None);
+        }
+        // A turn that began before a reset does not see what was said after it.
+        new.retain(|message| message.generation == run.generation);
+        let mut bytes_now = self.bytes + new.iter().map(bytes).sum::<usize>();
+        let mut messages = self.messages.clone();
+        messages.extend(new.into_iter().map(Arc::new));
+        let too_many = messages.len().saturating_sub(limit as usize);
+        for gone in messages.drain(..too_many) {
+            bytes_now -= bytes(&gone);
+        }
+        Ok(Some(Known {
+            generation: run.generation,
+            messages,
+            bytes: bytes_now,
+        }))
+    }
+}
+
+/// About the memory that an entry takes.
+fn bytes(message: &Message) -> usize {
+    let said = message.content.iter().map(|block| match block {
+        Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
+        Block::Native { json, .. } => json.len(),
+        // A tree of values takes several times its text.
+        Block::ToolCall { arguments, .. } => 8 * arguments.to_string().len(),
+    });
+    ENTRY + said.sum::<usize>()
+}
