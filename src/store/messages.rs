@@ -223,14 +223,16 @@ pub fn window(tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Vec<Message>, Db
     Ok(as_seen_by(run, found))
 }
 
-/// What the model of this run may see of the messages after `seq`.
+/// What the model of this run may see of the messages after `seq`: those of its generation, as
+/// in [`window`].
 pub fn window_after(
     tx: &mut dyn Tx,
     run: &Run,
     seq: i64,
     limit: u32,
 ) -> Result<Vec<Message>, DbError> {
-    let found = after_which(tx, run.session, seq, limit, Which::shown_to(run))?;
+    let parts = parts(tx, run.session, Some(run.generation))?;
+    let found = after_which(tx, &parts, seq, limit, Which::shown_to(run))?;
     Ok(as_seen_by(run, found))
 }
 
@@ -300,18 +302,19 @@ pub fn after<M: Form>(
     limit: u32,
     tools: bool,
 ) -> Result<Vec<M>, DbError> {
-    after_which(tx, session, seq, limit, Which::with(tools))
+    let parts = parts(tx, session, None)?;
+    after_which(tx, &parts, seq, limit, Which::with(tools))
 }
 
 fn after_which<M: Form>(
     tx: &mut dyn Tx,
-    session: SessionId,
+    parts: &[Part],
     seq: i64,
     limit: u32,
     which: Which,
 ) -> Result<Vec<M>, DbError> {
     let mut found = Vec::new();
-    for part in parts(tx, session, None)?.iter().rev() {
+    for part in parts.iter().rev() {
         let left = limit - found.len() as u32;
         if left == 0 {
             break;

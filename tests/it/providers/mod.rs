@@ -3,6 +3,7 @@
 
 mod budgets;
 mod chat;
+mod conversations;
 mod faults;
 mod long;
 mod messages;

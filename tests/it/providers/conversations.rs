@@ -1,0 +1,76 @@
+//! What a model is shown of its conversation, message for message: turn after turn, after a kill,
+//! in a fork, and after a reset.
+
+use serde_json::{Value, json};
+
+use super::{place, said};
+use crate::harness::{Link, ModelServer, chat, run};
+
+const TALK: &str = "agent:build:talk";
+
+async fn turn(client: &Link, message: &str) {
+    let params = json!({ "sessionKey": TALK, "message": message });
+    let accepted = client.call("agent.run", params).await;
+    let ended = client.ended(accepted["runId"].as_str().unwrap()).await;
+    assert_eq!(ended["state"], "ok", "{ended}");
+}
+
+/// What stands in the latest request below the system prompt, each with who says it.
+fn shown(server: &ModelServer) -> Vec<String> {
+    let request = server.requests().last().unwrap().json();
+    let below = said(&request)[1..].iter();
+    let text = |field: &Value| field.as_str().unwrap().to_owned();
+    below
+        .map(|one| format!("{}: {}", text(&one["role"]), text(&one["content"])))
+        .collect()
+}
+
+#[test]
+fn a_model_is_shown_its_conversation_and_no_other() {
+    let server = ModelServer::start();
+    let answers = (1..=6).map(|number| chat::says(&[&format!("answer {number}")]));
+    server.on("[talk]", answers);
+    let place = place(&server, "chat/small");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        turn(&client, "[talk] one").await;
+        assert_eq!(shown(&server), ["user: [talk] one"]);
+        turn(&client, "[talk] two").await;
+        let two = [
+            "user: [talk] one",
+            "assistant: answer 1",
+            "user: [talk] two",
+        ];
+        assert_eq!(shown(&server), two);
+        daemon.kill().await;
+
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        turn(&client, "[talk] three").await;
+        let mut all = two.to_vec();
+        all.extend(["assistant: answer 2", "user: [talk] three"]);
+        assert_eq!(shown(&server), all);
+
+        let fork = json!({ "task": "[talk] aside", "parent": TALK, "context": "fork",
+                           "announce": "none" });
+        let fork = client.spawn(fork).await;
+        client.ended(&fork.id).await;
+        all.extend(["assistant: answer 3", "user: [talk] aside"]);
+        assert_eq!(shown(&server), all);
+
+        let reset = json!({ "sessionKey": TALK });
+        client.call("sessions.reset", reset).await;
+        turn(&client, "[talk] anew").await;
+        assert_eq!(shown(&server), ["user: [talk] anew"]);
+        turn(&client, "[talk] again").await;
+        let again = [
+            "user: [talk] anew",
+            "assistant: answer 5",
+            "user: [talk] again",
+        ];
+        assert_eq!(shown(&server), again);
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
