@@ -17,6 +17,11 @@ impl Noted {
         to_raw_value(what).ok().map(Noted)
     }
 
+    /// Its length as text, bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.get().len()
+    }
+
     /// All of it, if it has this form.
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.0.get()).ok()

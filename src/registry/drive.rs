@@ -69,8 +69,9 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
             let Some((view, input)) = read::view(tx, run, &pins, &transcripts)? else {
                 return Ok(None);
             };
-            // Read along with all else: most agents keep nothing, and are not asked for it.
-            let remembers = memories::has_any(tx, &view.run)?;
+            // Read along with all else: most agents keep nothing, and are not asked for it. What
+            // cannot be read is a matter of the asking: a turn goes on without it.
+            let remembers = memories::has_any(tx, &view.run).unwrap_or(true);
             Ok(Some((view, Begin { input, remembers })))
         })
         .await;

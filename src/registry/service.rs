@@ -247,7 +247,10 @@ impl Service {
                 super::trace::say_again(&self.inner, &self.tasks, run, what);
             }
             Effect::Deliverable(session) => self.announcer.deliver(session),
-            Effect::Purge(session) => self.sweeper.purge(&self.inner, &self.tasks, session),
+            Effect::Purge(session) => {
+                self.inner.transcripts.remove(session);
+                self.sweeper.purge(&self.inner, &self.tasks, session);
+            }
         }
     }
 

@@ -13,7 +13,9 @@ pub const USED_WITHIN_MS: u64 = 3_600_000;
 pub fn insert(tx: &mut dyn Tx, pinned: &Pinned, now: Timestamp) -> Result<(), DbError> {
     let hash = Param::from(&pinned.hash);
     let sql = "SELECT used_at FROM blobs WHERE hash = ?1";
-    match first(tx, sql, &[hash], |row| Ok(Timestamp(row.int(0)?)))? {
+    // A time that cannot be read is written anew.
+    let used = |row: &dyn Row| Ok(Timestamp(row.int(0).unwrap_or_default()));
+    match first(tx, sql, &[hash], used)? {
         None => tx.execute(
             "INSERT INTO blobs (hash, body, used_at) VALUES (?1, ?2, ?3)",
             &[hash, pinned.body.as_ref().into(), now.0.into()],

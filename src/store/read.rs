@@ -38,6 +38,7 @@ pub fn view(
     pins: &Pins,
     transcripts: &Transcripts,
 ) -> Result<Option<(RunView, Option<String>)>, DbError> {
+    let mark = transcripts.mark();
     let Some(run) = runs::get(tx, id)? else {
         return Ok(None);
     };
@@ -53,7 +54,7 @@ pub fn view(
         0 => None,
         _ => bundles::get(tx, run.session)?,
     };
-    let messages = transcripts.window(tx, &run, WINDOW)?;
+    let messages = transcripts.window(tx, &run, WINDOW, mark)?;
     let steps = steps::after(tx, id, 0, MOST_STEPS)?;
     let view = RunView {
         agent,

@@ -13,6 +13,7 @@ use super::tx::{DbError, Tx};
 use super::{messages, sessions};
 use crate::kernel::ids::SessionId;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::noted::Noted;
 use crate::kernel::run::Run;
 
 /// So much is kept at most, bytes of what was said and of what stands beside it.
@@ -32,6 +33,10 @@ struct Kept {
     /// How often all of it was forgotten. What was read before that is not kept after it.
     forgotten: u64,
 }
+
+/// A moment: nothing was forgotten before it that is forgotten after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark(u64);
 
 /// What a model of one session was shown.
 struct Known {
@@ -60,21 +65,24 @@ impl Transcripts {
         }
     }
 
+    /// To be taken before anything is read that [`Transcripts::window`] is asked beside.
+    pub fn mark(&self) -> Mark {
+        Mark(self.lock().forgotten)
+    }
+
     /// As [`messages::window`].
     pub fn window(
         &self,
         tx: &mut dyn Tx,
         run: &Run,
         limit: u32,
+        mark: Mark,
     ) -> Result<Vec<Arc<Message>>, DbError> {
         // A called agent sees the conversation in its own way.
         if run.is_called() {
             return Ok(read(tx, run, limit)?.messages);
         }
-        let (known, forgotten) = {
-            let mut kept = self.lock();
-            (kept.sessions.get(&run.session).cloned(), kept.forgotten)
-        };
+        let known = self.lock().sessions.get(&run.session).cloned();
         let known = known.filter(|known| known.generation == run.generation);
         let now = match &known {
             Some(known) => known.and_since(tx, run, limit)?,
@@ -89,10 +97,18 @@ impl Transcripts {
             None => read(tx, run, limit)?,
         };
         let messages = now.messages.clone();
-        if known.is_none_or(|known| known.last() < now.last()) {
-            self.keep(run.session, now, forgotten);
+        if known.map_or(0, |known| known.last()) < now.last() {
+            self.keep(run.session, now, mark);
         }
         Ok(messages)
+    }
+
+    /// The session is gone, and what was said in it.
+    pub fn remove(&self, session: SessionId) {
+        let mut kept = self.lock();
+        if let Some(gone) = kept.sessions.remove(&session) {
+            kept.bytes -= gone.bytes;
+        }
     }
 
     /// Nothing of it counts any more: rows were changed from outside the course of things.
@@ -103,9 +119,9 @@ impl Transcripts {
         kept.forgotten += 1;
     }
 
-    fn keep(&self, session: SessionId, now: Known, forgotten: u64) {
+    fn keep(&self, session: SessionId, now: Known, mark: Mark) {
         let mut kept = self.lock();
-        if kept.forgotten != forgotten {
+        if kept.forgotten != mark.0 {
             return;
         }
         kept.bytes += now.bytes;
@@ -142,12 +158,10 @@ impl Known {
 
     /// The same with what came after it; `None` where that alone fills the window.
     fn and_since(&self, tx: &mut dyn Tx, run: &Run, limit: u32) -> Result<Option<Known>, DbError> {
-        let mut new = messages::window_after(tx, run, self.last(), limit)?;
+        let new = messages::window_after(tx, run, self.last(), limit)?;
         if new.len() >= limit as usize {
             return Ok(None);
         }
-        // A turn that began before a reset does not see what was said after it.
-        new.retain(|message| message.generation == run.generation);
         let mut bytes_now = self.bytes + new.iter().map(bytes).sum::<usize>();
         let mut messages = self.messages.clone();
         messages.extend(new.into_iter().map(Arc::new));
@@ -171,5 +185,6 @@ fn bytes(message: &Message) -> usize {
         // A tree of values takes several times its text.
         Block::ToolCall { arguments, .. } => 8 * arguments.to_string().len(),
     });
-    ENTRY + said.sum::<usize>()
+    let noted = message.metadata.as_ref().map_or(0, Noted::bytes);
+    ENTRY + noted + said.sum::<usize>()
 }

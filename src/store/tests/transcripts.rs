@@ -18,7 +18,9 @@ fn shown(bench: &mut Bench, kept: &[Transcripts], run: RunId) -> Vec<String> {
     let rows = messages::window(bench.db.as_mut(), &run, LIMIT).unwrap();
     for transcripts in kept {
         for _ in 0..2 {
-            let found = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+            let found = transcripts
+                .window(bench.db.as_mut(), &run, LIMIT, transcripts.mark())
+                .unwrap();
             assert!(
                 found.iter().map(AsRef::as_ref).eq(&rows),
                 "{found:?} for {rows:?}"
@@ -123,7 +125,9 @@ pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench
     let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
     let run = bench.row(run);
     let mut first = |transcripts: &Transcripts| {
-        let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+        let seen = transcripts
+            .window(bench.db.as_mut(), &run, LIMIT, transcripts.mark())
+            .unwrap();
         seen[0].text()
     };
     assert_eq!(
@@ -131,9 +135,12 @@ pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench
         ("one".into(), "one".into())
     );
     let changed = r#"UPDATE messages SET content = replace(content, 'one', 'another')"#;
+    let again = r#"UPDATE messages SET content = replace(content, 'another', 'one')"#;
     bench.db.execute(changed, &[]).unwrap();
     let mut first = |transcripts: &Transcripts| {
-        let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT).unwrap();
+        let seen = transcripts
+            .window(bench.db.as_mut(), &run, LIMIT, transcripts.mark())
+            .unwrap();
         seen[0].text()
     };
     assert_eq!(
@@ -142,4 +149,16 @@ pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench
     );
     kept.forget();
     assert_eq!(first(&kept), "another");
+    // One that began to read before that keeps nothing.
+    let late = kept.mark();
+    kept.forget();
+    kept.window(bench.db.as_mut(), &run, LIMIT, late).unwrap();
+    bench.db.execute(again, &[]).unwrap();
+    let seen = kept.window(bench.db.as_mut(), &run, LIMIT, kept.mark());
+    assert_eq!(seen.unwrap()[0].text(), "one");
+    // What is said in a session goes with it.
+    bench.db.execute(changed, &[]).unwrap();
+    kept.remove(run.session);
+    let seen = kept.window(bench.db.as_mut(), &run, LIMIT, kept.mark());
+    assert_eq!(seen.unwrap()[0].text(), "another");
 }
