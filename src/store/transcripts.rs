@@ -17,7 +17,9 @@ use crate::kernel::noted::Noted;
 use crate::kernel::run::Run;
 
 /// So much is kept at most, bytes of what was said and of what stands beside it.
-const LIMIT: usize = 8 << 20;
+const LIMIT: usize = 4 << 20;
+/// Shorter conversations are read as fast, and most are over by then: a subagent has one task.
+const LEAST: usize = 8;
 /// About so much is an entry without what it says.
 const ENTRY: usize = 512;
 
@@ -25,6 +27,7 @@ const ENTRY: usize = 512;
 pub struct Transcripts {
     kept: Mutex<Kept>,
     limit: usize,
+    least: usize,
 }
 
 struct Kept {
@@ -34,7 +37,7 @@ struct Kept {
     forgotten: u64,
 }
 
-/// A moment: nothing was forgotten before it that is forgotten after it.
+/// When something began to be read: it is kept only if nothing was forgotten since then.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);
 
@@ -47,13 +50,13 @@ struct Known {
 
 impl Default for Transcripts {
     fn default() -> Self {
-        Transcripts::new(LIMIT)
+        Transcripts::new(LIMIT, LEAST)
     }
 }
 
 impl Transcripts {
-    /// Keeps so many bytes at most.
-    pub fn new(limit: usize) -> Self {
+    /// Keeps so many bytes at most, of transcripts with so many entries at least.
+    pub fn new(limit: usize, least: usize) -> Self {
         let kept = Kept {
             sessions: LruCache::new_unbounded(),
             bytes: 0,
@@ -62,6 +65,7 @@ impl Transcripts {
         Transcripts {
             kept: Mutex::new(kept),
             limit,
+            least,
         }
     }
 
@@ -97,7 +101,8 @@ impl Transcripts {
             None => read(tx, run, limit)?,
         };
         let messages = now.messages.clone();
-        if known.map_or(0, |known| known.last()) < now.last() {
+        let is_more = known.map_or(0, |known| known.last()) < now.last();
+        if is_more && messages.len() >= self.least {
             self.keep(run.session, now, mark);
         }
         Ok(messages)

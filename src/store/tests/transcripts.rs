@@ -40,11 +40,11 @@ fn said(bench: &mut Bench, kept: &[Transcripts], key: &str, text: &str) -> Vec<S
 }
 
 pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
-    // Everything, one session at a time, and nothing at all.
+    // Everything that is long enough, one session at a time, and nothing at all.
     let kept = [
-        Transcripts::default(),
-        Transcripts::new(4500),
-        Transcripts::new(0),
+        Transcripts::new(1 << 20, 3),
+        Transcripts::new(4500, 1),
+        Transcripts::new(0, 1),
     ];
     let (a, b) = ("agent:build:a", "agent:build:b");
     for number in 0..9 {
@@ -119,8 +119,8 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
 }
 
 pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench) {
-    let kept = Transcripts::default();
-    let nothing = Transcripts::new(0);
+    let kept = Transcripts::new(1 << 20, 1);
+    let nothing = Transcripts::new(0, 1);
     said(&mut bench, &[], "agent:build:a", "one");
     let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
     let run = bench.row(run);
