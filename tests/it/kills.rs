@@ -34,7 +34,7 @@ const BETWEEN: &[&str] = &[
 ];
 
 /// So many times at most a course is played until its kill comes.
-const COURSES: usize = 3;
+const COURSES: usize = 20;
 
 /// So many scenarios are played at once.
 const AT_ONCE: usize = 6;
