@@ -248,7 +248,8 @@ pub fn insert(tx: &mut dyn Tx, seq: i64, run: &Run, input: Option<&str>) -> Resu
 /// The row, which holds what `before` says, holds what `run` says, if nobody changed it since it
 /// was read; the run's new version, or `None` when somebody did.
 ///
-/// What hardly ever changes is written only where it did: every index that a written column
+/// What hardly ever changes is written only where it did, so there `before` must say what the
+/// row says: every index that a written column
 /// takes part in is looked at, and half of them are about a run's state and its end.
 pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, DbError> {
     let warnings = to_json(&run.warnings);

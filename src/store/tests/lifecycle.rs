@@ -3,6 +3,7 @@
 
 use super::sweeps::{old_runs, sweep};
 use super::{Bench, accepted, new_run, policy, spawn, spawn_of, turn};
+use crate::contract::journal::RunView;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{AnnouncePolicy, RunState};
@@ -66,6 +67,13 @@ fn purge(bench: &mut Bench, session: SessionId) -> usize {
     commands
 }
 
+/// The run as its runner sees it.
+fn view(bench: &mut Bench, run: RunId) -> RunView {
+    let (pins, transcripts) = (Pins::default(), Transcripts::default());
+    let found = read::view(bench.db.as_mut(), run, &pins, &transcripts);
+    found.unwrap().unwrap().0
+}
+
 pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Bench) {
     let parent = accepted(bench.run(turn("agent:build:a", "remember this")));
     bench.started(parent.run);
@@ -78,14 +86,7 @@ pub fn a_fork_begins_with_its_parents_transcript_and_costs_no_copy(mut bench: Be
     // What is said to the parent later is not the child's.
     let later = accepted(bench.run(turn("agent:build:a", "and that")));
     bench.started(later.run);
-    let (view, _) = read::view(
-        bench.db.as_mut(),
-        child.run,
-        &Pins::default(),
-        &Transcripts::default(),
-    )
-    .unwrap()
-    .unwrap();
+    let view = view(&mut bench, child.run);
     let said: Vec<String> = view.messages.iter().map(|one| one.text()).collect();
     assert_eq!(said, ["remember this", "I do", "look"]);
     let seqs: Vec<i64> = view.messages.iter().map(|one| one.seq).collect();
@@ -138,14 +139,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
     // The news, and what is asked now.
     let seen: Vec<i64> = after.messages.iter().map(|one| one.generation).collect();
     assert_eq!(seen, [2, 2], "what was said before the reset is not shown");
-    let (view, _) = read::view(
-        bench.db.as_mut(),
-        next.run,
-        &Pins::default(),
-        &Transcripts::default(),
-    )
-    .unwrap()
-    .unwrap();
+    let view = view(&mut bench, next.run);
     assert!(view.messages.iter().all(|one| one.text() != "said one"));
     assert_eq!(
         bench.transcript(&talk.session).first().unwrap().text(),

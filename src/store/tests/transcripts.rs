@@ -5,7 +5,7 @@ use super::{Bench, accepted, id, spawn_of, turn};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
 use crate::kernel::message::NewMessage;
 use crate::store::command::{Begins, ResetSession};
-use crate::store::transcripts::Transcripts;
+use crate::store::transcripts::{Mark, Transcripts};
 use crate::store::{Command, messages};
 
 /// More entries than are shown in the end.
@@ -119,46 +119,37 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
 }
 
 pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench) {
-    let kept = Transcripts::new(1 << 20, 1);
-    let nothing = Transcripts::new(0, 1);
+    let (kept, nothing) = (Transcripts::new(1 << 20, 1), Transcripts::new(0, 1));
     said(&mut bench, &[], "agent:build:a", "one");
     let run = accepted(bench.run(turn("agent:build:a", "two"))).run;
     let run = bench.row(run);
-    let mut first = |transcripts: &Transcripts| {
-        let seen = transcripts
-            .window(bench.db.as_mut(), &run, LIMIT, transcripts.mark())
-            .unwrap();
-        seen[0].text()
+    // The first entry, as whoever has begun to read at `mark` is shown it.
+    let first = |bench: &mut Bench, transcripts: &Transcripts, mark: Mark| {
+        let seen = transcripts.window(bench.db.as_mut(), &run, LIMIT, mark);
+        seen.unwrap()[0].text()
     };
-    assert_eq!(
-        (first(&kept), first(&nothing)),
-        ("one".into(), "one".into())
-    );
-    let changed = r#"UPDATE messages SET content = replace(content, 'one', 'another')"#;
-    let again = r#"UPDATE messages SET content = replace(content, 'another', 'one')"#;
-    bench.db.execute(changed, &[]).unwrap();
-    let mut first = |transcripts: &Transcripts| {
-        let seen = transcripts
-            .window(bench.db.as_mut(), &run, LIMIT, transcripts.mark())
-            .unwrap();
-        seen[0].text()
+    let say = |bench: &mut Bench, text: &str| {
+        let content = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+        let sql = "UPDATE messages SET content = ?1 WHERE seq = 1";
+        bench.db.execute(sql, &[content.as_str().into()]).unwrap();
     };
-    assert_eq!(
-        (first(&kept), first(&nothing)),
-        ("one".into(), "another".into())
-    );
+    for transcripts in [&kept, &nothing] {
+        assert_eq!(first(&mut bench, transcripts, transcripts.mark()), "one");
+    }
+    say(&mut bench, "another");
+    assert_eq!(first(&mut bench, &kept, kept.mark()), "one");
+    assert_eq!(first(&mut bench, &nothing, nothing.mark()), "another");
     kept.forget();
-    assert_eq!(first(&kept), "another");
-    // One that began to read before that keeps nothing.
+    assert_eq!(first(&mut bench, &kept, kept.mark()), "another");
+    // What was begun to be read before that is not kept.
     let late = kept.mark();
     kept.forget();
-    kept.window(bench.db.as_mut(), &run, LIMIT, late).unwrap();
-    bench.db.execute(again, &[]).unwrap();
-    let seen = kept.window(bench.db.as_mut(), &run, LIMIT, kept.mark());
-    assert_eq!(seen.unwrap()[0].text(), "one");
-    // What is said in a session goes with it.
-    bench.db.execute(changed, &[]).unwrap();
+    assert_eq!(first(&mut bench, &kept, late), "another");
+    say(&mut bench, "a third");
+    assert_eq!(first(&mut bench, &kept, kept.mark()), "a third");
+    // What was said in a session goes with it.
+    say(&mut bench, "a fourth");
+    assert_eq!(first(&mut bench, &kept, kept.mark()), "a third");
     kept.remove(run.session);
-    let seen = kept.window(bench.db.as_mut(), &run, LIMIT, kept.mark());
-    assert_eq!(seen.unwrap()[0].text(), "another");
+    assert_eq!(first(&mut bench, &kept, kept.mark()), "a fourth");
 }

@@ -28,35 +28,31 @@ fn shown(server: &ModelServer) -> Vec<String> {
 #[test]
 fn a_model_is_shown_its_conversation_and_no_other() {
     let server = ModelServer::start();
-    let answers = (1..=6).map(|number| chat::says(&[&format!("answer {number}")]));
+    let answers = (1..=13).map(|number| chat::says(&[&format!("answer {number}")]));
     server.on("[talk]", answers);
     let place = place(&server, "chat/small");
     run(async {
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        turn(&client, "[talk] one").await;
-        assert_eq!(shown(&server), ["user: [talk] one"]);
-        turn(&client, "[talk] two").await;
-        let two = [
-            "user: [talk] one",
-            "assistant: answer 1",
-            "user: [talk] two",
-        ];
-        assert_eq!(shown(&server), two);
-        daemon.kill().await;
-
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        turn(&client, "[talk] three").await;
-        let mut all = two.to_vec();
-        all.extend(["assistant: answer 2", "user: [talk] three"]);
-        assert_eq!(shown(&server), all);
+        let mut daemon = place.start().await;
+        let mut client = daemon.client().await;
+        let mut all: Vec<String> = Vec::new();
+        // Long enough that most of it is kept in memory, and again after a kill.
+        for number in 1..=10 {
+            if number == 8 {
+                daemon.kill().await;
+                daemon = place.start().await;
+                client = daemon.client().await;
+            }
+            turn(&client, &format!("[talk] {number}")).await;
+            all.push(format!("user: [talk] {number}"));
+            assert_eq!(shown(&server), all);
+            all.push(format!("assistant: answer {number}"));
+        }
 
         let fork = json!({ "task": "[talk] aside", "parent": TALK, "context": "fork",
                            "announce": "none" });
         let fork = client.spawn(fork).await;
         client.ended(&fork.id).await;
-        all.extend(["assistant: answer 3", "user: [talk] aside"]);
+        all.push("user: [talk] aside".to_owned());
         assert_eq!(shown(&server), all);
 
         let reset = json!({ "sessionKey": TALK });
@@ -66,7 +62,7 @@ fn a_model_is_shown_its_conversation_and_no_other() {
         turn(&client, "[talk] again").await;
         let again = [
             "user: [talk] anew",
-            "assistant: answer 5",
+            "assistant: answer 12",
             "user: [talk] again",
         ];
         assert_eq!(shown(&server), again);
