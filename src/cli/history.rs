@@ -100,7 +100,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
                 let call = format!("{name} {}", plain(arguments));
                 writeln!(text, "→ {}", line(&call, COLUMNS - 2))
             }
-            Block::Native { .. } => Ok(()),
+            Block::Native { .. } | Block::Note { .. } => Ok(()),
             Block::ToolResult {
                 text: said,
                 is_error,

@@ -29,8 +29,8 @@ pub(super) fn message(
     let truncated = match &mut content {
         Said::Text(_) => false,
         Said::Blocks(blocks) => {
-            // It is between the store and the provider.
-            blocks.retain(|block| !matches!(block, Block::Native { .. }));
+            // They are between the store and the provider.
+            blocks.retain(|block| !matches!(block, Block::Native { .. } | Block::Note { .. }));
             shorten(blocks)
         }
     };
@@ -95,7 +95,7 @@ fn shorten(content: &mut [Block]) -> bool {
                     left -= size;
                 }
             }
-            Block::Native { .. } => {}
+            Block::Native { .. } | Block::Note { .. } => {}
         }
     }
     cut

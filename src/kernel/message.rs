@@ -105,6 +105,37 @@ pub enum Block {
         /// The JSON, as text.
         json: String,
     },
+    /// What the daemon found out about an answer when it read it. Neither models nor clients
+    /// are shown it.
+    Note {
+        /// What.
+        note: Note,
+    },
+}
+
+/// A finding about the answer that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum Note {
+    /// A tool call of the answer is not carried out.
+    Refused {
+        /// Which.
+        tool_call_id: String,
+        /// Why, for the model.
+        reason: String,
+    },
+    /// The provider has paused: it goes on with the answer when it gets it back.
+    Paused,
+    /// The provider refused earlier answers in the form in which it gave them. It gets those
+    /// before this entry as text and calls.
+    Plain {
+        /// The provider's name.
+        provider: String,
+    },
 }
 
 /// What a piece may hold, of whatever type: read in one pass. A tagged enum would be read into
@@ -123,6 +154,7 @@ struct AnyBlock {
     api: Option<String>,
     model: Option<String>,
     json: Option<String>,
+    note: Option<Note>,
 }
 
 #[derive(Deserialize)]
@@ -132,6 +164,7 @@ enum BlockType {
     ToolCall,
     ToolResult,
     Native,
+    Note,
 }
 
 impl TryFrom<AnyBlock> for Block {
@@ -161,6 +194,9 @@ impl TryFrom<AnyBlock> for Block {
                 api: any.api.ok_or("an answer as it came without its API")?,
                 model: any.model.ok_or("an answer as it came without its model")?,
                 json: any.json.ok_or("an answer as it came without what came")?,
+            },
+            BlockType::Note => Block::Note {
+                note: any.note.ok_or("a note without its content")?,
             },
         })
     }
@@ -452,6 +488,18 @@ mod tests {
                 api: "openai".to_owned(),
                 model: "p/m".to_owned(),
                 json: r#"{"n": 1.0}"#.to_owned(),
+            },
+            Block::Note {
+                note: Note::Refused {
+                    tool_call_id: "1".to_owned(),
+                    reason: "because".to_owned(),
+                },
+            },
+            Block::Note { note: Note::Paused },
+            Block::Note {
+                note: Note::Plain {
+                    provider: "p".to_owned(),
+                },
             },
         ];
         let text = serde_json::to_string(&blocks).unwrap();

@@ -29,7 +29,9 @@ impl Said {
         // A list of pieces, each with its type first: so they are written. A quote inside of a
         // text has a backslash before it, so this finds pieces alone, or a tool's argument.
         let as_written = text.starts_with(r#"[{"type":""#) || text == "[]";
-        if as_written && text.len() <= SHORT && !text.contains(r#""type":"native""#) {
+        let kept_back = [r#""type":"native""#, r#""type":"note""#];
+        let for_everybody = kept_back.iter().all(|kind| !text.contains(kind));
+        if as_written && text.len() <= SHORT && for_everybody {
             serde_json::from_str(text).map(Said::Text)
         } else {
             serde_json::from_str(text).map(Said::Blocks)
@@ -87,7 +89,14 @@ mod tests {
             model: "p/m".to_owned(),
             json: "{}".to_owned(),
         };
-        for looked_into in [vec![text("a"), native], vec![text(&"x".repeat(SHORT))]] {
+        let note = Block::Note {
+            note: crate::kernel::message::Note::Paused,
+        };
+        for looked_into in [
+            vec![text("a"), native],
+            vec![text("a"), note],
+            vec![text(&"x".repeat(SHORT))],
+        ] {
             assert!(matches!(read(&looked_into), Said::Blocks(read) if read == looked_into));
         }
         for broken in ["", "[{\"type\":\"text\"", "{}", "[1]"] {

@@ -1,5 +1,5 @@
-//! What the adapters make an answer of: pieces for those who listen, tool calls whose ids and
-//! arguments are put in order, and the provider's own JSON, which is kept as it came.
+//! What the adapters make an answer of: pieces for listeners, ids of tool calls, and the
+//! provider's own JSON, which is kept as it came.
 
 use std::collections::BTreeSet;
 
@@ -86,25 +86,6 @@ impl Known {
     }
 }
 
-/// The arguments of a call, out of the text that the model wrote. Text that is no JSON object
-/// comes back as text: such a call is never run.
-pub(super) fn arguments(text: &str) -> Value {
-    if text.trim().is_empty() {
-        // What many servers send for a tool without arguments.
-        return json!({});
-    }
-    match serde_json::from_str(text) {
-        Ok(Value::Object(fields)) => Value::Object(fields),
-        // Some write the object as a text that holds it.
-        Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
-            Ok(Value::Object(fields)) => Value::Object(fields),
-            _ => Value::String(text.to_owned()),
-        },
-        Ok(Value::Null) => json!({}),
-        _ => Value::String(text.to_owned()),
-    }
-}
-
 /// Arguments as a provider takes them back: always an object. What was none is shown to the
 /// model under a name that says so.
 pub(super) fn object(arguments: &Value) -> Value {
@@ -130,7 +111,7 @@ fn about_bytes(request: &ModelRequest) -> usize {
     let block = |block: &Block| match block {
         Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
         Block::Native { json, .. } => json.len(),
-        Block::ToolCall { .. } => BESIDE,
+        Block::ToolCall { .. } | Block::Note { .. } => BESIDE,
     };
     let messages = request.messages.iter();
     let messages = messages.map(|one| BESIDE + one.content.iter().map(block).sum::<usize>());
@@ -171,18 +152,5 @@ mod tests {
         };
         assert_eq!(name(), ["a_2", "b", "b_2", "call_7_3", "call_7_4"]);
         assert_eq!(name(), name());
-    }
-
-    #[test]
-    fn g11_4_only_an_object_is_taken_for_arguments() {
-        for text in ["", "  ", "{}", "null", r#""{}""#] {
-            assert_eq!(arguments(text), json!({}), "{text}");
-        }
-        assert_eq!(arguments(r#"{"a": 1}"#), json!({"a": 1}));
-        assert_eq!(arguments(r#""{\"a\": 1}""#), json!({"a": 1}));
-        for text in [r#"{"a": "#, "[1]", "7", r#""a""#, "{} {}", "a=1"] {
-            assert_eq!(arguments(text), Value::String(text.to_owned()));
-            assert!(object(&arguments(text)).is_object());
-        }
     }
 }

@@ -3,20 +3,23 @@
 //! with them at a reload.
 //!
 //! ```text
-//! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (what is said) ─▶ answer
+//! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (fields) ─▶ stream ─▶ answer
 //!                            └─▶ failure: again, elsewhere, nothing
 //! ```
 
 mod answer;
 mod anthropic;
 mod failure;
+mod history;
 mod http;
 mod key;
 mod offline;
 pub mod ollama;
 mod openai;
 mod remote;
+mod repair;
 mod script;
+pub mod stream;
 #[cfg(test)]
 mod testing;
 
@@ -144,20 +147,8 @@ struct Call<'a> {
     provider: &'a str,
     api: &'a str,
     base_url: &'a str,
-}
-
-/// An answer as this same provider gave it. Another one's means nothing to it, or is refused:
-/// it gets text and tool calls.
-fn native_of<'a>(call: &Call<'_>, content: &'a [Block]) -> Option<&'a str> {
-    content.iter().find_map(|block| match block {
-        Block::Native {
-            provider,
-            api,
-            json,
-            ..
-        } if provider == call.provider && api == call.api => Some(json.as_str()),
-        _ => None,
-    })
+    /// Entries up to this one go back as text and calls, not as the provider gave them.
+    plain_up_to: i64,
 }
 
 /// Answers for models.

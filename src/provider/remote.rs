@@ -12,6 +12,7 @@ use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
 use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
 use super::key::{self, secret};
+use super::repair::Repair;
 use super::{Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, anthropic, openai};
 use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
@@ -206,13 +207,11 @@ impl Inner {
         Ok((client(&self.base_url)?, url))
     }
 
-    fn body(&self, request: &ModelRequest) -> String {
-        let call = Call {
-            request,
-            provider: &self.name,
-            api: self.kind.as_str(),
-            base_url: &self.base_url,
-        };
+    fn body(&self, request: &ModelRequest, repair: &Repair) -> String {
+        let mut call = Call::new(request, &self.name, self.kind.as_str(), &self.base_url);
+        if repair.is_done() {
+            call = call.plain();
+        }
         match self.kind {
             ProviderKind::OpenAi => openai::body(&call),
             ProviderKind::Anthropic => anthropic::body(&call),
@@ -232,11 +231,12 @@ impl Inner {
         let headers = self.headers().map_err(unusable)?;
         let way = self.way.get_or_init(|| self.way());
         let (client, url) = way.as_ref().map_err(|why| unusable(why.clone()))?;
-        let letter = Letter {
+        let mut repair = Repair::default();
+        let mut letter = Letter {
             client,
             url,
             headers: &headers,
-            body: self.body(&request).into(),
+            body: self.body(&request, &repair).into(),
             stall: self.stall,
             limit: self.timeout.unwrap_or(request.limit),
         };
@@ -257,7 +257,10 @@ impl Inner {
             let reader = self.reader(&request.model);
             let tried = attempt(&letter, reader, known.clone(), &speaking, &self.clock).await;
             let mut failure = match tried {
-                Ok(answer) => return Ok(answer),
+                Ok(mut answer) => {
+                    repair.mark(&mut answer, &self.name);
+                    return Ok(answer);
+                }
                 Err(failure) => failure,
             };
             if self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION) {
@@ -265,6 +268,17 @@ impl Inner {
             }
             secrets.in_place(&mut failure.message);
             speaking.take_back();
+            if repair.begins(&failure, &request) {
+                tracing::warn!(
+                    provider = %self.name,
+                    model = %request.model,
+                    refusal = %failure.message,
+                    "the provider refuses the conversation; it is sent again in plain form"
+                );
+                letter.body = self.body(&request, &repair).into();
+                failures.push(failure);
+                continue;
+            }
             let pause = next_pause(&failure, &mut pauses);
             tracing::warn!(
                 provider = %self.name,

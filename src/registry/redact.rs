@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::contract::runner::{StepOutcome, TextSink};
-use crate::kernel::message::Block;
+use crate::kernel::message::{Block, Note};
 use crate::kernel::redact::{Pieces, Redactor};
 use crate::kernel::run::RunError;
 
@@ -51,6 +51,10 @@ fn in_block(block: &mut Block, redactor: &Redactor, is_cut: bool) {
         Block::Text { text } | Block::ToolResult { text, .. } => redactor.in_whole(text),
         Block::ToolCall { arguments, .. } => redactor.in_value(arguments),
         Block::Native { json, .. } => redactor.in_whole(json),
+        Block::Note {
+            note: Note::Refused { reason, .. },
+        } => redactor.in_whole(reason),
+        Block::Note { .. } => {}
     }
 }
 

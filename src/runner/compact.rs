@@ -389,7 +389,7 @@ fn line(message: &Message, most: usize) -> String {
                 " called {name} {}",
                 preview(&arguments.to_string(), most)
             ),
-            Block::Native { .. } => Ok(()),
+            Block::Native { .. } | Block::Note { .. } => Ok(()),
         };
     }
     line.push('\n');

@@ -1,6 +1,7 @@
 //! How a run is carried out: asks a provider, calls tools, and judges from the journal what
 //! comes next. The registry drives it through `contract::runner`.
 
+mod calls;
 mod command;
 mod compact;
 mod delegating;

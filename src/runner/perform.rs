@@ -12,7 +12,7 @@ use super::memory;
 use super::plan::node_of;
 use super::prompt::{conversation, system};
 use super::rights::rights;
-use super::turn::{TurnRunner, broken_arguments, empty_answers, pinned_agent};
+use super::turn::{TurnRunner, answer_of, empty_answers, pinned_agent};
 use super::window::tokens;
 use crate::agent::{AgentDefinition, Strategy};
 use crate::contract::BoxFuture;
@@ -24,6 +24,7 @@ use crate::contract::runner::{Admission, StepOutcome, TextSink};
 use crate::contract::servers::Served;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Effect, Node, Step};
+use crate::kernel::text::preview;
 use crate::provider::{ModelRequest, ToolSchema};
 use crate::tool::{Call, Called};
 
@@ -129,6 +130,10 @@ impl TurnRunner {
         view: &RunView,
         step: &Step,
     ) -> Result<BoxFuture<'static, Admission>, RunError> {
+        // Nobody is asked about a call that is not carried out; its result says why.
+        if self.unfit_step(view, step).is_some() {
+            return Ok(Box::pin(std::future::ready(Admission::Goes)));
+        }
         let definition = pinned_agent(view)?;
         let rights = rights(&definition, view)?;
         let name = step.tool.as_deref().unwrap_or_default();
@@ -154,6 +159,16 @@ impl TurnRunner {
         }))
     }
 
+    /// Why the call of `step` is not carried out, if it is not.
+    fn unfit_step(&self, view: &RunView, step: &Step) -> Option<String> {
+        let mut models = view.steps.iter();
+        let model = models.find(|model| Some(model.id) == step.asked_by);
+        let answer = model.map_or(&[][..], |model| answer_of(view, model));
+        let name = step.tool.as_deref().unwrap_or_default();
+        let id = step.tool_call.as_deref().unwrap_or_default();
+        self.unfit(answer, (id, name, &step.input))
+    }
+
     pub(super) async fn perform_tool(&self, view: &RunView, step: &Step) -> StepOutcome {
         let pinned = pinned_tools(view).and_then(|tools| {
             let definition = pinned_agent(view)?;
@@ -165,12 +180,9 @@ impl TurnRunner {
             Err(error) => return StepOutcome::failed(error),
         };
         let name = step.tool.as_deref().unwrap_or_default();
-        if let Some(why) = broken_arguments(&step.input) {
+        if let Some(why) = self.unfit_step(view, step) {
             return StepOutcome::ToolResult {
-                text: format!(
-                    "{name} was not run: {why}. Give its arguments as one JSON object, whole and \
-                     well-formed"
-                ),
+                text: format!("{} was not run: {why}", preview(name, 64)),
                 is_error: true,
             };
         }
@@ -180,7 +192,7 @@ impl TurnRunner {
                 .iter()
                 .map(|tool| tool.schema.name.as_str())
                 .collect();
-            let shown = crate::kernel::text::preview(name, 64);
+            let shown = preview(name, 64);
             return StepOutcome::ToolResult {
                 text: format!(
                     "no tool {shown:?}; this agent's tools are {}",
@@ -232,7 +244,7 @@ pub(super) struct PinnedTool {
     /// Whom a plan may choose, if it is the tool that has them do something.
     pub(super) candidates: Vec<Candidate>,
     /// Whose it is, if a server has it.
-    served: Option<Served>,
+    pub(super) served: Option<Served>,
 }
 
 /// The same as it stands in the pinned text. Its schema stays text, which a flattened field
@@ -270,7 +282,7 @@ pub(super) struct PinnedTools {
 }
 
 impl PinnedTools {
-    fn find(&self, name: &str) -> Option<&PinnedTool> {
+    pub(super) fn find(&self, name: &str) -> Option<&PinnedTool> {
         self.tools.iter().find(|tool| tool.schema.name == name)
     }
 }

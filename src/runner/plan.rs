@@ -14,7 +14,9 @@ mod reading;
 use serde_json::{Value, json};
 
 use super::delegating::aborted;
-use super::turn::{TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, tool_calls};
+use super::turn::{
+    TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, is_paused, tool_calls,
+};
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked::DELEGATE;
@@ -53,6 +55,9 @@ impl TurnRunner {
             return Next::Fail(RunError::new("provider", why));
         }
         let text = || plain_text(answer_of(view, latest));
+        if is_paused(answer_of(view, latest)) {
+            return ask(node);
+        }
         match node {
             Node::Plan => self.after_plan(view, definition, latest),
             // What was said meanwhile has a plan of its own.
@@ -70,7 +75,7 @@ impl TurnRunner {
     fn after_plan(&self, view: &RunView, definition: &AgentDefinition, plan: &Step) -> Next {
         let ask = |node| self.ask_model(view, definition, Some(node));
         let calls = tool_calls(answer_of(view, plan));
-        if let Some(error) = aborted(view, plan) {
+        if let Some(error) = aborted(view, plan).or_else(|| self.without_valid_calls(view)) {
             return Next::Fail(error);
         }
         // One after another: a later step may build on what an earlier one has done.

@@ -20,7 +20,7 @@ use crate::contract::linked;
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::message::{Block, Message, plain_text};
+use crate::kernel::message::{Block, Message, Note, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
 use crate::kernel::step::{Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
@@ -33,9 +33,6 @@ const WAITING: &str = "Waiting for what others were asked to do.";
 
 /// How often a model that answers with nothing is asked again.
 const EMPTY_RETRIES: usize = 2;
-
-/// How often in a row a model is told that its arguments are no JSON.
-const BROKEN_RETRIES: usize = 2;
 
 /// The most characters of a step's summary.
 pub(super) const SUMMARY_LIMIT: usize = 160;
@@ -167,9 +164,9 @@ impl TurnRunner {
             tool: Some(name.to_owned()),
             tool_call: Some(id.to_owned()),
             asked_by: Some(asked_by.id),
-            // A tool that does not exist does nothing but say so, and one whose arguments are
-            // none is not run.
-            effect: match broken_arguments(arguments) {
+            // A tool that does not exist does nothing but say so, and one whose call is not to
+            // be carried out is not run.
+            effect: match self.unfit(answer_of(view, asked_by), (id, name, arguments)) {
                 Some(_) => Effect::Read,
                 None => {
                     let own = self.tools.effect(name);
@@ -210,7 +207,7 @@ impl Runner for TurnRunner {
         }
         let answer = answer_of(view, latest);
         let calls = tool_calls(answer);
-        if let Some(error) = broken_for_good(view) {
+        if let Some(error) = self.without_valid_calls(view) {
             return Next::Fail(error);
         }
         let missing: Vec<Intent> = calls
@@ -233,7 +230,7 @@ impl Runner for TurnRunner {
                 .find(|text| !text.is_empty());
             return Next::EndTurn(Some(text.unwrap_or(WAITING).to_owned()));
         }
-        if !calls.is_empty() || has_unseen_input(view, latest) {
+        if !calls.is_empty() || has_unseen_input(view, latest) || is_paused(answer) {
             return ask();
         }
         let text = plain_text(answer);
@@ -322,44 +319,15 @@ pub(super) fn empty_answers(view: &RunView) -> usize {
         .count()
 }
 
-/// Why a tool cannot be run with these arguments: they are the text of what is no JSON object.
-pub(super) fn broken_arguments(arguments: &Value) -> Option<String> {
-    let Value::String(text) = arguments else {
-        return None;
-    };
-    Some(match serde_json::from_str::<Value>(text) {
-        Ok(_) => "its arguments are JSON, but no object".to_owned(),
-        Err(error) => format!("its arguments are no JSON ({error})"),
-    })
-}
-
-/// The end of a run whose model writes arguments that are none, again and again.
-fn broken_for_good(view: &RunView) -> Option<RunError> {
-    let broken = |step: &Step| {
-        let calls = tool_calls(answer_of(view, step)).into_iter();
-        calls
-            .filter_map(|(_, name, arguments)| Some((name, broken_arguments(arguments)?)))
-            .next()
-    };
-    let mut answers = view
-        .steps
-        .iter()
-        .rev()
-        .filter(|step| step.kind == StepKind::Model && step.state == StepState::Done);
-    let (name, why) = broken(answers.next()?)?;
-    let before = answers.take_while(|step| broken(step).is_some()).count();
-    (before >= BROKEN_RETRIES).then(|| {
-        let message = format!(
-            "the model called {name} and {why}; it was told so {BROKEN_RETRIES} times. No tool \
-             was run with such arguments, and the transcript holds all of it"
-        );
-        RunError::new("bad_arguments", message)
-    })
-}
-
-/// Neither text nor tool calls?
+/// Neither text nor tool calls, and nothing that is to come?
 pub(super) fn is_empty(content: &[Block]) -> bool {
-    tool_calls(content).is_empty() && plain_text(content).trim().is_empty()
+    tool_calls(content).is_empty() && plain_text(content).trim().is_empty() && !is_paused(content)
+}
+
+/// Does the provider go on with the answer when it gets it back?
+pub(super) fn is_paused(content: &[Block]) -> bool {
+    let paused = |block: &Block| matches!(block, Block::Note { note: Note::Paused });
+    content.iter().any(paused)
 }
 
 /// The entry that holds the outcome of `step`.

@@ -42,7 +42,7 @@ fn block_tokens(block: &Block) -> u64 {
         Block::ToolCall {
             name, arguments, ..
         } => OVERHEAD + tokens(name) + tokens(&arguments.to_string()),
-        Block::Native { .. } => 0,
+        Block::Native { .. } | Block::Note { .. } => 0,
     }
 }
 

@@ -187,6 +187,7 @@ fn bytes(message: &Message) -> usize {
     let said = message.content.iter().map(|block| match block {
         Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
         Block::Native { json, .. } => json.len(),
+        Block::Note { .. } => 0,
         // A tree of values takes several times its text.
         Block::ToolCall { arguments, .. } => 8 * arguments.to_string().len(),
     });

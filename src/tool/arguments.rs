@@ -145,6 +145,11 @@ impl Arguments {
         Ok(Arguments(given))
     }
 
+    /// Why `value` does not fit `parameters`, if it does not.
+    pub(super) fn misfit(parameters: &[Parameter], value: &Value) -> Option<String> {
+        Self::check(parameters, value.clone()).err()
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(Value::as_str)
     }
@@ -162,6 +167,54 @@ impl Arguments {
 
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+/// Why `arguments` do not fit a JSON Schema that a tool server gives, as far as that can be told
+/// from the names that it requires, the types of its own properties, and their allowed values.
+pub fn misfit(schema: &Value, arguments: &Value) -> Option<String> {
+    let Value::Object(given) = arguments else {
+        return Some("arguments: expected an object".to_owned());
+    };
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut missing = required.filter_map(Value::as_str);
+    if let Some(name) = missing.find(|name| !given.contains_key(*name)) {
+        return Some(format!("{name}: missing"));
+    }
+    given.iter().find_map(|(name, value)| {
+        let property = &schema["properties"][name];
+        let shown = || crate::kernel::text::preview(&value.to_string(), 80);
+        let types: Vec<&str> = match &property["type"] {
+            Value::String(one) => vec![one],
+            Value::Array(any) => any.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        if !types.is_empty() && !types.iter().any(|name| is_of(value, name)) {
+            return Some(format!(
+                "{name}: expected {}, got {}",
+                types.join(" or "),
+                shown()
+            ));
+        }
+        let allowed = property["enum"].as_array()?;
+        (!allowed.contains(value)).then(|| {
+            let allowed = crate::kernel::text::preview(&property["enum"].to_string(), 200);
+            format!("{name}: expected one of {allowed}, got {}", shown())
+        })
+    })
+}
+
+/// Is `value` of this type of JSON Schema? Of an unknown type it may be.
+fn is_of(value: &Value, name: &str) -> bool {
+    match name {
+        "string" => value.is_string(),
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => true,
     }
 }
 
@@ -219,6 +272,42 @@ mod tests {
         }
         assert!(refusal(json!({"path": "a", "output": "x"})).contains("lines, files"));
         assert!(refusal(json!("path")).contains("expected an object"));
+    }
+
+    #[test]
+    fn a_foreign_schema_is_held_against_what_is_given() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "count": { "type": ["integer", "null"] },
+                "mode": { "enum": ["a", 1] },
+                "any": true,
+            },
+            "required": ["path"],
+        });
+        for fits in [
+            json!({"path": ""}),
+            json!({"path": "x", "count": null, "mode": 1, "any": [], "unknown": 2}),
+            json!({"path": "x", "count": 2.0}),
+        ] {
+            assert_eq!(misfit(&schema, &fits), None, "{fits}");
+        }
+        for (other, why) in [
+            (json!({}), "path: missing"),
+            (json!({"path": 7}), "path: expected string, got 7"),
+            (
+                json!({"path": "x", "count": 1.5}),
+                "count: expected integer or null",
+            ),
+            (json!({"path": "x", "mode": "b"}), "mode: expected one of"),
+            (json!([]), "arguments: expected an object"),
+        ] {
+            let found = misfit(&schema, &other).unwrap();
+            assert!(found.starts_with(why), "{found}");
+        }
+        // A schema that says nothing binds nothing.
+        assert_eq!(misfit(&json!(true), &json!({"a": 1})), None);
     }
 
     #[test]

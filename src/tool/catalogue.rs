@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::address::Private;
+use super::arguments::Arguments;
 use super::blocking::off_thread;
 use super::dealing::{By, Called, Dealing};
 use super::delegating;
@@ -135,6 +136,19 @@ impl Catalogue {
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
             .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
             .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
+    }
+
+    /// Why a call of a built-in tool with these arguments is not carried out: they do not fit its
+    /// schema. `None` for a tool that does not exist.
+    pub fn misfit(&self, name: &str, arguments: &Value) -> Option<String> {
+        if let Some(dealing) = Self::dealing(name) {
+            return Arguments::misfit(dealing.parameters, arguments);
+        }
+        match name {
+            skill::NAME => skill::misfit(arguments),
+            Shell::NAME => Shell::misfit(arguments),
+            name => self.get(name)?.misfit(arguments),
+        }
     }
 
     fn shell_called(&self, name: &str) -> Option<&Shell> {

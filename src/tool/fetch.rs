@@ -62,6 +62,10 @@ impl Tool for Fetch {
         schema(PARAMETERS)
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

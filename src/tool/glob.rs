@@ -58,6 +58,10 @@ impl Tool for Glob {
         schema(PARAMETERS)
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

@@ -99,6 +99,10 @@ impl Tool for Grep {
         schema(PARAMETERS)
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

@@ -50,6 +50,10 @@ impl Tool for List {
         schema(PARAMETERS)
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

@@ -27,6 +27,7 @@ mod workspace;
 mod write;
 
 pub use address::Private;
+pub use arguments::misfit;
 pub use catalogue::{Call, Catalogue, Options};
 pub use dealing::Called;
 pub use gate::{Aim, admit_program};
@@ -57,6 +58,9 @@ pub trait Tool: Send + Sync + 'static {
 
     /// The JSON Schema of its arguments.
     fn parameters(&self) -> Value;
+
+    /// Why a call with these arguments is not carried out: they do not fit the schema.
+    fn misfit(&self, arguments: &Value) -> Option<String>;
 
     /// What a repeat of a call would do to the world.
     fn effect(&self) -> Effect;

@@ -59,6 +59,10 @@ impl Tool for Read {
         schema(PARAMETERS)
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

@@ -60,6 +60,11 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// Why a call with these arguments is not carried out: they do not fit the schema.
+    pub(super) fn misfit(arguments: &Value) -> Option<String> {
+        Arguments::misfit(PARAMETERS, arguments)
+    }
+
     /// The name by which models call it.
     pub(super) const NAME: &'static str = "shell";
     /// A repeat would do again whatever the command does.

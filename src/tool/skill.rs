@@ -43,6 +43,11 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
+/// Why a call with these arguments is not carried out: they do not fit the schema.
+pub(super) fn misfit(arguments: &Value) -> Option<String> {
+    Arguments::misfit(PARAMETERS, arguments)
+}
+
 /// The tool as models see it.
 pub(super) fn tool_schema() -> Value {
     json!({

@@ -68,6 +68,10 @@ impl Tool for Todo {
         schema
     }
 
+    fn misfit(&self, arguments: &Value) -> Option<String> {
+        written(arguments.clone()).err()
+    }
+
     fn effect(&self) -> Effect {
         Effect::Read
     }

@@ -2,12 +2,15 @@
 //! came from this same provider goes back as it came, thinking and signatures with it: the API
 //! refuses a tool's result whose thinking was changed.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::answer::{kept, object, written};
-use super::super::{Call, ModelRequest, native_of};
+use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
+use super::super::{Call, ModelRequest};
 use crate::kernel::message::{Block, Message, Role};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
@@ -55,7 +58,7 @@ enum Content<'a> {
 /// The request as JSON text.
 pub(in crate::provider) fn body(call: &Call<'_>) -> String {
     let request = call.request;
-    let budget = request.thinking.and_then(budget);
+    let budget = call.thinking().and_then(budget);
     let body = Body {
         model: &request.model,
         // The budget is taken out of the limit, which says how long the answer may get.
@@ -118,58 +121,71 @@ fn budget(level: Thinking) -> Option<u32> {
 }
 
 fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
+    let dropped = nameless(call.request);
     let mut turns: Vec<Turn<'a>> = Vec::new();
     let mut said = Vec::new();
+    // The API takes no empty texts; a turn that has nothing else says so.
+    let mut is_owed = false;
     for message in &call.request.messages {
-        match message.role {
-            Role::Assistant => {
-                flush(&mut said, &mut turns);
-                if turns.is_empty() {
-                    said.push(json!({ "type": "text", "text": EARLIER }));
-                    flush(&mut said, &mut turns);
-                }
-                turns.push(Turn {
-                    role: "assistant",
-                    content: assistant(call, message),
-                });
-            }
+        if message.role != Role::Assistant {
             // Results of one answer's calls come first and together, as they stand.
-            Role::User | Role::System | Role::Tool => said.extend(blocks(message)),
+            said.extend(blocks(call, message, &dropped));
+            is_owed = true;
+            continue;
+        }
+        flush(&mut said, &mut is_owed, &mut turns);
+        if turns.is_empty() {
+            turns.push(user(vec![json!({ "type": "text", "text": EARLIER })]));
+        }
+        let content = match native_of(call, message).and_then(kept) {
+            Some(as_it_came) => Content::AsItCame(as_it_came),
+            None => Content::Blocks(blocks(call, message, &dropped)),
+        };
+        if !matches!(&content, Content::Blocks(blocks) if blocks.is_empty()) {
+            turns.push(Turn {
+                role: "assistant",
+                content,
+            });
         }
     }
-    flush(&mut said, &mut turns);
+    flush(&mut said, &mut is_owed, &mut turns);
     turns
 }
 
-fn flush(said: &mut Vec<Value>, turns: &mut Vec<Turn<'_>>) {
+fn flush(said: &mut Vec<Value>, is_owed: &mut bool, turns: &mut Vec<Turn<'_>>) {
+    let mut said = std::mem::take(said);
+    if std::mem::take(is_owed) && said.is_empty() {
+        said.push(json!({ "type": "text", "text": EMPTY }));
+    }
     if !said.is_empty() {
-        turns.push(Turn {
-            role: "user",
-            content: Content::Blocks(std::mem::take(said)),
-        });
+        turns.push(user(said));
     }
 }
 
-fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Content<'a> {
-    match native_of(call, &message.content).and_then(kept) {
-        Some(as_it_came) => Content::AsItCame(as_it_came),
-        None => Content::Blocks(blocks(message)),
+fn user<'a>(blocks: Vec<Value>) -> Turn<'a> {
+    Turn {
+        role: "user",
+        content: Content::Blocks(blocks),
     }
 }
 
-fn blocks(message: &Message) -> Vec<Value> {
+fn blocks(call: &Call<'_>, message: &Message, dropped: &BTreeSet<&str>) -> Vec<Value> {
+    let id = |id: &str| fitting(&call.id(message, id));
     let blocks = message.content.iter().filter_map(|block| match block {
-        // The API takes no empty texts.
         Block::Text { text } if text.trim().is_empty() => None,
         Block::Text { text } => Some(json!({ "type": "text", "text": text })),
+        Block::ToolCall { id, .. }
+        | Block::ToolResult {
+            tool_call_id: id, ..
+        } if dropped.contains(&**id) => None,
         Block::ToolCall {
-            id,
+            id: own,
             name,
             arguments,
         } => Some(json!({
             "type": "tool_use",
-            "id": fitting(id),
-            "name": name,
+            "id": id(own),
+            "name": fitting_name(name),
             "input": object(arguments),
         })),
         Block::ToolResult {
@@ -179,15 +195,15 @@ fn blocks(message: &Message) -> Vec<Value> {
         } => {
             let mut result = json!({
                 "type": "tool_result",
-                "tool_use_id": fitting(tool_call_id),
-                "content": text,
+                "tool_use_id": id(tool_call_id),
+                "content": if text.trim().is_empty() { NO_OUTPUT } else { text },
             });
             if *is_error {
                 result["is_error"] = true.into();
             }
             Some(result)
         }
-        Block::Native { .. } => None,
+        Block::Native { .. } | Block::Note { .. } => None,
     });
     blocks.collect()
 }

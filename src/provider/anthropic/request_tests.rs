@@ -12,12 +12,12 @@ fn call(id: &str, arguments: Value) -> Block {
 }
 
 fn text_of(request: &ModelRequest) -> String {
-    body(&Call {
+    body(&Call::new(
         request,
-        provider: "claude",
-        api: "anthropic",
-        base_url: "https://api.anthropic.com",
-    })
+        "claude",
+        "anthropic",
+        "https://api.anthropic.com",
+    ))
 }
 
 fn sent(request: &ModelRequest) -> Value {
@@ -123,4 +123,42 @@ fn g11_9_only_options_that_this_api_knows_are_sent() {
     assert_eq!(body["top_k"], 5);
     assert_eq!(body["stop_sequences"], json!(["x"]));
     assert_eq!((&body["stop"], &body["mine"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn nothing_that_the_api_refuses_is_sent_of_what_was_said() {
+    let named = |id: &str, name: &str| Block::ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: json!({}),
+    };
+    let body = sent(&request(vec![
+        user(1, " \n"),
+        calls(2, vec![named("n", " "), named("o", "functions.read")]),
+        result(3, "n", "x", true),
+        result(4, "o", "\n", false),
+        calls(5, vec![named("m", "")]),
+        assistant(6, "\n"),
+        user(7, "more"),
+    ]));
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let user = |content: Value| json!({"role": "user", "content": content});
+    assert_eq!(
+        body["messages"],
+        json!([
+            user(text("(empty)")),
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "o", "name": "functions_read", "input": {}}]},
+            user(json!([{"type": "tool_result", "tool_use_id": "o", "content": "(no output)"}])),
+            user(text("more")),
+        ])
+    );
+}
+
+#[test]
+fn a_turn_whose_calls_go_back_without_their_thoughts_does_not_think() {
+    let answer = calls(2, vec![call("a", json!({"n": 1.0}))]);
+    let mut asked = request(vec![user(1, "x"), answer, result(3, "a", "y", false)]);
+    asked.thinking = Some(Thinking::Low);
+    assert_eq!(sent(&asked).get("thinking"), None);
 }

@@ -1,28 +1,44 @@
 //! Reads a Messages answer, as events or whole. The blocks are kept as they came: what was
-//! thought must go back unchanged, whatever fields it has.
+//! thought must go back unchanged, whatever fields it has. What the pieces of tool calls come to
+//! is decided in `stream`.
+
+use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::answer::{Known, Piece, Progress, Reader, arguments, kept, object, raw};
+use super::super::answer::{Known, Piece, Progress, Reader, kept, raw};
 use super::super::failure::Failure;
+use super::super::history::fitting_name;
+use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
 use super::super::{ModelAnswer, Origin};
-use crate::kernel::message::Block;
+use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
 
 /// The answer as it comes together.
 pub(in crate::provider) struct Answer {
     origin: Origin,
+    /// The id of the message, which a stream has once.
+    id: Option<String>,
     parts: Vec<Part>,
-    stop: Option<String>,
+    /// The part that was begun last at each index.
+    latest_at: BTreeMap<u64, usize>,
+    calls: Calls,
+    ends: Ends,
     usage: Usage,
+    live_text: Live,
+    live_thinking: Live,
+    /// A key that an object of the event that is being read gives twice.
+    twice: Option<String>,
 }
 
 /// A block of the answer.
 struct Part {
     index: u64,
     block: Value,
-    /// For a tool call, its arguments as the model wrote them.
+    /// For a tool call, its place among the calls.
+    call: Option<usize>,
+    /// For a call that the provider carries out itself, its arguments as they were written.
     input: String,
 }
 
@@ -30,9 +46,15 @@ impl Answer {
     pub(in crate::provider) fn new(origin: Origin) -> Self {
         Answer {
             origin,
+            id: None,
             parts: Vec::new(),
-            stop: None,
+            latest_at: BTreeMap::new(),
+            calls: Calls::default(),
+            ends: Ends::default(),
             usage: Usage::default(),
+            live_text: Live::default(),
+            live_thinking: Live::default(),
+            twice: None,
         }
     }
 
@@ -51,38 +73,117 @@ impl Answer {
         }
     }
 
+    /// The message begins. A second one is no answer to the same request: what came before is
+    /// not to be mixed with it.
+    fn start(&mut self, message: &Value) -> Result<(), Failure> {
+        let id = message.get("id").and_then(Value::as_str);
+        if let (Some(id), Some(known)) = (id, &self.id)
+            && id != known
+        {
+            return Err(Failure::passing(
+                "a second answer began in the middle of the first",
+            ));
+        }
+        self.id = self.id.take().or(id.map(str::to_owned));
+        self.usage(message.get("usage").unwrap_or(&Value::Null));
+        Ok(())
+    }
+
     fn begin(&mut self, index: u64, block: &Value, pieces: &mut Vec<Piece>) {
-        let text = |name: &str| block.get(name).and_then(Value::as_str);
+        let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        let mut call = None;
         match text("type") {
-            Some("text") => pieces.extend(piece(text("text"), Piece::Text)),
-            Some("thinking") => pieces.extend(piece(text("thinking"), Piece::Thinking)),
+            "text" => self.say(text("text"), pieces),
+            "thinking" => self.think(text("thinking"), pieces),
+            "tool_use" => {
+                let before = self.calls.count();
+                call = self.call(index, block);
+                if let Some(known) = call.filter(|call| *call < before) {
+                    // The same call again: it has its block.
+                    let part = self.parts.iter().position(|part| part.call == Some(known));
+                    self.latest_at.extend(part.map(|part| (index, part)));
+                    return;
+                }
+            }
             _ => {}
         }
+        self.latest_at.insert(index, self.parts.len());
         self.parts.push(Part {
             index,
             block: block.clone(),
+            call,
             input: String::new(),
         });
     }
 
+    /// A tool call begins. Some servers give all of its arguments with that.
+    fn call(&mut self, index: u64, block: &Value) -> Option<usize> {
+        let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        let given = match block.get("input") {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::Object(fields)) if fields.is_empty() => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(whole) => whole.to_string(),
+        };
+        let place = self.calls.take(CallPiece {
+            index: Some(index),
+            id: text("id"),
+            name: text("name"),
+            arguments: &given,
+            begins: true,
+        });
+        if let (Some(place), Some(name), false) = (place, &self.twice, given.is_empty()) {
+            self.calls.note_twice(place, name);
+        }
+        place
+    }
+
     fn grow(&mut self, index: u64, delta: &Value, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-        let part = self.parts.iter_mut().rfind(|part| part.index == index);
+        let text = |name: &str| delta.get(name).and_then(Value::as_str);
+        let kind = text("type").unwrap_or_default();
+        let part = self
+            .latest_at
+            .get(&index)
+            .map(|part| &mut self.parts[*part]);
+        if kind == "input_json_delta" {
+            let more = text("partial_json").unwrap_or_default();
+            match part {
+                Some(part) if part.call.is_none() => part.input.push_str(more),
+                _ => {
+                    self.calls.take(CallPiece {
+                        index: Some(index),
+                        arguments: more,
+                        ..CallPiece::default()
+                    });
+                }
+            }
+            return Ok(());
+        }
         let part = part.ok_or_else(|| {
             Failure::passing(format!("a piece of block {index} came before the block"))
         })?;
-        let text = |name: &str| delta.get(name).and_then(Value::as_str);
-        match text("type") {
-            Some("text_delta") => {
+        let expected = match kind {
+            "text_delta" | "citations_delta" => "text",
+            "thinking_delta" | "signature_delta" => "thinking",
+            // The API may gain kinds of pieces at any time.
+            _ => return Ok(()),
+        };
+        if !part.is(expected) {
+            return Err(Failure::passing(format!(
+                "block {index} got a piece ({kind}) of another kind of block"
+            )));
+        }
+        match kind {
+            "text_delta" => {
                 append(&mut part.block, "text", text("text"));
-                pieces.extend(piece(text("text"), Piece::Text));
+                self.say(text("text").unwrap_or_default(), pieces);
             }
-            Some("thinking_delta") => {
+            "thinking_delta" => {
                 append(&mut part.block, "thinking", text("thinking"));
-                pieces.extend(piece(text("thinking"), Piece::Thinking));
+                self.think(text("thinking").unwrap_or_default(), pieces);
             }
-            Some("signature_delta") => append(&mut part.block, "signature", text("signature")),
-            Some("input_json_delta") => part.input.push_str(text("partial_json").unwrap_or("")),
-            Some("citations_delta") => {
+            "signature_delta" => append(&mut part.block, "signature", text("signature")),
+            "citations_delta" => {
                 if let (Some(citation), Value::Object(fields)) =
                     (delta.get("citation"), &mut part.block)
                 {
@@ -95,20 +196,60 @@ impl Answer {
                     }
                 }
             }
-            // The API may gain kinds of pieces at any time.
             _ => {}
         }
         Ok(())
+    }
+
+    fn say(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        let heard = self.live_text.push(text);
+        if !heard.is_empty() {
+            pieces.push(Piece::Text(heard));
+        }
+    }
+
+    fn think(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        let heard = self.live_thinking.push(text);
+        if !heard.is_empty() {
+            pieces.push(Piece::Thinking(heard));
+        }
+    }
+
+    fn read(&mut self, text: &str) -> Result<Value, serde_json::Error> {
+        let read = stream::read(text)?;
+        self.twice = read.twice;
+        Ok(read.value)
+    }
+
+    /// The blocks as they came, each once: what came again at its place, and texts of blanks,
+    /// the API does not take back.
+    fn settle(&mut self) {
+        for part in &mut self.parts {
+            settle(&mut part.block);
+            if !part.input.is_empty()
+                && let Ok(mut read) = stream::read(&settled(&part.input))
+                && let Value::Object(fields) = &mut part.block
+            {
+                settle(&mut read.value);
+                fields.insert("input".to_owned(), read.value);
+            }
+        }
+        let parts = std::mem::take(&mut self.parts);
+        for part in parts {
+            let has_type = !part.text("type").is_empty();
+            let is_blank = part.is("text") && part.text("text").trim().is_empty();
+            let mut before = self.parts.iter();
+            let is_again = part.call.is_none()
+                && before.any(|one| one.index == part.index && one.block == part.block);
+            if has_type && !is_blank && !is_again {
+                self.parts.push(part);
+            }
+        }
     }
 }
 
 fn count(usage: &Value, name: &str) -> Option<u64> {
     usage.get(name).and_then(Value::as_u64)
-}
-
-fn piece(text: Option<&str>, make: fn(String) -> Piece) -> Option<Piece> {
-    text.filter(|text| !text.is_empty())
-        .map(|text| make(text.to_owned()))
 }
 
 fn append(block: &mut Value, name: &str, more: Option<&str>) {
@@ -134,51 +275,22 @@ impl Part {
             .and_then(Value::as_str)
             .unwrap_or_default()
     }
-
-    /// A tool call: its place in the conversation, and the block as it goes back.
-    fn call(&mut self, known: &mut Known, position: usize) -> (Block, Box<RawValue>) {
-        let id = known.unique(Some(self.text("id")), position);
-        let name = self.text("name").to_owned();
-        // Some servers give all of it at the beginning.
-        let whole = self.block.get("input").cloned().unwrap_or(Value::Null);
-        let given = match self.input.is_empty() {
-            true if whole.is_object() => whole,
-            true => arguments(""),
-            false => arguments(&self.input),
-        };
-        let as_written = match &given {
-            Value::Object(_) if !self.input.is_empty() => {
-                kept(self.input.trim()).filter(|written| written.get().starts_with('{'))
-            }
-            _ => None,
-        };
-        let input = match as_written {
-            Some(written) => written.to_owned(),
-            None => raw(&object(&given)),
-        };
-        let native = with_input(&mut self.block, &id, &input);
-        let block = Block::ToolCall {
-            id,
-            name,
-            arguments: given,
-        };
-        (block, native)
-    }
 }
 
-/// The block of a tool call as JSON text, in the order in which its fields came, with the
-/// arguments as they were written.
-fn with_input(block: &mut Value, id: &str, input: &RawValue) -> Box<RawValue> {
+/// The block of a tool call as JSON text, in the order in which its fields came, with these in
+/// place of its own.
+fn as_called(block: &mut Value, id: &str, name: &str, input: &str) -> Box<RawValue> {
     let Value::Object(fields) = block else {
-        return raw(&json!({ "type": "tool_use", "id": id }));
+        return raw(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }));
     };
     fields.insert("id".to_owned(), id.into());
+    fields.insert("name".to_owned(), name.into());
     fields.entry("input").or_insert(Value::Null);
     let fields: Vec<String> = fields
         .iter()
         .map(|(name, value)| {
             let value = match name.as_str() {
-                "input" => input.get().to_owned(),
+                "input" => input.to_owned(),
                 _ => value.to_string(),
             };
             format!("{}:{value}", Value::from(name.as_str()))
@@ -199,7 +311,7 @@ impl Reader for Answer {
         if data.is_empty() {
             return Ok(Progress::More);
         }
-        let event: Value = serde_json::from_str(data).map_err(|error| {
+        let event = self.read(data).map_err(|error| {
             Failure::passing(format!("a piece of the answer is no JSON: {error}"))
         })?;
         let none = Value::Null;
@@ -207,32 +319,29 @@ impl Reader for Answer {
         let index = field("index").as_u64().unwrap_or(0);
         // The event's name stands in the data too; servers that leave one away keep the other.
         match field("type").as_str().unwrap_or(name) {
-            "message_start" => {
-                let message = field("message").clone();
-                self.usage(message.get("usage").unwrap_or(&none));
-            }
+            "message_start" => self.start(field("message"))?,
             "content_block_start" => self.begin(index, field("content_block"), pieces),
             "content_block_delta" => self.grow(index, field("delta"), pieces)?,
             "message_delta" => {
                 if let Some(reason) = field("delta").get("stop_reason").and_then(Value::as_str) {
-                    self.stop = Some(reason.to_owned());
+                    self.ends.take(reason);
                 }
-                let usage = field("usage").clone();
-                self.usage(&usage);
+                self.usage(field("usage"));
             }
             "message_stop" => return Ok(Progress::Over),
             "error" => return Err(Failure::in_stream(field("error"))),
             // ping, the end of a block, and whatever the API may gain.
             _ => {}
         }
-        Ok(match self.stop {
-            Some(_) => Progress::Finished,
-            None => Progress::More,
+        Ok(match self.ends.is_given() {
+            true => Progress::Finished,
+            false => Progress::More,
         })
     }
 
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-        let answer: Value = serde_json::from_str(body)
+        let answer = self
+            .read(body)
             .map_err(|error| Failure::passing(format!("the answer is no JSON: {error}")))?;
         if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
             return Err(Failure::in_stream(error));
@@ -242,59 +351,48 @@ impl Reader for Answer {
             self.begin(index, block, pieces);
         }
         self.usage(answer.get("usage").unwrap_or(&Value::Null));
-        let reason = answer.get("stop_reason").and_then(Value::as_str);
-        self.stop = reason.map(str::to_owned);
+        if let Some(reason) = answer.get("stop_reason").and_then(Value::as_str) {
+            self.ends.take(reason);
+        }
         Ok(())
     }
 
     fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {
-        let Some(stop) = self.stop.take() else {
-            return Err(Failure::passing(
-                "the answer was cut: it ended without a reason for its end",
-            ));
-        };
+        self.settle();
+        let texts = self.parts.iter().filter(|part| part.is("text"));
+        let texts: Vec<&str> = texts.map(|part| part.text("text")).collect();
+        let end = self.ends.judge(&texts.join("\n\n"))?;
+        let mut calls = self.calls.finish(&mut known, end.is_cut)?;
         let mut blocks = Vec::new();
         let mut native: Vec<Box<RawValue>> = Vec::new();
-        let mut calls = 0;
         for part in &mut self.parts {
-            if part.is("tool_use") {
-                let (block, as_it_came) = part.call(&mut known, calls);
-                calls += 1;
-                blocks.push(block);
-                native.push(as_it_came);
+            if let Some(place) = part.call {
+                if let Some(call) = calls.get_mut(place).and_then(Option::take) {
+                    blocks.extend(call.blocks());
+                    let written = call.sent_back();
+                    let input = kept(&written).map_or("{}", RawValue::get);
+                    let name = fitting_name(&call.name);
+                    native.push(as_called(&mut part.block, &call.id, &name, input));
+                }
                 continue;
             }
             if part.is("text") {
-                let text = part.text("text").to_owned();
-                if text.is_empty() {
-                    // The API gives empty texts and does not take them back.
-                    continue;
-                }
-                blocks.push(Block::Text { text });
+                blocks.push(Block::Text {
+                    text: part.text("text").to_owned(),
+                });
             }
             native.push(raw(&part.block));
         }
-        if blocks.is_empty() && stop == "refusal" {
-            return Err(Failure::lasting("refused", "the model refuses to answer"));
-        }
         blocks.push(self.origin.native(raw(&native).get()));
+        if end.is_paused && !native.is_empty() {
+            blocks.push(Block::Note { note: Note::Paused });
+        }
         Ok(ModelAnswer {
             blocks,
             usage: self.usage,
-            warnings: cut(&stop).into_iter().collect(),
+            warnings: end.warning.into_iter().collect(),
         })
     }
-}
-
-/// What a caller should know of an answer that ended so.
-fn cut(stop: &str) -> Option<String> {
-    let why = match stop {
-        "max_tokens" => "at its limit of tokens (max_tokens)",
-        "model_context_window_exceeded" => "at the end of the model's window",
-        "refusal" => "by the model's refusal to go on",
-        _ => return None,
-    };
-    Some(format!("an answer was cut off {why}"))
 }
 
 #[cfg(test)]

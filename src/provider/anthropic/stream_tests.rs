@@ -163,13 +163,236 @@ fn a_cut_an_error_and_a_refusal_are_no_answers() {
     assert!(answer.unwrap_err().message.contains("before the block"));
 }
 
+fn refusals(answer: &ModelAnswer) -> Vec<(&str, &str)> {
+    let refusals = answer.blocks.iter().filter_map(|block| match block {
+        Block::Note {
+            note:
+                Note::Refused {
+                    tool_call_id,
+                    reason,
+                },
+        } => Some((tool_call_id.as_str(), reason.as_str())),
+        _ => None,
+    });
+    refusals.collect()
+}
+
+fn run(answer: &ModelAnswer) -> Vec<(&str, &Value)> {
+    let refused: Vec<&str> = refusals(answer).into_iter().map(|(id, _)| id).collect();
+    let calls = answer.blocks.iter().filter_map(|block| match block {
+        Block::ToolCall { id, arguments, .. } if !refused.contains(&&**id) => {
+            Some((id.as_str(), arguments))
+        }
+        _ => None,
+    });
+    calls.collect()
+}
+
+fn tool(id: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "read", "input": input})
+}
+
+fn input(index: u64, text: &str) -> Value {
+    delta(
+        index,
+        json!({"type": "input_json_delta", "partial_json": text}),
+    )
+}
+
 #[test]
-fn ids_that_are_no_use_become_others_on_both_sides() {
-    let twin = json!({"type": "tool_use", "id": "t", "name": "read", "input": {"path": "x"}});
-    let (answer, _) = read(&[start(0, twin.clone()), start(1, twin), stop("tool_use")]);
+fn one_id_is_one_call_however_often_its_block_comes() {
+    let path = json!({"path": "x"});
+    let text = path.to_string();
+    for again in [
+        vec![
+            start(0, tool("t", path.clone())),
+            start(1, tool("t", path.clone())),
+        ],
+        vec![
+            start(0, tool("t", path.clone())),
+            start(0, tool("t", path.clone())),
+        ],
+        vec![
+            start(0, tool("t", json!({}))),
+            input(0, &text),
+            start(1, tool("t", json!({}))),
+            input(1, &text),
+        ],
+        // All of it at the beginning, and again in pieces.
+        vec![start(0, tool("t", path.clone())), input(0, &text)],
+    ] {
+        let (answer, _) = read(&[again.clone(), vec![stop("tool_use")]].concat());
+        let answer = answer.unwrap();
+        assert_eq!(run(&answer), [("t", &path)], "{again:?}");
+        let native: Value = serde_json::from_str(native(&answer)).unwrap();
+        assert_eq!(native, json!([tool("t", path.clone())]), "{again:?}");
+    }
+    let other = start(1, tool("t", json!({"path": "y"})));
+    let (answer, _) = read(&[start(0, tool("t", path.clone())), other, stop("tool_use")]);
     let answer = answer.unwrap();
+    assert!(run(&answer).is_empty());
+    assert!(
+        refusals(&answer)[0]
+            .1
+            .contains("not with the same arguments")
+    );
+}
+
+#[test]
+fn calls_at_one_index_never_mix_their_arguments() {
+    let (one, two) = (json!({"path": "1"}), json!({"path": "2"}));
+    let in_turn = [
+        start(0, tool("a", json!({}))),
+        input(0, &one.to_string()),
+        start(0, tool("b", json!({}))),
+        input(0, &two.to_string()),
+        stop("tool_use"),
+    ];
+    let (answer, _) = read(&in_turn);
+    assert_eq!(run(&answer.unwrap()), [("a", &one), ("b", &two)]);
+    let mixed = [
+        start(0, tool("a", json!({}))),
+        start(0, tool("b", json!({}))),
+        input(0, &one.to_string()),
+        stop("tool_use"),
+    ];
+    let (answer, _) = read(&mixed);
+    let answer = answer.unwrap();
+    assert!(run(&answer).is_empty());
+    assert_eq!(refusals(&answer).len(), 2);
+    // Arguments at an index that no block began.
+    let stray = [
+        start(0, tool("a", json!({}))),
+        input(7, "{}"),
+        stop("tool_use"),
+    ];
+    let (answer, _) = read(&stray);
+    assert!(run(&answer.unwrap()).is_empty());
+    let nameless = json!({"type": "tool_use", "id": "n", "name": "", "input": {"path": "x"}});
+    let (answer, _) = read(&[start(0, nameless), stop("tool_use")]);
+    assert!(answer.unwrap_err().message.contains("which tool"));
+}
+
+#[test]
+fn a_key_given_twice_refuses_the_call() {
+    let twice = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{"path":"a","path":"b"}}}"#;
+    let origin = Origin {
+        provider: "claude".to_owned(),
+        api: "anthropic",
+        model: "claude/x".to_owned(),
+    };
+    let mut reader = Answer::new(origin);
+    for event in [twice, &stop("tool_use").to_string()] {
+        reader.event("", event, &mut Vec::new()).unwrap();
+    }
+    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    assert!(refusals(&answer)[0].1.contains("twice"));
+    let (answer, _) = read(&[
+        start(0, tool("t", json!({}))),
+        input(0, r#"{"path":"a","#),
+        input(0, r#""path":"b"}"#),
+        stop("tool_use"),
+    ]);
+    assert!(refusals(&answer.unwrap())[0].1.contains("twice"));
+}
+
+#[test]
+fn a_text_of_blanks_and_a_block_that_comes_again_do_not_go_back() {
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "S"});
+    let (answer, _) = read(&[
+        start(0, thinking.clone()),
+        start(0, thinking.clone()),
+        start(1, json!({"type": "text", "text": ""})),
+        delta(1, json!({"type": "text_delta", "text": "\n\n"})),
+        start(2, tool("t", json!({"path": "x"}))),
+        stop("tool_use"),
+    ]);
+    let native: Value = serde_json::from_str(native(&answer.unwrap())).unwrap();
+    assert_eq!(native, json!([thinking, tool("t", json!({"path": "x"}))]));
+}
+
+#[test]
+fn a_paused_answer_is_kept_to_go_on_and_a_second_answer_is_none() {
+    let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
+    let (answer, _) = read(&[
+        start(0, search),
+        input(0, r#"{"query":"#),
+        input(0, r#""x"}"#),
+        stop("pause_turn"),
+    ]);
+    let answer = answer.unwrap();
+    assert_eq!(
+        answer.blocks.last(),
+        Some(&Block::Note { note: Note::Paused })
+    );
     let native: Value = serde_json::from_str(native(&answer)).unwrap();
-    assert_eq!([&native[0]["id"], &native[1]["id"]], ["t", "t_2"]);
-    // All of it was given at the beginning.
-    assert_eq!(native[1]["input"], json!({"path": "x"}));
+    assert_eq!(native[0]["input"], json!({"query": "x"}));
+    let begins = |id: &str| json!({"type": "message_start", "message": {"id": id}});
+    assert!(
+        read(&[begins("a"), begins("a"), stop("end_turn")])
+            .0
+            .is_ok()
+    );
+    let (second, _) = read(&[begins("a"), begins("b"), stop("end_turn")]);
+    assert!(second.unwrap_err().message.contains("second answer"));
+}
+
+#[test]
+fn only_known_reasons_end_an_answer_well() {
+    let said = [
+        start(0, json!({"type": "text", "text": ""})),
+        delta(0, json!({"type": "text_delta", "text": "half"})),
+    ];
+    for reason in ["error", "something_new", "refusal"] {
+        let (answer, _) = read(&[&said[..], &[stop(reason)]].concat());
+        let failure = answer.unwrap_err();
+        assert!(failure.message.contains(reason) && failure.message.contains("half"));
+        let body = json!({"content": [{"type": "text", "text": "half"}], "stop_reason": reason});
+        let origin = Origin {
+            provider: "claude".to_owned(),
+            api: "anthropic",
+            model: "claude/x".to_owned(),
+        };
+        let mut reader = Answer::new(origin);
+        reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
+        let failure = Box::new(reader).answer(Known::default()).unwrap_err();
+        assert!(failure.message.contains(reason), "{failure:?}");
+    }
+}
+
+#[test]
+fn halves_of_a_character_are_joined_over_pieces() {
+    let event = |field: &str, text: &str, kind: &str, index: u64| {
+        format!(
+            r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{field}":"{text}"}}}}"#
+        )
+    };
+    let events = [
+        start(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        )
+        .to_string(),
+        event("thinking", r"\ud83d", "thinking_delta", 0),
+        start(1, json!({"type": "text", "text": ""})).to_string(),
+        event("text", r"\ud83d", "text_delta", 1),
+        event("thinking", r"\ude00", "thinking_delta", 0),
+        event("text", r"\ude00\ud83d", "text_delta", 1),
+        stop("end_turn").to_string(),
+    ];
+    let origin = Origin {
+        provider: "claude".to_owned(),
+        api: "anthropic",
+        model: "claude/x".to_owned(),
+    };
+    let mut reader = Answer::new(origin);
+    let mut heard = Vec::new();
+    for event in &events {
+        reader.event("", event, &mut heard).unwrap();
+    }
+    let answer = Box::new(reader).answer(Known::default()).unwrap();
+    let native: Value = serde_json::from_str(native(&answer)).unwrap();
+    assert_eq!(native[0]["thinking"], "😀");
+    assert_eq!(native[1]["text"], "😀\u{FFFD}");
+    assert!(heard.contains(&Piece::Text("😀".to_owned())), "{heard:?}");
 }

@@ -2,13 +2,15 @@
 //! same provider goes back as it came.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::super::Call;
 use super::super::answer::{kept, object, written};
-use super::super::{Call, native_of};
+use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
 use crate::kernel::message::{Block, Message, Role, plain_text};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
@@ -71,7 +73,7 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
 fn more(call: &Call<'_>) -> Map<String, Value> {
     let request = call.request;
     let mut more = for_api(&request.options, Api::Chat);
-    if let Some(level) = request.thinking.and_then(effort) {
+    if let Some(level) = call.thinking().and_then(effort) {
         more.insert("reasoning_effort".to_owned(), level.into());
     }
     if let Some(most) = request.max_tokens {
@@ -112,21 +114,21 @@ enum Sent<'a> {
     },
     Result {
         role: &'static str,
-        tool_call_id: &'a str,
+        tool_call_id: Cow<'a, str>,
         content: Cow<'a, str>,
     },
 }
 
 #[derive(Serialize)]
 struct SentCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: SentFunction<'a>,
 }
 
 #[derive(Serialize)]
 struct SentFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -136,17 +138,18 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
     if !request.system.is_empty() {
         out.push(text("system", Cow::Borrowed(&request.system)));
     }
+    let dropped = nameless(request);
     let mut said: Vec<Cow<'a, str>> = Vec::new();
     for message in &request.messages {
         match message.role {
             Role::User | Role::System => said.push(plain(&message.content)),
             Role::Assistant => {
                 flush(&mut said, &mut out);
-                out.push(assistant(call, message));
+                out.extend(assistant(call, message));
             }
             Role::Tool => {
                 flush(&mut said, &mut out);
-                out.extend(results(message));
+                out.extend(results(call, message, &dropped));
             }
         }
     }
@@ -170,6 +173,14 @@ fn plain(content: &[Block]) -> Cow<'_, str> {
     }
 }
 
+/// `content`, or `instead` where it is blank.
+fn or<'a>(content: Cow<'a, str>, instead: &'static str) -> Cow<'a, str> {
+    match content.trim().is_empty() {
+        true => Cow::Borrowed(instead),
+        false => content,
+    }
+}
+
 /// What was said in a row is one message: the templates of many models take no two of one role
 /// after each other.
 fn flush<'a>(said: &mut Vec<Cow<'a, str>>, out: &mut Vec<Sent<'a>>) {
@@ -178,49 +189,59 @@ fn flush<'a>(said: &mut Vec<Cow<'a, str>>, out: &mut Vec<Sent<'a>>) {
         1 => said.remove(0),
         _ => Cow::Owned(std::mem::take(said).join("\n\n")),
     };
-    out.push(text("user", content));
+    out.push(text("user", or(content, EMPTY)));
 }
 
-fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Sent<'a> {
-    if let Some(as_it_came) = native_of(call, &message.content).and_then(kept) {
-        return Sent::AsItCame(as_it_came);
+/// `None`: the answer comes to nothing.
+fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
+    if let Some(as_it_came) = native_of(call, message).and_then(kept) {
+        return Some(Sent::AsItCame(as_it_came));
     }
     let calls = message.content.iter().filter_map(|block| match block {
         Block::ToolCall {
             id,
             name,
             arguments,
-        } => Some(SentCall {
-            id,
+        } if !name.trim().is_empty() => Some(SentCall {
+            id: call.id(message, id),
             r#type: "function",
             function: SentFunction {
-                name,
+                name: fitting_name(name),
                 arguments: object(arguments).to_string(),
             },
         }),
         _ => None,
     });
-    Sent::Said {
+    let tool_calls: Vec<SentCall<'a>> = calls.collect();
+    // Some servers insist on a content, if it be empty.
+    let content = or(plain(&message.content), "");
+    let is_something = !content.is_empty() || !tool_calls.is_empty();
+    is_something.then_some(Sent::Said {
         role: "assistant",
-        // Some servers insist on a content, if it be empty.
-        content: plain(&message.content),
-        tool_calls: calls.collect(),
-    }
+        content,
+        tool_calls,
+    })
 }
 
-fn results(message: &Message) -> impl Iterator<Item = Sent<'_>> {
+/// The results in `message`, but for those of calls that are dropped.
+fn results<'a>(
+    call: &Call<'a>,
+    message: &'a Message,
+    dropped: &BTreeSet<&str>,
+) -> impl Iterator<Item = Sent<'a>> {
     message.content.iter().filter_map(|block| match block {
+        Block::ToolResult { tool_call_id, .. } if dropped.contains(&**tool_call_id) => None,
         Block::ToolResult {
             tool_call_id,
             text,
             is_error,
         } => Some(Sent::Result {
             role: "tool",
-            tool_call_id,
+            tool_call_id: call.id(message, tool_call_id),
             // This API has no field for it.
             content: match is_error {
                 true => Cow::Owned(format!("The call failed: {text}")),
-                false => Cow::Borrowed(text),
+                false => or(Cow::Borrowed(text), NO_OUTPUT),
             },
         }),
         _ => None,

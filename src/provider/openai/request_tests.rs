@@ -8,12 +8,7 @@ fn sent(messages: Vec<Message>) -> Value {
 }
 
 fn sent_to(base_url: &str, request: &mut crate::provider::ModelRequest) -> Value {
-    let call = Call {
-        request,
-        provider: "mine",
-        api: "openai",
-        base_url,
-    };
+    let call = Call::new(request, "mine", "openai", base_url);
     serde_json::from_str(&body(&call)).unwrap()
 }
 
@@ -107,13 +102,12 @@ fn an_answer_goes_back_to_its_own_provider_as_it_came() {
         let mut message = assistant(2, "hi");
         message.content.push(block);
         let request = request(vec![user(1, "x"), message]);
-        let call = Call {
-            request: &request,
-            provider: "mine",
-            api: "openai",
-            base_url: "http://127.0.0.1:1/v1",
-        };
-        body(&call)
+        body(&Call::new(
+            &request,
+            "mine",
+            "openai",
+            "http://127.0.0.1:1/v1",
+        ))
     };
     assert!(said(native("mine", "openai", json)).contains(json));
     for foreign in [
@@ -137,4 +131,36 @@ fn g11_9_an_agents_options_are_sent_and_those_of_other_apis_are_not() {
     assert_eq!(body["stop"], json!(["x"]));
     assert_eq!(body["guided_json"], json!({}));
     assert_eq!(body["stop_sequences"], Value::Null);
+}
+
+#[test]
+fn nothing_that_servers_refuse_is_sent_of_what_was_said() {
+    let mut nameless = call("n", json!({}));
+    if let Block::ToolCall { name, .. } = &mut nameless {
+        name.clear();
+    }
+    let mut odd = call("o", json!({}));
+    if let Block::ToolCall { name, .. } = &mut odd {
+        "functions.read".clone_into(name);
+    }
+    let body = sent(vec![
+        user(1, " \n"),
+        calls(2, vec![nameless.clone(), odd]),
+        result(3, "n", "x", true),
+        result(4, "o", "", false),
+        calls(5, vec![nameless]),
+        assistant(6, "\n"),
+        user(7, "more"),
+    ]);
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": "(empty)"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"id": "o", "type": "function",
+                 "function": {"name": "functions_read", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "o", "content": "(no output)"},
+            {"role": "user", "content": "more"},
+        ])
+    );
 }

@@ -1,13 +1,16 @@
 //! Reads a Chat Completions answer, as chunks or whole. Servers that are compatible only by
 //! name are read too: calls without an index or an id, arguments as an object, all of them at
-//! once, fields that nobody knows, errors in the middle, usage early, late or never.
+//! once, unknown fields, errors in the middle, usage early, late or never, a whole message after
+//! its pieces. What the pieces of calls come to is decided in `stream`.
 
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{Known, Piece, Progress, Reader, arguments, object, raw};
+use super::super::answer::{Known, Piece, Progress, Reader, raw};
 use super::super::failure::Failure;
+use super::super::history::fitting_name;
+use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle_fields, settled};
 use super::super::{ModelAnswer, Origin};
-use crate::kernel::message::Block;
+use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
 
 /// Fields of a message in which models think aloud.
@@ -18,21 +21,15 @@ pub(in crate::provider) struct Answer {
     origin: Origin,
     text: String,
     refusal: String,
-    calls: Vec<Call>,
+    calls: Calls,
     /// Fields of the message beyond those that this API has, as they came.
     extra: Map<String, Value>,
-    finish: Option<String>,
+    ends: Ends,
     usage: Usage,
-}
-
-#[derive(Default)]
-struct Call {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    /// Fields of the call beyond those that this API has.
-    extra: Map<String, Value>,
+    live_text: Live,
+    live_thinking: Live,
+    /// A key that an object of the event that is being read gives twice.
+    twice: Option<String>,
 }
 
 impl Answer {
@@ -41,10 +38,13 @@ impl Answer {
             origin,
             text: String::new(),
             refusal: String::new(),
-            calls: Vec::new(),
+            calls: Calls::default(),
             extra: Map::new(),
-            finish: None,
+            ends: Ends::default(),
             usage: Usage::default(),
+            live_text: Live::default(),
+            live_thinking: Live::default(),
+            twice: None,
         }
     }
 
@@ -67,15 +67,15 @@ impl Answer {
         let Some(choice) = first else {
             return Ok(());
         };
-        // Some say it all in the field of an answer that is not streamed.
-        let message = choice.get("delta").or_else(|| choice.get("message"));
-        if let Some(Value::Object(message)) = message {
+        if let Some(Value::Object(delta)) = choice.get("delta") {
+            self.delta(delta, pieces);
+        }
+        // All of it: in an answer that is not streamed, and from some servers after the pieces.
+        if let Some(Value::Object(message)) = choice.get("message") {
             self.message(message, pieces);
         }
-        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str)
-            && !reason.is_empty()
-        {
-            self.finish = Some(reason.to_owned());
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.ends.take(reason);
         }
         Ok(())
     }
@@ -91,32 +91,29 @@ impl Answer {
         }
     }
 
-    fn message(&mut self, message: &Map<String, Value>, pieces: &mut Vec<Piece>) {
+    /// A piece of the message.
+    fn delta(&mut self, delta: &Map<String, Value>, pieces: &mut Vec<Piece>) {
         let mut has_thought = false;
-        for (name, value) in message {
+        for (name, value) in delta {
             match (name.as_str(), value) {
                 ("role", _) | (_, Value::Null) => {}
-                ("content", value) => {
-                    let text = text_of(value);
-                    if !text.is_empty() {
-                        self.text.push_str(&text);
-                        pieces.push(Piece::Text(text));
-                    }
-                }
+                ("content", value) => self.say(&text_of(value), pieces),
                 ("refusal", Value::String(text)) => self.refusal.push_str(text),
                 ("tool_calls", Value::Array(calls)) => {
-                    for call in calls {
-                        self.call(call);
-                    }
+                    calls.iter().for_each(|call| self.call(call, false));
                 }
+                ("function_call", call) => {
+                    self.function(call, CallPiece::default());
+                }
+                // Fields that this API has, in a form that it has not.
+                ("refusal" | "tool_calls", _) => {}
                 (name, value) => {
                     if let Value::String(text) = value
                         && THINKING.contains(&name)
-                        && !text.is_empty()
                         // Some say the same under both names.
                         && !std::mem::replace(&mut has_thought, true)
                     {
-                        pieces.push(Piece::Thinking(text.clone()));
+                        self.think(text, pieces);
                     }
                     grow(&mut self.extra, name, value);
                 }
@@ -124,53 +121,106 @@ impl Answer {
         }
     }
 
-    fn call(&mut self, piece: &Value) {
-        let text = |value: &Value, name: &str| {
-            let text = value.get(name).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
-        let function = piece.get("function").unwrap_or(&Value::Null);
-        let (id, name) = (text(piece, "id"), text(function, "name"));
-        let index = piece.get("index").and_then(Value::as_u64);
-        let found = match index {
-            Some(_) => self.calls.iter_mut().rfind(|call| call.index == index),
-            None => self.calls.last_mut(),
-        };
-        // Where all calls have one index, or none, another id begins another call.
-        let goes_on = |call: &Call| {
-            let other_id = !id.is_empty() && !call.id.is_empty() && id != call.id;
-            let again = index.is_none() && id.is_empty() && !name.is_empty();
-            !(other_id || again)
-        };
-        let call = match found {
-            Some(call) if goes_on(call) => call,
-            _ => {
-                self.calls.push(Call {
-                    index,
-                    ..Call::default()
-                });
-                self.calls.last_mut().expect("one was just pushed")
+    /// The whole message: what its pieces have said already is not said again.
+    fn message(&mut self, message: &Map<String, Value>, pieces: &mut Vec<Piece>) {
+        let mut has_thought = THINKING.iter().any(|name| self.extra.contains_key(*name));
+        for (name, value) in message {
+            match (name.as_str(), value) {
+                ("role", _) | (_, Value::Null) => {}
+                ("content", value) => {
+                    let whole = text_of(value);
+                    if let Some(rest) = whole.strip_prefix(&self.text) {
+                        self.say(rest, pieces);
+                    }
+                }
+                ("refusal", Value::String(text)) => self.refusal.clone_from(text),
+                ("tool_calls", Value::Array(calls)) => {
+                    calls.iter().for_each(|call| self.call(call, true));
+                }
+                ("function_call", call) => {
+                    self.function(call, CallPiece::default());
+                }
+                // Fields that this API has, in a form that it has not.
+                ("refusal" | "tool_calls", _) => {}
+                (name, value) if !self.extra.contains_key(name) => {
+                    if let Value::String(text) = value
+                        && THINKING.contains(&name)
+                        && !std::mem::replace(&mut has_thought, true)
+                    {
+                        self.think(text, pieces);
+                    }
+                    self.extra.insert(name.to_owned(), value.clone());
+                }
+                _ => {}
             }
-        };
-        if call.id.is_empty() {
-            call.id = id;
         }
-        if call.name.is_empty() {
-            call.name = name;
+    }
+
+    fn say(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        self.text.push_str(text);
+        let heard = self.live_text.push(text);
+        if !heard.is_empty() {
+            pieces.push(Piece::Text(heard));
         }
-        match function.get("arguments") {
-            None | Some(Value::Null) => {}
-            Some(Value::String(piece)) => call.arguments.push_str(piece),
-            Some(whole) => call.arguments = whole.to_string(),
+    }
+
+    fn think(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        let heard = self.live_thinking.push(text);
+        if !heard.is_empty() {
+            pieces.push(Piece::Thinking(heard));
         }
-        if let Value::Object(fields) = piece {
+    }
+
+    fn call(&mut self, piece: &Value, is_whole: bool) {
+        let index = piece.get("index").and_then(Value::as_u64);
+        let place = self.function(
+            piece.get("function").unwrap_or(&Value::Null),
+            CallPiece {
+                index,
+                id: text(piece, "id"),
+                begins: is_whole,
+                ..CallPiece::default()
+            },
+        );
+        if let (Value::Object(fields), Some(place)) = (piece, place) {
             for (name, value) in fields {
                 if !matches!(name.as_str(), "index" | "id" | "type" | "function") {
-                    grow(&mut call.extra, name, value);
+                    grow(self.calls.extra(place), name, value);
                 }
             }
         }
     }
+
+    /// Takes name and arguments of a call; gives its place.
+    fn function(&mut self, function: &Value, piece: CallPiece<'_>) -> Option<usize> {
+        let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(piece)) => piece.clone(),
+            // Some send an empty object first, and the arguments as text after it.
+            Some(Value::Object(fields)) if fields.is_empty() => String::new(),
+            Some(whole) => whole.to_string(),
+        };
+        let place = self.calls.take(CallPiece {
+            name: text(function, "name"),
+            arguments: &arguments,
+            ..piece
+        });
+        let is_text = function.get("arguments").is_none_or(Value::is_string);
+        if let (Some(place), Some(name), false) = (place, &self.twice, is_text) {
+            self.calls.note_twice(place, name);
+        }
+        place
+    }
+
+    fn read(&mut self, text: &str) -> Result<Value, serde_json::Error> {
+        let read = stream::read(text)?;
+        self.twice = read.twice;
+        Ok(read.value)
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The text of a content: a text, or parts of which some are texts.
@@ -238,93 +288,75 @@ impl Reader for Answer {
         if data.is_empty() {
             return Ok(Progress::More);
         }
-        let chunk: Value = serde_json::from_str(data).map_err(|error| {
+        let chunk = self.read(data).map_err(|error| {
             Failure::passing(format!("a piece of the answer is no JSON: {error}"))
         })?;
         if name == "error" {
             return Err(Failure::in_stream(chunk.get("error").unwrap_or(&chunk)));
         }
         self.chunk(&chunk, pieces)?;
-        Ok(match self.finish {
-            Some(_) => Progress::Finished,
-            None => Progress::More,
+        Ok(match self.ends.is_given() {
+            true => Progress::Finished,
+            false => Progress::More,
         })
     }
 
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure> {
-        let answer: Value = serde_json::from_str(body)
+        let answer = self
+            .read(body)
             .map_err(|error| Failure::passing(format!("the answer is no JSON: {error}")))?;
         self.chunk(&answer, pieces)
     }
 
     fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {
-        let Some(finish) = self.finish.take() else {
-            return Err(Failure::passing(
-                "the answer was cut: it ended without a reason for its end",
-            ));
-        };
-        if self.text.is_empty() && self.calls.is_empty() && finish == "content_filter" {
-            return Err(Failure::lasting(
-                "refused",
-                "the provider's filter has withheld the answer",
-            ));
-        }
-        if self.text.is_empty() && self.calls.is_empty() {
-            self.text.push_str(&self.refusal);
+        let mut text = settled(&self.text);
+        let end = self.ends.judge(&text)?;
+        let calls = self.calls.finish(&mut known, end.is_cut)?;
+        let calls: Vec<_> = calls.into_iter().flatten().collect();
+        if text.trim().is_empty() {
+            // Some servers refuse a text of blanks when it comes back.
+            text = match calls.is_empty() {
+                true => settled(&self.refusal),
+                false => String::new(),
+            };
         }
         let mut blocks = Vec::new();
-        if !self.text.is_empty() {
-            blocks.push(Block::Text {
-                text: self.text.clone(),
-            });
+        if !text.is_empty() {
+            blocks.push(Block::Text { text: text.clone() });
         }
-        let mut calls = Vec::new();
-        for (index, call) in self.calls.into_iter().enumerate() {
-            let id = known.unique(Some(&call.id), index);
-            let parsed = arguments(&call.arguments);
-            // As the model wrote them, unless no server would take them back.
-            let written = match &parsed {
-                Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
-                Value::Object(_) => call.arguments,
-                broken => object(broken).to_string(),
-            };
+        let mut native_calls = Vec::new();
+        for call in calls {
             let mut native = json!({
-                "id": id,
+                "id": call.id,
                 "type": "function",
-                "function": { "name": call.name, "arguments": written },
+                "function": { "name": fitting_name(&call.name), "arguments": call.sent_back() },
             });
+            blocks.extend(call.blocks());
             if let Value::Object(fields) = &mut native {
-                fields.extend(call.extra);
+                let mut extra = call.extra;
+                settle_fields(&mut extra);
+                fields.extend(extra);
             }
-            calls.push(native);
-            blocks.push(Block::ToolCall {
-                id,
-                name: call.name,
-                arguments: parsed,
-            });
+            native_calls.push(native);
         }
         let mut native = Map::new();
         native.insert("role".to_owned(), "assistant".into());
-        native.insert("content".to_owned(), self.text.into());
+        native.insert("content".to_owned(), text.into());
+        settle_fields(&mut self.extra);
         native.extend(self.extra);
-        if !calls.is_empty() {
-            native.insert("tool_calls".to_owned(), Value::Array(calls));
+        if !native_calls.is_empty() {
+            native.insert("tool_calls".to_owned(), Value::Array(native_calls));
         }
+        let is_paused = end.is_paused && !blocks.is_empty();
         blocks.push(self.origin.native(raw(&native).get()));
+        if is_paused {
+            blocks.push(Block::Note { note: Note::Paused });
+        }
         Ok(ModelAnswer {
             blocks,
             usage: self.usage,
-            warnings: cut(&finish).into_iter().collect(),
+            warnings: end.warning.into_iter().collect(),
         })
-    }
-}
-
-/// What a caller should know of an answer that ended so.
-fn cut(finish: &str) -> Option<String> {
-    match finish {
-        "length" => Some("an answer was cut off at its limit of tokens (max_tokens)".to_owned()),
-        "content_filter" => Some("an answer was cut off by the provider's filter".to_owned()),
-        _ => None,
     }
 }
 

@@ -72,6 +72,22 @@ impl Read {
         calls.collect()
     }
 
+    /// Why this call is not carried out.
+    fn refused(&self, id: &str) -> String {
+        let blocks = &self.answer.as_ref().unwrap().blocks;
+        let reason = blocks.iter().find_map(|block| match block {
+            Block::Note {
+                note:
+                    Note::Refused {
+                        tool_call_id,
+                        reason,
+                    },
+            } if tool_call_id == id => Some(reason.clone()),
+            _ => None,
+        });
+        reason.expect("the call is refused")
+    }
+
     fn text(&self) -> String {
         crate::kernel::message::plain_text(&self.answer.as_ref().unwrap().blocks)
     }
@@ -160,12 +176,6 @@ fn calls_of_odd_servers_are_told_apart() {
             whole(Some(0), Some("a"), one.clone()),
             whole(Some(0), Some("b"), two.clone()),
             ["a", "b"],
-        ),
-        // One id for all.
-        (
-            whole(Some(0), Some("a"), text(&one)),
-            whole(Some(1), Some("a"), text(&two)),
-            ["a", "a_2"],
         ),
         // Empty ids.
         (
@@ -280,12 +290,158 @@ fn whole_answers_and_other_oddities_are_read() {
 
     let refused = read(&[delta(json!({"refusal": "I will not"})), finish("stop")]);
     assert_eq!(refused.text(), "I will not");
-    let filtered = read(&[finish("content_filter")]);
-    assert_eq!(filtered.answer.unwrap_err().kind, "refused");
+    for filtered in [
+        read(&[finish("content_filter")]),
+        read(&[delta(json!({"content": "half"})), finish("content_filter")]),
+    ] {
+        assert_eq!(filtered.answer.unwrap_err().kind, "refused");
+    }
     let empty = read(&[finish("stop")]);
     assert_eq!(empty.text(), "");
     // A second choice that nobody asked for.
     let other = json!({"choices": [{"index": 1, "delta": {"content": "no"}}]});
     let read = read(&[other, delta(json!({"content": "yes"})), finish("stop")]);
     assert_eq!(read.text(), "yes");
+}
+
+#[test]
+fn a_whole_message_after_its_pieces_says_nothing_twice() {
+    let call = |arguments: &str| {
+        json!({"id": "a", "type": "function",
+        "function": {"name": "read", "arguments": arguments}})
+    };
+    let (one, other) = (r#"{"path":"x"}"#, r#"{"path":"y"}"#);
+    let after = |message: Value| {
+        let mut first = call(one);
+        first["index"] = 0.into();
+        read(&[
+            delta(json!({"content": "Look"})),
+            delta(json!({"content": "ing", "reasoning": "hm"})),
+            piece(first),
+            json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}),
+            finish("tool_calls"),
+        ])
+    };
+    let again = after(json!({"content": "Looking", "reasoning": "hm", "tool_calls": [call(one)]}));
+    assert_eq!(again.text(), "Looking");
+    assert_eq!(again.calls(), [called("a", "read", json!({"path": "x"}))]);
+    assert_eq!(again.native()["reasoning"], "hm");
+    let heard = ["Look", "ing"].map(|text| Piece::Text(text.to_owned()));
+    let heard = heard.iter().all(|text| again.heard.contains(text));
+    assert!(heard && again.heard.len() == 3, "{:?}", again.heard);
+    let rest = after(json!({"content": "Looking at it", "tool_calls": null}));
+    assert_eq!(rest.text(), "Looking at it");
+    let differs = after(json!({"tool_calls": [call(other)]}));
+    assert!(differs.refused("a").contains("not with the same arguments"));
+    // A model is shown what it wrote, and the provider gets one call back.
+    let native = differs.native();
+    assert_eq!(native["tool_calls"].as_array().unwrap().len(), 1);
+    let written = native["tool_calls"][0]["function"]["arguments"].to_string();
+    assert!(written.contains("INVALID_JSON"), "{written}");
+}
+
+#[test]
+fn only_known_reasons_end_an_answer_well() {
+    for reason in ["error", "insufficient_system_resource", "something_new"] {
+        let answer = read(&[delta(json!({"content": "half"})), finish(reason)]).answer;
+        let failure = answer.unwrap_err();
+        assert!(failure.message.contains(reason), "{failure:?}");
+        assert!(failure.message.contains("half"), "{failure:?}");
+        let body = json!({"choices": [{"message": {"content": "half"}, "finish_reason": reason}]});
+        let mut reader = Answer::new(origin());
+        reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
+        let failure = Box::new(reader).answer(Known::default()).unwrap_err();
+        assert!(failure.message.contains(reason), "{failure:?}");
+    }
+    let cut = read(&[delta(json!({"content": "half"})), finish("length")]);
+    assert!(cut.answer.unwrap().warnings[0].contains("max_tokens"));
+}
+
+#[test]
+fn halves_of_a_character_are_joined_over_pieces_of_each_field() {
+    let chunk = |delta: &str| format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#);
+    let events = [
+        chunk(r#"{"content":"a\ud83d","reasoning":"\ud83d"}"#),
+        chunk(r#"{"reasoning":"\ude00"}"#),
+        chunk(r#"{"content":"\ude00 \ud83d!"}"#),
+        chunk(
+            r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"write","arguments":"{\"t\":\"\ud83d"}}]}"#,
+        ),
+        chunk(
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":"\ude00 \\ud83d\\ude00 \\ud83d\"}"}}]}"#,
+        ),
+        finish("tool_calls").to_string(),
+    ];
+    let read = read_text(&events.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(read.text(), "a😀 \u{FFFD}!");
+    let text: String = read
+        .heard
+        .iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => text.as_str(),
+            Piece::Thinking(_) => "",
+        })
+        .collect();
+    assert_eq!(text, "a😀 \u{FFFD}!");
+    assert_eq!(
+        read.calls(),
+        [called("a", "write", json!({"t": "😀 😀 \u{FFFD}"}))]
+    );
+    let native = read.native();
+    assert_eq!(native["reasoning"], "😀");
+    let written = native["tool_calls"][0]["function"]["arguments"]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(written).unwrap(),
+        json!({"t": "😀 😀 \u{FFFD}"})
+    );
+}
+
+#[test]
+fn a_key_given_twice_refuses_the_call_in_every_form() {
+    for arguments in [
+        r#""{\"path\":\"a\",\"path\":\"b\"}""#,
+        r#"{"path":"a","path":"b"}"#,
+    ] {
+        let chunk = format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"read","arguments":{arguments}}}}}]}}}}]}}"#
+        );
+        let read = read_text(&[&chunk, &finish("stop").to_string()]);
+        assert!(read.refused("a").contains("\"path\" twice"), "{arguments}");
+    }
+}
+
+#[test]
+fn a_function_call_of_the_old_form_is_a_call() {
+    let function = |fields: Value| delta(json!({ "function_call": fields }));
+    let read = read(&[
+        function(json!({"name": "read", "arguments": ""})),
+        function(json!({"arguments": "{\"path\":"})),
+        function(json!({"arguments": "\"x\"}"})),
+        finish("function_call"),
+    ]);
+    assert_eq!(
+        read.calls(),
+        [called("call_0_0", "read", json!({"path": "x"}))]
+    );
+}
+
+#[test]
+fn texts_of_blanks_and_names_that_apis_refuse_do_not_go_back() {
+    let read = read(&[
+        delta(json!({"content": "\n\n"})),
+        piece(
+            json!({"index": 0, "id": "a", "function": {"name": "functions.read", "arguments": "{}"}}),
+        ),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(read.text(), "");
+    assert_eq!(read.calls()[0].1, "functions.read");
+    let native = read.native();
+    assert_eq!(native["content"], "");
+    assert_eq!(
+        native["tool_calls"][0]["function"]["name"],
+        "functions_read"
+    );
 }

@@ -11,6 +11,7 @@ use crate::contract::journal::RunView;
 use crate::contract::linked::{Candidate, DELEGATE};
 use crate::kernel::ids::AgentId;
 use crate::provider::ToolSchema;
+use crate::provider::stream::strict;
 use crate::runner::perform::pinned_tools;
 use crate::tool::YIELD;
 
@@ -115,7 +116,8 @@ impl Pool {
 
 /// The plan in a model's answer; the error says what is wrong with it.
 pub(super) fn read(text: &str, pool: &Pool, view: &RunView) -> Result<Plan, String> {
-    let written: Written = serde_json::from_str(bare(text))
+    let written: Written = strict(bare(text))
+        .and_then(|plan| serde_json::from_value(plan).map_err(|error| error.to_string()))
         .map_err(|error| format!("it does not fit the schema: {error}"))?;
     if !written.steps.is_empty() {
         let unknown = written

@@ -5,9 +5,12 @@ mod budgets;
 mod chat;
 mod conversations;
 mod faults;
+mod history;
 mod long;
+mod malformed;
 mod messages;
 pub(crate) mod outside;
+mod streams;
 mod switch;
 mod tables;
 

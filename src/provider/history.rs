@@ -1,0 +1,214 @@
+//! What of a conversation goes back to a provider, and in which form: the provider's own where
+//! that is safe, else text and calls. Nothing that a provider or a model once gave may make
+//! every later request invalid. Used by the adapters' requests.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::{Call, ModelRequest};
+use crate::kernel::message::{Block, Message, Note, Role};
+use crate::kernel::thinking::Thinking;
+
+/// Stands for a text of blanks, which servers refuse.
+pub(super) const EMPTY: &str = "(empty)";
+/// Stands for a result without text.
+pub(super) const NO_OUTPUT: &str = "(no output)";
+
+/// The most characters of a tool's name that APIs take.
+const NAME_LIMIT: usize = 64;
+/// The length of an id that every API takes: the strictest wants exactly this.
+const ID_LENGTH: usize = 9;
+
+impl<'a> Call<'a> {
+    pub(super) fn new(
+        request: &'a ModelRequest,
+        provider: &'a str,
+        api: &'a str,
+        base_url: &'a str,
+    ) -> Self {
+        let is_refused = |message: &&std::sync::Arc<Message>| was_refused(message, provider);
+        let refused = request.messages.iter().rfind(is_refused);
+        Call {
+            request,
+            provider,
+            api,
+            base_url,
+            plain_up_to: refused.map_or(i64::MIN, |message| message.seq - 1),
+        }
+    }
+
+    /// The same with the whole conversation as text and calls, and without thinking.
+    pub(super) fn plain(mut self) -> Self {
+        self.plain_up_to = i64::MAX;
+        self
+    }
+
+    fn is_plain(&self, message: &Message) -> bool {
+        message.seq <= self.plain_up_to
+    }
+
+    /// How much the model may think. Not at all where an earlier answer of this turn goes back
+    /// without what was thought: the API refuses the one without the other.
+    pub(super) fn thinking(&self) -> Option<Thinking> {
+        let messages = self.request.messages.iter().rev();
+        let mut turn = messages.take_while(|message| !message.is_input());
+        let thoughtless = turn.any(|message| {
+            let calls = |block: &Block| matches!(block, Block::ToolCall { .. });
+            message.role == Role::Assistant
+                && message.content.iter().any(calls)
+                && (native_of(self, message).is_none() || was_refused(message, self.provider))
+        });
+        let is_off = self.plain_up_to == i64::MAX || (self.api == "anthropic" && thoughtless);
+        self.request.thinking.filter(|_| !is_off)
+    }
+
+    /// The id under which a call of `message`, or the call of a result in it, goes back. Where
+    /// answers go back in plain form, ids are of the form that every API takes.
+    pub(super) fn id<'b>(&self, message: &Message, id: &'b str) -> Cow<'b, str> {
+        match self.is_plain(message) {
+            true => Cow::Owned(short_id(id)),
+            false => Cow::Borrowed(id),
+        }
+    }
+}
+
+fn was_refused(message: &Message, provider: &str) -> bool {
+    message.content.iter().any(|block| {
+        matches!(block, Block::Note { note: Note::Plain { provider: own } } if own == provider)
+    })
+}
+
+/// An answer as this same provider gave it. Another provider's means nothing to it, or is
+/// refused: it gets text and tool calls.
+pub(super) fn native_of<'a>(call: &Call<'_>, message: &'a Message) -> Option<&'a str> {
+    let native = message.content.iter().find_map(|block| match block {
+        Block::Native {
+            provider,
+            api,
+            json,
+            ..
+        } if provider == call.provider && api == call.api => Some(json.as_str()),
+        _ => None,
+    });
+    native.filter(|_| !call.is_plain(message) && message.content.iter().all(is_named))
+}
+
+/// It is no tool call, or has a name.
+fn is_named(block: &Block) -> bool {
+    !matches!(block, Block::ToolCall { name, .. } if name.trim().is_empty())
+}
+
+/// The ids of calls that name no tool. Neither they nor their results go back.
+pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<&str> {
+    let blocks = request.messages.iter().flat_map(|message| &message.content);
+    let ids = blocks.filter_map(|block| match block {
+        Block::ToolCall { id, .. } if !is_named(block) => Some(id.as_str()),
+        _ => None,
+    });
+    ids.collect()
+}
+
+/// A tool's name as APIs take it: models also call tools that there are not.
+pub(super) fn fitting_name(name: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.len() <= NAME_LIMIT && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let letters = name.chars().map(|c| if fits(c) { c } else { '_' });
+    Cow::Owned(letters.take(NAME_LIMIT).collect())
+}
+
+/// An id of [`ID_LENGTH`] letters and digits, always the same for the same `id`.
+fn short_id(id: &str) -> String {
+    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let hash = blake3::hash(id.as_bytes());
+    let letters = hash.as_bytes().iter().take(ID_LENGTH);
+    let letters = letters.map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()]);
+    letters.map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{assistant, calls, request, result, user};
+    use super::*;
+    use serde_json::json;
+
+    fn native(provider: &str) -> Block {
+        Block::Native {
+            provider: provider.to_owned(),
+            api: "anthropic".to_owned(),
+            model: format!("{provider}/m"),
+            json: "[]".to_owned(),
+        }
+    }
+
+    fn called(seq: i64, name: &str) -> Message {
+        let block = Block::ToolCall {
+            id: format!("id/{seq}"),
+            name: name.to_owned(),
+            arguments: json!({}),
+        };
+        calls(seq, vec![block, native("mine")])
+    }
+
+    #[test]
+    fn answers_before_a_refusal_of_their_form_go_back_plain() {
+        let mut repaired = called(4, "read");
+        repaired.content.push(Block::Note {
+            note: Note::Plain {
+                provider: "mine".to_owned(),
+            },
+        });
+        let mut asked = request(vec![
+            user(1, "x"),
+            called(2, "read"),
+            result(3, "id/2", "y", false),
+            repaired,
+            result(5, "id/4", "y", false),
+        ]);
+        asked.thinking = Some(Thinking::Low);
+        let natives = |call: &Call<'_>| -> Vec<bool> {
+            let messages = call.request.messages.iter();
+            messages.map(|one| native_of(call, one).is_some()).collect()
+        };
+        let call = Call::new(&asked, "mine", "anthropic", "");
+        assert_eq!(natives(&call), [false, false, false, true, false]);
+        assert_eq!(call.thinking(), None);
+        // Call and result keep one id.
+        let ids = |at: usize, id| call.id(&call.request.messages[at], id);
+        assert_eq!(ids(1, "id/2"), ids(2, "id/2"));
+        assert_ne!(ids(1, "id/2"), "id/2");
+        assert_eq!(ids(3, "id/4"), "id/4");
+        let plain = Call::new(&asked, "mine", "anthropic", "").plain();
+        assert_eq!(natives(&plain), [false; 5]);
+        let other = Call::new(&asked, "other", "anthropic", "");
+        assert_eq!(natives(&other), [false; 5]);
+        // The next turn thinks again.
+        let mut next: Vec<Message> = asked.messages.iter().map(|one| (**one).clone()).collect();
+        next.extend([assistant(6, "done"), user(7, "more")]);
+        let mut next = request(next);
+        next.thinking = Some(Thinking::Low);
+        let call = Call::new(&next, "mine", "anthropic", "");
+        assert_eq!(call.thinking(), Some(Thinking::Low));
+    }
+
+    #[test]
+    fn names_and_ids_are_made_to_fit() {
+        assert_eq!(fitting_name("read_file-2"), "read_file-2");
+        assert_eq!(fitting_name("functions.read file"), "functions_read_file");
+        assert_eq!(fitting_name(&"x".repeat(99)).len(), NAME_LIMIT);
+        let id = short_id("call_ä/1");
+        assert_eq!((id.len(), id.as_str()), (ID_LENGTH, &*short_id("call_ä/1")));
+        assert!(id.chars().all(|c| c.is_ascii_alphanumeric()));
+        assert_ne!(short_id("a"), short_id("b"));
+    }
+
+    #[test]
+    fn a_call_without_a_name_does_not_go_back_with_its_answer() {
+        let asked = request(vec![called(1, " "), called(2, "read")]);
+        assert_eq!(nameless(&asked).into_iter().collect::<Vec<_>>(), ["id/1"]);
+        let call = Call::new(&asked, "mine", "anthropic", "");
+        assert_eq!(native_of(&call, &asked.messages[0]), None);
+        assert!(native_of(&call, &asked.messages[1]).is_some());
+    }
+}

@@ -1,0 +1,208 @@
+//! Reads JSON as servers and models write it: halves of surrogate pairs are marked (see
+//! `surrogates`), and a key that an object gives twice is noticed, which a parser would drop.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::surrogates::{joined, marked};
+
+/// A JSON value as it was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::provider) struct Read {
+    /// The value; its texts may hold marks, see [`settle`].
+    pub(in crate::provider) value: Value,
+    /// The first key that an object gives twice. The later value counts.
+    pub(in crate::provider) twice: Option<String>,
+}
+
+/// Reads one JSON value that is all of `text`.
+pub(in crate::provider) fn read(text: &str) -> Result<Read, serde_json::Error> {
+    let text = marked(text);
+    let mut source = serde_json::Deserializer::from_str(&text);
+    let mut read = Read::default();
+    read.value = Seen(&mut read.twice).deserialize(&mut source)?;
+    source.end()?;
+    Ok(read)
+}
+
+/// Reads the JSON values that `text` holds one after another, with no mark left in them.
+pub(super) fn read_all(text: &str) -> Result<Vec<Read>, serde_json::Error> {
+    let text = marked(text);
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Read>();
+    let mut all = Vec::new();
+    while let Some(one) = values.next().transpose()? {
+        let mut one = one;
+        settle(&mut one.value);
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// Joins the halves in all texts of `value`.
+pub(in crate::provider) fn settle(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(whole) = joined(text) {
+                *text = whole;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle),
+        Value::Object(fields) => settle_fields(fields),
+        _ => {}
+    }
+}
+
+/// Joins the halves in all texts and names of `fields`.
+pub(in crate::provider) fn settle_fields(fields: &mut Map<String, Value>) {
+    fields.values_mut().for_each(settle);
+    if fields
+        .keys()
+        .any(|name| matches!(joined(name), Cow::Owned(_)))
+    {
+        let settled = std::mem::take(fields).into_iter();
+        *fields = settled
+            .map(|(name, value)| (joined(&name).into_owned(), value))
+            .collect();
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Read {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let mut read = Read::default();
+        read.value = Seen(&mut read.twice).deserialize(source)?;
+        Ok(read)
+    }
+}
+
+/// Reads a value and notes the first key that is given twice.
+struct Seen<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Seen<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seen<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element_seed(Seen(self.0))? {
+            all.push(item);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Seen(self.0))?;
+            if fields.contains_key(&name) {
+                self.0.get_or_insert_with(|| joined(&name).into_owned());
+            }
+            fields.insert(name, value);
+        }
+        Ok(Value::Object(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_key_that_is_given_twice_is_noticed_at_every_depth() {
+        for (text, twice) in [
+            (r#"{"a": 1, "b": 2}"#, None),
+            (r#"{"a": 1, "a": 1}"#, Some("a")),
+            (r#"[{"b": {"c": 1, "d": 2, "c": 3}}]"#, Some("c")),
+            (r#"{"a": {"x": 1}, "b": {"x": 1}}"#, None),
+            (r#"{"\u0061": 1, "a": 1}"#, Some("a")),
+        ] {
+            assert_eq!(read(text).unwrap().twice.as_deref(), twice, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_in_a_row_are_read_one_by_one() {
+        let all = read_all(r#"{"a": 1}{"a": 2} [] "x\ud83d""#).unwrap();
+        let values: Vec<Value> = all.into_iter().map(|one| one.value).collect();
+        assert_eq!(
+            values,
+            [
+                json!({"a": 1}),
+                json!({"a": 2}),
+                json!([]),
+                json!("x\u{FFFD}")
+            ]
+        );
+        assert!(read_all(r#"{"a": 1}{"a""#).is_err());
+        assert!(read("{} {}").is_err());
+    }
+
+    #[test]
+    fn names_and_texts_are_settled() {
+        let mut value = read(r#"{"k\ud83d": [{"x": "\ud83d"}], "y": "\ud83d\ude00"}"#)
+            .unwrap()
+            .value;
+        settle(&mut value);
+        assert_eq!(value, json!({"k\u{FFFD}": [{"x": "\u{FFFD}"}], "y": "😀"}));
+    }
+
+    proptest! {
+        /// Where no key is given twice, the value is the one that any parser reads.
+        #[test]
+        fn any_json_is_read_as_by_the_usual_parser(text in "[\\[\\]{}\",:a-c0-9.eE \\-ntrufals\\\\]{0,30}") {
+            let usual = serde_json::from_str::<Value>(&text);
+            match (read(&text), usual) {
+                (Ok(mut read), Ok(usual)) => {
+                    settle(&mut read.value);
+                    prop_assert_eq!(read.value, usual);
+                }
+                (Ok(_), Err(error)) => prop_assert!(error.to_string().contains("surrogate")
+                    || error.to_string().contains("hex escape")),
+                (Err(_), usual) => prop_assert!(usual.is_err()),
+            }
+        }
+    }
+}

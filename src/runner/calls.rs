@@ -1,0 +1,115 @@
+//! Which of the calls that a model makes are carried out, and when a run ends because it makes
+//! none that could be. Called by `turn`, `plan` and `perform`.
+
+use serde_json::Value;
+
+use super::perform::pinned_tools;
+use super::plan::node_of;
+use super::turn::{TurnRunner, answer_of, tool_calls};
+use crate::contract::journal::RunView;
+use crate::kernel::message::{Block, Note};
+use crate::kernel::run::RunError;
+use crate::kernel::step::{Node, Step, StepKind, StepState};
+use crate::kernel::text::preview;
+use crate::tool::misfit;
+
+/// How many answers in a row may have calls of which none is valid.
+const INVALID_ANSWERS: usize = 3;
+
+/// A call: its id, its tool and its arguments.
+pub(super) type Call<'a> = (&'a str, &'a str, &'a Value);
+
+impl TurnRunner {
+    /// Why a call of `answer` is not carried out, whatever else is true of its tool.
+    pub(super) fn unfit(
+        &self,
+        answer: &[Block],
+        (id, name, arguments): Call<'_>,
+    ) -> Option<String> {
+        let refused = answer.iter().find_map(|block| match block {
+            Block::Note {
+                note:
+                    Note::Refused {
+                        tool_call_id,
+                        reason,
+                    },
+            } if tool_call_id == id => Some(reason.clone()),
+            _ => None,
+        });
+        refused
+            .or_else(|| no_object(arguments))
+            .or_else(|| self.tools.misfit(name, arguments))
+    }
+
+    /// The end of a run whose model has made no valid call in several answers in a row. Text
+    /// without a call, or one valid call, begins the count anew.
+    pub(super) fn without_valid_calls(&self, view: &RunView) -> Option<RunError> {
+        let answers = view.steps.iter().rev().filter(|step| {
+            let acts = node_of(step).is_none_or(|node| node == Node::Plan);
+            step.kind == StepKind::Model && step.state == StepState::Done && acts
+        });
+        let invalid: Vec<String> = answers
+            .map_while(|step| self.invalid(view, step))
+            .take(INVALID_ANSWERS)
+            .collect();
+        let latest = invalid
+            .first()
+            .filter(|_| invalid.len() == INVALID_ANSWERS)?;
+        let message = format!(
+            "the model made no valid tool call in {INVALID_ANSWERS} answers in a row; the last: \
+             {latest}. It was told what was wrong each time. The transcript holds all of it"
+        );
+        Some(RunError::new("bad_arguments", message))
+    }
+
+    /// What is wrong with the first call of an answer that has calls and no valid one.
+    fn invalid(&self, view: &RunView, model: &Step) -> Option<String> {
+        let answer = answer_of(view, model);
+        let calls = tool_calls(answer).into_iter();
+        let faults: Option<Vec<String>> = calls
+            .map(|call| {
+                let why = self
+                    .unfit(answer, call)
+                    .or_else(|| misfit_of_pinned(view, model, call))?;
+                Some(format!("{}: {}", preview(call.1, 64), preview(&why, 300)))
+            })
+            .collect();
+        faults?.into_iter().next()
+    }
+}
+
+/// Arguments that are no object: the text of what could not be read, or something else.
+fn no_object(arguments: &Value) -> Option<String> {
+    const ADVICE: &str = "Give its arguments as one JSON object, whole and well-formed";
+    match arguments {
+        Value::Object(_) | Value::Null => None,
+        Value::String(text) => Some(match serde_json::from_str::<Value>(text) {
+            Ok(_) => format!("its arguments are JSON, but no object. {ADVICE}"),
+            Err(error) => format!("its arguments are no JSON ({error}). {ADVICE}"),
+        }),
+        _ => Some(format!("its arguments are JSON, but no object. {ADVICE}")),
+    }
+}
+
+/// Why a call was of no use by the tools that the run has pinned: there is no such tool, or its
+/// server has refused arguments that do not fit the schema that the server itself gives.
+fn misfit_of_pinned(
+    view: &RunView,
+    model: &Step,
+    (id, name, arguments): Call<'_>,
+) -> Option<String> {
+    let pinned = pinned_tools(view).ok()?;
+    let Some(tool) = pinned.find(name) else {
+        return Some("there is no such tool".to_owned());
+    };
+    let step = view
+        .steps
+        .iter()
+        .find(|step| step.asked_by == Some(model.id) && step.tool_call.as_deref() == Some(id))?;
+    let failed = |block: &Block| matches!(block, Block::ToolResult { is_error: true, .. });
+    if tool.served.is_none() || !answer_of(view, step).iter().any(failed) {
+        return None;
+    }
+    let schema: Value = serde_json::from_str(tool.schema.parameters.get()).ok()?;
+    misfit(&schema, arguments)
+}

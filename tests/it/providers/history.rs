@@ -1,0 +1,139 @@
+//! What goes back to a provider of what it said: always in a form that it takes, and in plain
+//! form once it has refused its own.
+
+use serde_json::{Value, json};
+
+use super::{place, said};
+use crate::harness::{Link, ModelServer, Reply, chat, messages, run};
+
+const TALK: &str = "agent:build:talk";
+
+async fn turn(client: &Link, message: &str) -> Value {
+    let params = json!({ "sessionKey": TALK, "message": message });
+    let accepted = client.call("agent.run", params).await;
+    client.ended(accepted["runId"].as_str().unwrap()).await
+}
+
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn call(id: &str) -> Value {
+    json!({ "type": "tool_use", "id": id, "name": "read", "input": { "path": "notes.txt" } })
+}
+
+fn thinking() -> Value {
+    json!({ "type": "thinking", "thinking": "hm", "signature": "c2ln" })
+}
+
+/// The types of the blocks of each message of a request.
+fn blocks(request: &Value) -> Vec<Vec<&str>> {
+    said(request)
+        .iter()
+        .map(|message| {
+            let blocks = message["content"].as_array().unwrap().iter();
+            blocks
+                .map(|block| block["type"].as_str().unwrap())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn a_text_of_line_ends_before_a_call_does_not_go_back() {
+    let server = ModelServer::start();
+    server.on(
+        "[talk]",
+        [
+            messages::answers(&[thinking(), text("\n\n"), call("t")], "tool_use"),
+            messages::answers(&[text("done")], "end_turn"),
+        ],
+    );
+    let place = place(&server, "claude/big");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        assert_eq!(turn(&client, "[talk]").await["result"], "done");
+        let request = server.requests()[1].json();
+        let expected = [
+            vec!["text"],
+            vec!["thinking", "tool_use"],
+            vec!["tool_result"],
+        ];
+        assert_eq!(blocks(&request), expected);
+    });
+}
+
+#[test]
+fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
+    let server = ModelServer::start();
+    let refusal = || Reply::status(400, "messages.1.content.0: Invalid `signature` in block");
+    server.on(
+        "[talk]",
+        [
+            messages::answers(&[thinking(), call("t")], "tool_use"),
+            refusal(),
+            messages::answers(&[call("u")], "tool_use"),
+            messages::answers(&[text("done")], "end_turn"),
+            messages::answers(&[text("more")], "end_turn"),
+        ],
+    );
+    let place = place(&server, "claude/big");
+    run(async {
+        let mut daemon = place.start().await;
+        let mut client = daemon.client().await;
+        let ended = turn(&client, "[talk] one").await;
+        assert_eq!(ended["result"], "done", "{ended}");
+        let warnings = ended["warnings"].to_string();
+        assert!(warnings.contains("Invalid `signature`"), "{warnings}");
+        assert!(warnings.contains("repaired"), "{warnings}");
+        let requests: Vec<Value> = server.requests().iter().map(|one| one.json()).collect();
+        assert_eq!(requests.len(), 4);
+        assert_eq!(blocks(&requests[1])[1], ["thinking", "tool_use"]);
+        assert_eq!(blocks(&requests[2])[1], ["tool_use"]);
+        let ids = |request: &Value| {
+            let messages = said(request);
+            let (call, result) = (&messages[1]["content"][0], &messages[2]["content"][0]);
+            (call["id"].clone(), result["tool_use_id"].clone())
+        };
+        let (call, result) = ids(&requests[2]);
+        assert_eq!(call, result);
+        // What was repaired stays so, in this turn, the next one, and after a restart.
+        assert_eq!(blocks(&requests[3])[1], ["tool_use"]);
+        daemon.kill().await;
+        daemon = place.start().await;
+        client = daemon.client().await;
+        let ended = turn(&client, "[talk] two").await;
+        assert_eq!(ended["result"], "more", "{ended}");
+        assert_eq!(server.requests().len(), 5, "it is not refused again");
+        assert_eq!(blocks(&server.requests()[4].json())[1], ["tool_use"]);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_history_that_is_refused_in_plain_form_too_ends_the_run_and_says_so() {
+    let server = ModelServer::start();
+    server.on(
+        "[talk]",
+        [
+            chat::calls(&[("a", "read", r#"{"path": "notes.txt"}"#)]),
+            Reply::status(400, "first words"),
+            Reply::status(400, "second words"),
+            chat::says(&["never"]),
+        ],
+    );
+    let place = place(&server, "chat/small");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let ended = turn(&client, "[talk]").await;
+        assert_eq!(ended["error"]["kind"], "provider_request", "{ended}");
+        let message = ended["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("first words") && message.contains("second words"),
+            "{message}"
+        );
+        assert_eq!(server.requests().len(), 3);
+    });
+}
