@@ -18,6 +18,7 @@ pub mod failpoint;
 pub mod front_matter;
 pub mod gateway;
 pub mod kernel;
+pub mod outbound;
 pub mod process;
 pub mod provider;
 pub mod registry;

@@ -1,10 +1,11 @@
 //! Servers of tools (MCP), as everybody but the tool room sees them: which there are, how each
 //! is, and what it offers. One value says all of it, so that what is listed can be called.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::BoxFuture;
@@ -56,6 +57,22 @@ pub struct Served {
     pub effect: Effect,
     /// The server is a program of this machine, which may write where it likes.
     pub local: bool,
+    /// Arguments that models know by another name: theirs to the server's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub renamed: BTreeMap<String, String>,
+}
+
+impl Served {
+    /// A model's arguments under the server's own names.
+    pub fn given(&self, arguments: Map<String, Value>) -> Map<String, Value> {
+        let own = arguments
+            .into_iter()
+            .map(|(name, value)| match self.renamed.get(&name) {
+                Some(own) => (own.clone(), value),
+                None => (name, value),
+            });
+        own.collect()
+    }
 }
 
 /// A tool of a server, as models see it and as it is pinned.
@@ -131,7 +148,7 @@ pub struct KnownServer {
     pub name: String,
     /// Hash of how it is started or reached: that of another server says nothing.
     pub digest: String,
-    /// What it offered, as JSON.
+    /// What it offered and how it is greeted, as JSON.
     pub tools: String,
 }
 

@@ -16,6 +16,7 @@ use super::answer::{Known, Piece, Progress, Reader};
 use super::failure::Failure;
 use crate::clock::Clock;
 use crate::contract::runner::TextSink;
+use crate::outbound;
 
 /// The longest answer that is read, bytes on the wire.
 const ANSWER_LIMIT: usize = 64 << 20;
@@ -29,34 +30,13 @@ pub(super) const NO_CONNECTION: &str = "no connection";
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// A client for one provider. It follows no redirects, which would lose the body or send the
-/// key elsewhere, and it uses no proxy for an address of this machine.
+/// key elsewhere.
 pub(super) fn client(base_url: &str) -> Result<Client, String> {
-    // An error says that one is there already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
+    let client = outbound::client(base_url)
         .connect_timeout(CONNECT)
         .redirect(redirect::Policy::none())
-        .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30));
-    if base_url.starts_with("http:") {
-        // Nothing is to be verified: the certificates of the system need not be read.
-        builder = builder.tls_certs_only([]);
-    }
-    if is_local(base_url) {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|fault| causes(&fault))
-}
-
-fn is_local(base_url: &str) -> bool {
-    let Ok(url) = base_url.parse::<http::Uri>() else {
-        return false;
-    };
-    let host = url.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let address = bare.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    client.build().map_err(|fault| causes(&fault))
 }
 
 /// Passes pieces on to those who listen, and remembers that it did.
@@ -315,28 +295,5 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
             known.unwrap_or("the request failed").to_owned()
         }
         None => innermost.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_of_this_machine_go_past_a_proxy() {
-        for url in [
-            "http://127.0.0.1:1/v1",
-            "http://[::1]:1",
-            "http://localhost/v1",
-        ] {
-            assert!(is_local(url), "{url}");
-        }
-        for url in [
-            "https://api.openai.com/v1",
-            "http://10.0.0.1",
-            "http://localhost.example",
-        ] {
-            assert!(!is_local(url), "{url}");
-        }
     }
 }

@@ -14,6 +14,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLink
 use tokio::sync::mpsc;
 
 use super::spans::{Attribute, Span};
+use crate::outbound;
 
 /// So many groups of spans may wait to be sent.
 const WAITING: usize = 1000;
@@ -41,9 +42,7 @@ pub fn send(spans: Vec<Span>) {
 /// Once this returns, spans go to the collector at `endpoint`, such as
 /// `http://127.0.0.1:4318/v1/traces`. Called in a runtime.
 pub fn start(endpoint: &str) -> Result<(), String> {
-    // A second try finds the one that is there.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder()
+    let client = outbound::client(endpoint)
         .timeout(PATIENCE)
         .build()
         .map_err(|fault| fault.to_string())?;

@@ -332,6 +332,7 @@ impl Catalogue {
         let served = served.clone();
         Box::pin(async move {
             let (run, server, tool) = (site.run, &served.server, &served.tool);
+            let arguments = served.given(arguments);
             let called = servers.call(run, &environment, server, tool, arguments);
             Called::Done(called.await)
         })

@@ -20,6 +20,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("failpoint", &[]),
     ("config", &[]),
+    ("outbound", &[]),
     ("store", &[]),
     ("watch", &[]),
     ("process", &[]),
@@ -57,6 +58,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("telemetry", &["kernel", "contract"]),
     ("failpoint", &["kernel", "contract", "wire"]),
     ("config", &["kernel", "contract", "wire"]),
+    ("outbound", &["kernel", "contract", "wire"]),
 ];
 
 /// Names that belong to one place, and the files or folders that are that place.

@@ -1,131 +1,32 @@
-//! A connection to a server: its two kinds of way, the handshake, and calls, which end at once
-//! where the connection does.
+//! A connection to a server: the greeting, its tools, and calls, which end at once where the
+//! connection does.
 
-use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-    JsonRpcMessage, ProtocolVersion, RequestId, ServerNotification, SubscriptionFilter, Tool,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion,
+    ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
-    RunningService, RxJsonRpcMessage, ServiceError, Subscription, TxJsonRpcMessage,
+    ClientInitializeError, ClientServiceExt, NotificationContext, RunningService, ServiceError,
+    Subscription,
 };
-use rmcp::transport::Transport;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::http::Http;
-use super::pipes::Pipes;
+use super::handshake::Handshake;
+use super::listing::{List, list};
 use super::result::told;
-use crate::contract::BoxFuture;
+use super::wire::Wire;
 use crate::kernel::text::preview;
 use crate::tool::ToolOutput;
 
 /// The most of a server's own words in an error.
 const SAID: usize = 1000;
-
-/// The way to a server.
-pub(super) enum Way {
-    Pipes(Pipes),
-    Http(Box<Http>),
-}
-
-/// What goes over the way to a server.
-pub(super) struct Wire {
-    way: Way,
-    late: Late,
-}
-
-/// Answers that nobody waits for any more: a server that is slow to start answers the question for
-/// the current era after it was greeted in the older one, and that answer would be taken for the
-/// one to the greeting.
-#[derive(Default)]
-struct Late {
-    /// The question for the current era.
-    probe: Option<RequestId>,
-    /// It was given up.
-    given_up: Option<RequestId>,
-}
-
-impl Wire {
-    /// Over this way.
-    pub(super) fn over(way: Way) -> Wire {
-        Wire {
-            way,
-            late: Late::default(),
-        }
-    }
-}
-
-impl Late {
-    /// Notes which question was asked, and that the greeting gives it up.
-    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
-        let JsonRpcMessage::Request(asked) = message else {
-            return;
-        };
-        match &asked.request {
-            ClientRequest::DiscoverRequest(_) => self.probe = Some(asked.id.clone()),
-            ClientRequest::InitializeRequest(_) => self.given_up = self.probe.take(),
-            _ => {}
-        }
-    }
-
-    /// Does nobody wait for this answer any more?
-    fn is(&self, message: &RxJsonRpcMessage<RoleClient>) -> bool {
-        let id = match message {
-            JsonRpcMessage::Response(answer) => Some(&answer.id),
-            JsonRpcMessage::Error(refusal) => refusal.id.as_ref(),
-            _ => None,
-        };
-        id.is_some() && id == self.given_up.as_ref()
-    }
-}
-
-impl Transport<RoleClient> for Wire {
-    type Error = io::Error;
-
-    fn send(
-        &mut self,
-        message: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.late.note(&message);
-        let sent: BoxFuture<'static, io::Result<()>> = match &mut self.way {
-            Way::Pipes(pipes) => Box::pin(pipes.send(&message)),
-            Way::Http(http) => {
-                let sent = http.send(message);
-                Box::pin(async move { sent.await.map_err(io::Error::other) })
-            }
-        };
-        sent
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        loop {
-            let message = match &mut self.way {
-                Way::Pipes(pipes) => pipes.receive().await,
-                Way::Http(http) => http.receive().await,
-            }?;
-            if !self.late.is(&message) {
-                return Some(message);
-            }
-        }
-    }
-
-    async fn close(&mut self) -> io::Result<()> {
-        match &mut self.way {
-            Way::Pipes(pipes) => {
-                pipes.close().await;
-                Ok(())
-            }
-            Way::Http(http) => http.close().await.map_err(io::Error::other),
-        }
-    }
-}
 
 /// What a server may tell its client. What it may ask of one is declined: nobody here answers
 /// for a model or a person.
@@ -133,6 +34,7 @@ impl Transport<RoleClient> for Wire {
 pub(super) struct Listener {
     changed: watch::Sender<()>,
     progress: watch::Sender<()>,
+    revision: ProtocolVersion,
 }
 
 impl ClientHandler for Listener {
@@ -149,10 +51,12 @@ impl ClientHandler for Listener {
     }
 
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(
+        let mut config = ClientConfig::new(
             ClientCapabilities::default(),
             Implementation::new("abide", env!("CARGO_PKG_VERSION")),
-        )
+        );
+        config.protocol_version = self.revision.clone();
+        config
     }
 }
 
@@ -176,24 +80,31 @@ struct End {
 }
 
 impl Connection {
-    /// Greets the server: the current revision of the protocol if it knows it, else the one
-    /// before.
-    pub(super) async fn open(wire: Wire) -> Result<Connection, String> {
+    /// Greets the server. With the connection comes the greeting that would have done at once.
+    pub(super) async fn open(
+        wire: Wire,
+        handshake: Handshake,
+    ) -> Result<(Connection, Handshake), String> {
         let listener = Listener {
             changed: watch::channel(()).0,
             progress: watch::channel(()).0,
+            revision: handshake.revision(),
         };
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
-        };
-        let opened = listener.clone().serve_with_lifecycle(wire, lifecycle);
+        let was_silent = wire.silence();
+        let opened = listener
+            .clone()
+            .serve_with_lifecycle(wire, handshake.mode());
         let client = opened.await.map_err(|fault| greeting(&fault))?;
-        Ok(Connection {
+        let connection = Connection {
             client: Arc::new(client),
             listener,
             end: Arc::default(),
-        })
+        };
+        let at_once = match was_silent.load(Ordering::Relaxed) {
+            true => Handshake::Initialize,
+            false => handshake,
+        };
+        Ok((connection, at_once))
     }
 
     /// The revision of the protocol that both speak.
@@ -202,13 +113,13 @@ impl Connection {
         about.map(|about| about.protocol_version.to_string())
     }
 
-    /// Every tool that it has.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
+    /// Every tool that it has, within bounds.
+    pub(super) async fn tools(&self) -> Result<List, String> {
         let has_tools = self.client.peer().peer_info();
         if has_tools.is_some_and(|about| about.capabilities.tools.is_none()) {
-            return Ok(Vec::new());
+            return Ok(List::default());
         }
-        let listed = self.client.peer().list_all_tools().await;
+        let listed = list(self.client.peer()).await;
         listed.map_err(|fault| format!("it does not list its tools: {}", said(&fault)))
     }
 
@@ -231,6 +142,7 @@ impl Connection {
         }
         Changes {
             told: self.listener.changed.subscribe(),
+            has_lost: false,
             subscription,
         }
     }
@@ -305,10 +217,12 @@ impl Connection {
 pub(super) struct Changes {
     told: watch::Receiver<()>,
     subscription: Option<Subscription>,
+    has_lost: bool,
 }
 
 impl Changes {
-    /// Resolves once they may have changed; for ever pending where nobody would tell.
+    /// Resolves once they may have changed; for ever pending where nobody would tell. May be
+    /// dropped and asked again.
     pub(super) async fn next(&mut self) {
         loop {
             let Some(subscription) = &mut self.subscription else {
@@ -327,10 +241,20 @@ impl Changes {
                 told = subscription.next() => match told {
                     Ok(Some(ServerNotification::ToolListChangedNotification(_))) => return,
                     Ok(Some(_)) => {}
-                    Ok(None) | Err(_) => self.subscription = None,
+                    // More came at once than was taken: something of it may have been a change.
+                    Ok(None) | Err(_) => {
+                        self.subscription = None;
+                        self.has_lost = true;
+                        return;
+                    }
                 },
             }
         }
+    }
+
+    /// The subscription ended, and another one is needed to be told of more.
+    pub(super) fn has_lost(&self) -> bool {
+        self.has_lost
     }
 }
 
@@ -369,33 +293,4 @@ fn causes(fault: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     preview(&words, SAID)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_answer_to_a_question_that_was_given_up_is_passed_over() {
-        let mut late = Late::default();
-        let asked = |method: &str, id: i64| {
-            let params = json!({
-                "protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": { "name": "a", "version": "1" },
-            });
-            let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-            serde_json::from_value(text).unwrap()
-        };
-        let refusal = |id: i64| {
-            let error = json!({ "code": -32601, "message": "no such method" });
-            let text = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-            serde_json::from_value(text).unwrap()
-        };
-        late.note(&asked("server/discover", 0));
-        assert!(!late.is(&refusal(0)), "it is still waited for");
-        late.note(&asked("initialize", 1));
-        assert!(late.is(&refusal(0)));
-        assert!(!late.is(&refusal(1)));
-    }
 }

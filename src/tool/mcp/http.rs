@@ -10,6 +10,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use crate::config::ServerTable;
+use crate::outbound;
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -20,19 +21,12 @@ pub(super) type Http = StreamableHttpClientTransport<Client>;
 /// The way to the server of `table` at `url`. The error names a variable that is not set, never
 /// what is in one.
 pub(super) fn way(url: &str, table: &ServerTable) -> Result<Http, String> {
-    // An error says that one is there already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("abide/", env!("CARGO_PKG_VERSION")))
+    let client = outbound::client(url)
         .connect_timeout(CONNECT)
         // A redirect could carry the secrets elsewhere.
         .redirect(redirect::Policy::none())
-        .tcp_nodelay(true);
-    if url.starts_with("http:") {
-        // Nothing is to be verified: the certificates of the system need not be read.
-        builder = builder.tls_certs_only([]);
-    }
-    let client = builder.build().map_err(|fault| fault.to_string())?;
+        .build();
+    let client = client.map_err(|fault| fault.to_string())?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url);
     config.custom_headers = headers(table)?;
     if let Some(name) = &table.auth.bearer_env {

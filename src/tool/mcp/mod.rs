@@ -9,13 +9,19 @@
 
 mod connection;
 mod ending;
+mod flood;
+mod handshake;
 mod http;
+mod life;
+mod listing;
 mod names;
 mod noise;
 mod own;
 mod pipes;
 mod result;
+mod schema;
 mod server;
 mod servers;
+mod wire;
 
 pub use servers::{Options, Servers};

@@ -1,15 +1,13 @@
 //! What of a server's tools is offered, and under which names: every provider takes letters,
 //! digits, `_` and `-`, 64 of them at most, and a model must be able to tell two tools apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use rmcp::model::Tool;
-use serde_json::{Map, Value};
-
+use super::listing::{List, Listed};
+use super::schema::{Arguments, arguments};
 use crate::contract::servers::{Served, ServedTool, Skipped};
-use crate::kernel::step::Effect;
-use crate::kernel::text::{prefix, storable};
+use crate::kernel::text::{prefix, preview, storable};
 
 /// The longest name.
 const NAME_LIMIT: usize = 64;
@@ -19,6 +17,10 @@ const MARK: usize = 8;
 const DESCRIPTION_LIMIT: usize = 8 * 1024;
 /// The most tools of one server: more would leave a model no room for anything else.
 const MOST_TOOLS: usize = 256;
+/// The most bytes of what models are told of them.
+const MOST_BYTES: usize = 512 * 1024;
+/// So many of those that are not offered are named.
+const MOST_NAMED: usize = 64;
 
 /// What a server offers.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,38 +31,51 @@ pub(super) struct Offer {
     pub skipped: Arc<[Skipped]>,
 }
 
-/// The tools of `server` as models see them. Of tools whose names a model could not tell apart
-/// none is offered.
-pub(super) fn offer(server: &str, local: bool, tools: Vec<Tool>) -> Offer {
-    let mut skipped = Vec::new();
+/// The tools of `server` as models see them. A tool that no provider could be told of is left out;
+/// of tools whose names a model could not tell apart none is offered.
+pub(super) fn offer(server: &str, local: bool, list: List) -> Offer {
+    let List {
+        tools, mut skipped, ..
+    } = list;
     let mut by_name: BTreeMap<String, Vec<ServedTool>> = BTreeMap::new();
-    for (index, tool) in tools.into_iter().enumerate() {
-        if index >= MOST_TOOLS {
-            skipped.push(Skipped {
-                tool: tool.name.into_owned(),
-                reason: format!("a server has at most {MOST_TOOLS} tools here"),
-            });
-            continue;
+    for tool in once_each(tools, &mut skipped) {
+        match served(server, local, &tool) {
+            Ok(served) => {
+                let slug = tool.name.to_ascii_lowercase();
+                by_name.entry(slug).or_default().push(served);
+            }
+            Err(reason) => skipped.push(Skipped {
+                tool: tool.name,
+                reason,
+            }),
         }
-        let tool = served(server, local, tool);
-        let slug = tool.name.to_ascii_lowercase();
-        by_name.entry(slug).or_default().push(tool);
     }
-    let mut offered = Vec::new();
+    let (mut offered, mut bytes) = (Vec::new(), 0);
     for mut same in by_name.into_values() {
-        if same.len() == 1 {
-            offered.append(&mut same);
-            continue;
-        }
-        let names: Vec<String> = same
-            .iter()
-            .map(|tool| format!("{:?}", tool.served.tool))
-            .collect();
-        let reason = format!(
-            "{} of server {server} would have one name, and a model could not tell them apart: \
-             none of them is offered",
-            names.join(" and ")
-        );
+        let reason = match same.as_slice() {
+            [tool] => {
+                bytes += tool.description.len() + tool.parameters.to_string().len();
+                if offered.len() == MOST_TOOLS {
+                    format!("a server has at most {MOST_TOOLS} tools here")
+                } else if bytes > MOST_BYTES {
+                    format!(
+                        "the descriptions and schemas of a server's tools have at most \
+                         {MOST_BYTES} bytes together here"
+                    )
+                } else {
+                    offered.append(&mut same);
+                    continue;
+                }
+            }
+            same => {
+                let names = same.iter().map(|tool| format!("{:?}", tool.served.tool));
+                format!(
+                    "{} of server {server} would have one name, and a model could not tell them \
+                     apart: none of them is offered",
+                    names.collect::<Vec<_>>().join(" and ")
+                )
+            }
+        };
         skipped.extend(same.into_iter().map(|tool| Skipped {
             tool: tool.served.tool,
             reason: reason.clone(),
@@ -68,23 +83,60 @@ pub(super) fn offer(server: &str, local: bool, tools: Vec<Tool>) -> Offer {
     }
     Offer {
         tools: offered.into(),
-        skipped: skipped.into(),
+        skipped: named(skipped).into(),
     }
 }
 
-fn served(server: &str, local: bool, tool: Tool) -> ServedTool {
-    let described = tool.description.as_deref().or(tool.title.as_deref());
-    ServedTool {
+/// Each tool once: of those with the very same name the server itself knows but one.
+fn once_each(tools: Vec<Listed>, skipped: &mut Vec<Skipped>) -> Vec<Listed> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut all: Vec<Listed> = Vec::with_capacity(tools.len());
+    for tool in tools {
+        match known.get(&tool.name) {
+            None => {
+                known.insert(tool.name.clone(), all.len());
+                all.push(tool);
+            }
+            Some(&at) if all[at] == tool => {}
+            Some(_) => skipped.push(Skipped {
+                reason: "the server lists it twice; the first one counts".to_owned(),
+                tool: tool.name,
+            }),
+        }
+    }
+    all
+}
+
+/// Those that are shown; of very many the first, and how many more there are.
+fn named(mut skipped: Vec<Skipped>) -> Vec<Skipped> {
+    for one in &mut skipped {
+        one.tool = preview(&storable(&one.tool), 2 * NAME_LIMIT);
+    }
+    let more = skipped.len().saturating_sub(MOST_NAMED);
+    if more > 0 {
+        skipped.truncate(MOST_NAMED);
+        skipped.push(Skipped {
+            tool: format!("({more} more)"),
+            reason: "they are not named one by one".to_owned(),
+        });
+    }
+    skipped
+}
+
+fn served(server: &str, local: bool, tool: &Listed) -> Result<ServedTool, String> {
+    let Arguments { schema, renamed } = arguments(&tool.schema)?;
+    Ok(ServedTool {
         name: name(server, &tool.name),
-        description: storable(prefix(described.unwrap_or_default(), DESCRIPTION_LIMIT)),
-        parameters: parameters(&tool.input_schema),
+        description: storable(prefix(&tool.description, DESCRIPTION_LIMIT)),
+        parameters: schema,
         served: Served {
             server: server.to_owned(),
-            effect: effect(&tool),
+            effect: tool.effect,
             local,
-            tool: tool.name.into_owned(),
+            tool: tool.name.clone(),
+            renamed,
         },
-    }
+    })
 }
 
 /// `server__tool`, as far as providers take it; else what they take of it, and a mark of what it
@@ -101,41 +153,35 @@ fn name(server: &str, tool: &str) -> String {
     format!("{kept}_{}", &mark[..MARK])
 }
 
-/// What a repeat of a call would do. A server that says nothing may do anything.
-fn effect(tool: &Tool) -> Effect {
-    let hints = tool.annotations.as_ref();
-    let says = |hint: Option<bool>| hint == Some(true);
-    if hints.is_some_and(|hints| says(hints.read_only_hint)) {
-        Effect::Read
-    } else if hints.is_some_and(|hints| says(hints.idempotent_hint)) {
-        Effect::Idempotent
-    } else {
-        Effect::Once
-    }
-}
-
-/// The schema as the server gave it, but for what providers do not take or miss.
-fn parameters(schema: &Map<String, Value>) -> Value {
-    let mut schema = schema.clone();
-    schema.shift_remove("$schema");
-    let kind = schema.entry("type").or_insert_with(|| "object".into());
-    if kind == "object" {
-        schema
-            .entry("properties")
-            .or_insert_with(|| Value::Object(Map::new()));
-    }
-    Value::Object(schema)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::step::Effect;
     use proptest::prelude::*;
-    use rmcp::model::ToolAnnotations;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn tool(name: &str) -> Tool {
-        Tool::new(name.to_owned(), "does it", Map::new())
+    fn tool(name: &str) -> Listed {
+        Listed {
+            name: name.to_owned(),
+            description: "does it".to_owned(),
+            schema: json!({}),
+            effect: Effect::Once,
+        }
+    }
+
+    fn with_schema(name: &str, schema: Value) -> Listed {
+        Listed {
+            schema,
+            ..tool(name)
+        }
+    }
+
+    fn list(tools: Vec<Listed>) -> List {
+        List::of(tools)
+    }
+
+    fn names(offer: &Offer) -> Vec<&str> {
+        offer.tools.iter().map(|one| one.name.as_str()).collect()
     }
 
     proptest! {
@@ -159,9 +205,9 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_told_apart_are_refused_with_both() {
-        let offer = offer("a", true, vec![tool("Get"), tool("get"), tool("put")]);
-        let names: Vec<&str> = offer.tools.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["a__put"]);
+        let tools = vec![tool("Get"), tool("get"), tool("put")];
+        let offer = offer("a", true, list(tools));
+        assert_eq!(names(&offer), ["a__put"]);
         assert_eq!(offer.skipped.len(), 2);
         for skipped in offer.skipped.iter() {
             assert!(
@@ -172,42 +218,44 @@ mod tests {
     }
 
     #[test]
-    fn what_a_repeat_does_is_what_the_server_says_and_else_unknown() {
-        let hinted = |hints: ToolAnnotations| effect(&tool("x").with_annotations(hints));
-        assert_eq!(effect(&tool("x")), Effect::Once);
-        assert_eq!(hinted(ToolAnnotations::new().read_only(true)), Effect::Read);
-        let idempotent = ToolAnnotations::new().idempotent(true);
-        assert_eq!(hinted(idempotent), Effect::Idempotent);
-        assert_eq!(
-            hinted(ToolAnnotations::new().read_only(false)),
-            Effect::Once
-        );
+    fn a_tool_that_is_listed_twice_is_offered_once() {
+        let other = with_schema("get", json!({ "properties": { "a": {} } }));
+        let offer = offer("a", true, list(vec![tool("get"), tool("get"), other]));
+        assert_eq!(names(&offer), ["a__get"]);
+        assert_eq!(offer.skipped.len(), 1);
+        assert!(offer.skipped[0].reason.contains("twice"), "{offer:?}");
     }
 
     #[test]
-    fn a_schema_is_passed_on_whole() {
-        let schema = json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "properties": { "a": { "$ref": "#/$defs/a" } },
-            "$defs": { "a": { "type": "string" } },
-        });
-        let passed = parameters(schema.as_object().unwrap());
-        assert_eq!(
-            passed,
-            json!({
-                "properties": { "a": { "$ref": "#/$defs/a" } },
-                "$defs": { "a": { "type": "string" } },
-                "type": "object",
-            })
-        );
+    fn one_odd_schema_costs_its_own_tool_alone() {
+        let odd = with_schema("odd", json!({ "type": "string" }));
+        let offer = offer("a", true, list(vec![odd, tool("fine")]));
+        assert_eq!(names(&offer), ["a__fine"]);
+        assert_eq!(offer.skipped[0].tool, "odd");
+        assert!(offer.skipped[0].reason.contains("object"), "{offer:?}");
     }
 
     #[test]
     fn a_server_does_not_flood_the_context() {
-        let many = (0..MOST_TOOLS + 3)
-            .map(|one| tool(&format!("t{one}")))
-            .collect();
-        let offer = offer("a", true, many);
-        assert_eq!((offer.tools.len(), offer.skipped.len()), (MOST_TOOLS, 3));
+        let many = (0..MOST_TOOLS + 3).map(|one| tool(&format!("t{one}")));
+        let offer_of = |tools: Vec<Listed>| offer("a", true, list(tools));
+        let found = offer_of(many.collect());
+        assert_eq!((found.tools.len(), found.skipped.len()), (MOST_TOOLS, 3));
+
+        let long = |one: usize| Listed {
+            description: "x".repeat(1 << 20),
+            schema: json!({ "description": "y".repeat(2000), "title": "z".repeat(40_000) }),
+            ..tool(&format!("t{one:02}"))
+        };
+        let found = offer_of((0..20).map(long).collect());
+        let bytes = |tool: &ServedTool| tool.description.len() + tool.parameters.to_string().len();
+        assert!(found.tools.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
+        assert!(found.tools.len() > 5, "{}", found.tools.len());
+        assert_eq!(found.tools.len() + found.skipped.len(), 20);
+
+        let bad = (0..500).map(|one| with_schema(&format!("t{one}"), json!(7)));
+        let found = offer_of(bad.collect());
+        assert_eq!(found.skipped.len(), MOST_NAMED + 1);
+        assert!(found.skipped[MOST_NAMED].tool.contains("436 more"));
     }
 }

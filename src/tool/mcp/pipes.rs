@@ -1,16 +1,23 @@
 //! Messages over the pipes of a program, one a line. A line that is no message is skipped and
-//! counted: many programs greet whoever starts them.
+//! counted: many programs greet whoever starts them. Of a message that is too long it is still
+//! found which call it answers.
 
 use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleClient;
+use rmcp::model::{
+    CustomResult, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::flood::Flood;
+use crate::clock::Clock;
 use crate::kernel::text::{preview, storable};
 
 /// The longest message, bytes.
@@ -34,26 +41,40 @@ impl Pipes {
         output: ChildStdout,
         noise: impl Fn(String) + Send + 'static,
         closed: CancellationToken,
+        clock: &Clock,
     ) -> Pipes {
         let (sender, messages) = mpsc::channel(WAITING);
+        let mut flood = Flood::new(clock.clone());
         tokio::spawn(async move {
             let _closed = closed.drop_guard();
             let mut output = BufReader::new(output);
             let mut line = Line::default();
-            while let Some(whole) = line.next(&mut output).await {
+            loop {
+                flood.wait().await;
+                let Some(whole) = line.next(&mut output).await else {
+                    return;
+                };
                 let message = match whole {
-                    Ok([]) => continue,
-                    Ok(bytes) => match serde_json::from_slice(bytes) {
+                    Ok([]) => {
+                        flood.count();
+                        continue;
+                    }
+                    Ok(bytes) => match read(bytes) {
                         Ok(message) => message,
                         Err(_) => {
+                            flood.count();
                             let shown = String::from_utf8_lossy(prefix(bytes));
                             noise(preview(&storable(&shown), SHOWN));
                             continue;
                         }
                     },
-                    Err(TooLong) => {
+                    Err(too_long) => {
+                        flood.count();
                         noise(format!("a line of more than {LINE_LIMIT} bytes"));
-                        continue;
+                        match too_long.answers() {
+                            Some(id) => refusal(id),
+                            None => continue,
+                        }
                     }
                 };
                 if sender.send(message).await.is_err() {
@@ -104,14 +125,73 @@ fn prefix(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(4 * SHOWN)]
 }
 
-/// Collects a line; of one that is too long only that it was.
+fn read(bytes: &[u8]) -> serde_json::Result<ServerJsonRpcMessage> {
+    let mut message = serde_json::from_slice(bytes)?;
+    // What the library finds nothing in but that it is complete may hold more: a list with a tool
+    // that is none, for one.
+    if let JsonRpcMessage::Response(answer) = &mut message
+        && let ServerResult::TaskAckResult(_) = answer.result
+    {
+        let mut whole: Value = serde_json::from_slice(bytes)?;
+        answer.result = ServerResult::CustomResult(CustomResult::new(whole["result"].take()));
+    }
+    Ok(message)
+}
+
+/// Stands for an answer that is too long.
+fn refusal(id: i64) -> ServerJsonRpcMessage {
+    let why = format!("the answer has more than {LINE_LIMIT} bytes and was not read");
+    let error = ErrorData::internal_error(why, None);
+    JsonRpcMessage::error(error, Some(RequestId::Number(id)))
+}
+
+/// Collects a line; of one that is too long only its ends.
 #[derive(Default)]
 struct Line {
     bytes: Vec<u8>,
-    is_over: bool,
+    ends: Option<TooLong>,
 }
 
-struct TooLong;
+/// The ends of a line.
+#[derive(Default)]
+struct TooLong {
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// So much is kept of each end.
+const END: usize = 128;
+
+impl TooLong {
+    fn more(&mut self, bytes: &[u8]) {
+        self.first
+            .extend(bytes.iter().take(END - self.first.len().min(END)));
+        self.last.extend(&bytes[bytes.len().saturating_sub(END)..]);
+        let too_many = self.last.len().saturating_sub(END);
+        self.last.drain(..too_many);
+    }
+
+    /// Which request it answers, where its id is the first or the last of its fields.
+    fn answers(&self) -> Option<i64> {
+        let plain = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            text.replace(|c: char| c.is_ascii_whitespace(), "")
+        };
+        let (first, last) = (plain(&self.first), plain(&self.last));
+        let version = r#""jsonrpc":"2.0","#;
+        let head = first.strip_prefix('{')?;
+        let head = head.strip_prefix(version).unwrap_or(head);
+        if let Some(id) = head.strip_prefix(r#""id":"#) {
+            return id.split(',').next()?.parse().ok();
+        }
+        let tail = last.strip_suffix('}')?;
+        let tail = tail
+            .strip_suffix(version.trim_end_matches(','))
+            .and_then(|tail| tail.strip_suffix(','))
+            .unwrap_or(tail);
+        tail.rsplit_once(r#","id":"#)?.1.parse().ok()
+    }
+}
 
 impl Line {
     /// The next line, without its end and blanks around it; `None` at the end of the stream,
@@ -121,7 +201,7 @@ impl Line {
         output: &mut (impl AsyncBufReadExt + Unpin),
     ) -> Option<Result<&[u8], TooLong>> {
         self.bytes.clear();
-        self.is_over = false;
+        self.ends = None;
         loop {
             let available = output.fill_buf().await.ok()?;
             if available.is_empty() {
@@ -129,17 +209,21 @@ impl Line {
             }
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(available.len());
-            self.is_over |= self.bytes.len() + taken > LINE_LIMIT;
-            if self.is_over {
-                self.bytes = Vec::new();
-            } else {
-                self.bytes.extend_from_slice(&available[..taken]);
+            let more = &available[..taken];
+            if self.bytes.len() + taken > LINE_LIMIT && self.ends.is_none() {
+                let mut ends = TooLong::default();
+                ends.more(&std::mem::take(&mut self.bytes));
+                self.ends = Some(ends);
+            }
+            match &mut self.ends {
+                Some(ends) => ends.more(more),
+                None => self.bytes.extend_from_slice(more),
             }
             output.consume(end.map_or(taken, |end| end + 1));
             if end.is_some() {
-                return Some(match self.is_over {
-                    true => Err(TooLong),
-                    false => Ok(self.bytes.trim_ascii()),
+                return Some(match self.ends.take() {
+                    Some(ends) => Err(ends),
+                    None => Ok(self.bytes.trim_ascii()),
                 });
             }
         }
@@ -164,5 +248,49 @@ mod tests {
             );
         }
         assert_eq!(found, ["one", "", "long", "two"]);
+    }
+
+    #[test]
+    fn of_an_answer_that_is_too_long_it_is_known_which_call_it_answers() {
+        let filling = "x".repeat(3 * END);
+        for (line, id) in [
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{filling}"}}}}"#),
+                Some(7),
+            ),
+            (
+                format!(r#"{{ "id": 8, "result": {{"a":"{filling}"}} }}"#),
+                Some(8),
+            ),
+            (
+                format!(r#"{{"result":{{"a":"{filling}"}},"jsonrpc":"2.0","id":9}}"#),
+                Some(9),
+            ),
+            (
+                format!(r#"{{"result":{{"a":"{filling}"}},"id":10,"jsonrpc":"2.0"}}"#),
+                Some(10),
+            ),
+            (format!(r#"{{"result":{{"a":"{filling}","id":11}}}}"#), None),
+            (format!(r#"{{"result":"{filling}","id":"text"}}"#), None),
+            (filling.clone(), None),
+        ] {
+            let mut ends = TooLong::default();
+            for piece in line.as_bytes().chunks(50) {
+                ends.more(piece);
+            }
+            assert_eq!(ends.answers(), id, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_a_tool_that_is_none_is_read_as_it_came() {
+        let line = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[7]}}"#;
+        let JsonRpcMessage::Response(answer) = read(line.as_bytes()).unwrap() else {
+            panic!("it is an answer");
+        };
+        let ServerResult::CustomResult(result) = answer.result else {
+            panic!("{:?}", answer.result);
+        };
+        assert_eq!(result.0["tools"], serde_json::json!([7]));
     }
 }

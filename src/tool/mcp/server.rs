@@ -2,29 +2,34 @@
 //! has started. A server that has ended is started again by the next call, once.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Changes, Connection, Way, Wire};
-use super::ending::{badly_closed, ended, or_ended, with_said, words};
+use super::connection::Connection;
+use super::handshake::{Handshake, Remembered};
 use super::http;
-use super::names::{Offer, offer};
+use super::names::Offer;
 use super::noise::Noise;
 use super::own::Own;
 use super::pipes::Pipes;
 use super::servers::Shared;
+use super::wire::{Way, Wire};
 use crate::config::ServerTable;
 use crate::contract::servers::{KnownServer, ServedTool, ServerState, ServerView};
 use crate::kernel::env::Environment;
 use crate::kernel::redact::Redactor;
 use crate::process::{Input, Program, Service};
 use crate::tool::ToolOutput;
-use crate::tool::blocking::off_thread;
+
+/// So long is waited for the answer to the question for the current era of the protocol.
+const PROBE: Duration = Duration::from_secs(9);
 
 /// So much of what a program writes beside its messages is kept, bytes.
 const STDERR_KEPT: usize = 16 * 1024;
@@ -35,24 +40,35 @@ pub(super) struct Server {
     /// How it is started or reached.
     pub(super) table: ServerTable,
     pub(super) shared: Arc<Shared>,
-    link: watch::Sender<Link>,
+    pub(super) link: watch::Sender<Link>,
     /// Of one run alone: what is seen of the server under this name is another connection's.
-    is_leased: bool,
+    pub(super) is_leased: bool,
     /// Of whom alone, where it is started in that run's environment.
     pub(super) own: Option<Own>,
     /// It is not wanted any more.
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
     life: Mutex<Option<Life>>,
+    /// How it is greeted.
+    pub(super) remembered: Remembered,
+    /// How often in a row it has failed.
+    pub(super) failures: AtomicU32,
     pub(super) noise: Noise,
     /// Takes what its table gives it to keep for itself out of what it says; made at each start.
     redactor: Mutex<Redactor>,
+}
+
+/// What is kept of a server for the next start of the daemon.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept<Tools = Vec<ServedTool>> {
+    tools: Tools,
+    greeting: Option<Handshake>,
 }
 
 /// From a start to an end; gives what went wrong with the end.
 type Life = JoinHandle<Option<String>>;
 
 /// How far its connection is.
-enum Link {
+pub(super) enum Link {
     /// There is none, for this reason if it was tried.
     Down(Option<String>),
     Starting,
@@ -64,24 +80,28 @@ enum Link {
 impl Server {
     /// A server that nobody has started.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<Shared>) -> Arc<Server> {
-        Self::make(name, table, shared, false, None)
+        Self::make(name, table, shared, Remembered::default(), None, false)
     }
 
     /// The same server once more, for one run alone; in its environment, if that is given.
     pub(super) fn leased(&self, own: Option<Own>) -> Arc<Server> {
-        Self::make(&self.name, &self.table, &self.shared, true, own)
+        let remembered = self.remembered.clone();
+        Self::make(&self.name, &self.table, &self.shared, remembered, own, true)
     }
 
     fn make(
         name: &str,
         table: &ServerTable,
         shared: &Arc<Shared>,
-        is_leased: bool,
+        remembered: Remembered,
         own: Option<Own>,
+        is_leased: bool,
     ) -> Arc<Server> {
         Arc::new(Server {
             is_leased,
             own,
+            remembered,
+            failures: AtomicU32::new(0),
             name: name.to_owned(),
             table: table.clone(),
             shared: Arc::clone(shared),
@@ -94,16 +114,17 @@ impl Server {
     }
 
     /// Is it a program of this machine?
-    fn is_local(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         self.table.url.is_none()
     }
 
     /// As it is seen before its first start, with the tools that an earlier one gave.
     pub(super) fn unseen(&self, known: Option<&KnownServer>) -> ServerView {
         let known = known.filter(|known| known.digest == self.digest());
-        let tools: Vec<ServedTool> = known
+        let Kept::<Vec<ServedTool>> { tools, greeting } = known
             .and_then(|known| serde_json::from_str(&known.tools).ok())
             .unwrap_or_default();
+        self.remembered.restore(greeting);
         ServerView {
             name: self.name.clone(),
             transport: match self.is_local() {
@@ -214,167 +235,28 @@ impl Server {
         }
     }
 
-    /// From a start to an end; what went wrong with that end.
-    async fn live(self: Arc<Self>) -> Option<String> {
-        self.noise.forget();
-        self.show(|view| {
-            view.starts += 1;
-            view.noise = 0;
-            view.noise_lines.clear();
-        });
-        let closed = CancellationToken::new();
-        let mut program = None;
-        let reading = Arc::clone(&self);
-        let wire = match off_thread(move || reading.environment()).await {
-            Ok(environment) => self.wire(environment, &mut program, closed.clone()),
-            Err(why) => Err(why),
-        };
-        self.show(|view| view.pid = program.as_ref().map(Service::pid));
-        let why = match wire {
-            Ok(wire) => self.serve(wire, &mut program, &closed).await,
-            Err(why) => Some(why),
-        };
-        self.link.send_replace(Link::Ending);
-        let (why, badly) = match program {
-            None => (why, None),
-            Some(program) => {
-                let ended = program.end().await;
-                if !ended.left.is_empty() {
-                    tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
-                }
-                // One that died by itself was not asked to end.
-                let badly = badly_closed(&ended, why.is_none());
-                (why.map(|why| with_said(why, ended.said.as_ref())), badly)
-            }
-        };
-        let why = why.map(|why| self.without_secrets(&why));
-        if let Some(why) = &why {
-            tracing::warn!(server = %self.name, why, "a tool server has failed");
-        }
-        self.show(|view| {
-            view.pid = None;
-            view.state = match &why {
-                Some(_) => ServerState::Failed,
-                None => ServerState::Stopped,
-            };
-            view.last_error.clone_from(&why);
-        });
-        let has_failed = why.is_some();
-        self.link.send_replace(Link::Down(why));
-        if has_failed && !self.is_leased {
-            self.try_later().await;
-        }
-        badly
-    }
-
-    /// Of a server whose tools nobody knows no call could try it again: time does.
-    async fn try_later(self: &Arc<Self>) {
-        let view = self.view();
-        let Some(view) = view.filter(|view| view.tools.is_empty()) else {
-            return;
-        };
-        let doubled = view.starts.saturating_sub(1).min(8);
-        let pause = (FIRST_PAUSE * (1 << doubled)).min(LONGEST_PAUSE);
-        tokio::select! {
-            () = tokio::time::sleep(pause) => self.begin(),
-            () = self.stop.cancelled() => {}
-        }
-    }
-
-    /// Greets it and watches it; why it ended, `None` if it was told to.
-    async fn serve(
-        &self,
-        wire: Wire,
-        program: &mut Option<Service>,
-        closed: &CancellationToken,
-    ) -> Option<String> {
-        let opening = async {
-            let connection = Connection::open(wire).await?;
-            let tools = connection.tools().await?;
-            Ok::<_, String>((connection, tools))
-        };
-        let limit = self.table.start_timeout;
-        let opened = tokio::select! {
-            opened = tokio::time::timeout(limit, opening) => opened,
-            ending = ended(program) => return Some(format!("it ended at its start, {}", words(ending))),
-            () = self.stop.cancelled() => return None,
-        };
-        let (connection, tools) = match opened {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(why)) => return Some(or_ended(program, "it ended at its start", why).await),
-            Err(_) => {
-                let limit = humantime::format_duration(limit);
-                return Some(format!(
-                    "it was not ready after {limit} (start_timeout), and was ended"
-                ));
-            }
-        };
-        self.take(offer(&self.name, self.is_local(), tools)).await;
-        self.show(|view| {
-            view.state = match self.noise.is_much() {
-                true => ServerState::Noisy,
-                false => ServerState::Ready,
-            };
-            view.protocol = connection.protocol();
-            view.last_error = None;
-        });
-        self.link.send_replace(Link::Up(connection.clone()));
-        let why = self.watch(&connection, program, closed).await;
-        connection.close(why.as_deref().unwrap_or("it was stopped"));
-        why
-    }
-
-    /// Follows its tools until it ends; why, `None` if it was told to.
-    async fn watch(
-        &self,
-        connection: &Connection,
-        program: &mut Option<Service>,
-        closed: &CancellationToken,
-    ) -> Option<String> {
-        let mut following = std::pin::pin!(self.follow(connection));
-        tokio::select! {
-            // What ends it on purpose may be found by its program first.
-            biased;
-            () = self.stop.cancelled() => None,
-            ending = ended(program) => Some(format!("it ended, {}", words(ending))),
-            () = closed.cancelled() => {
-                Some(or_ended(program, "it ended", "it closed its output".to_owned()).await)
-            }
-            () = connection.broken() => {
-                Some(or_ended(program, "it ended", "it does not answer any more".to_owned()).await)
-            }
-            never = &mut following => match never {},
-        }
-    }
-
-    /// Takes its tools anew whenever it says that they have changed.
-    async fn follow(&self, connection: &Connection) -> std::convert::Infallible {
-        let mut changes: Changes = connection.changes().await;
-        loop {
-            changes.next().await;
-            let listed = tokio::time::timeout(self.table.call_timeout, connection.tools()).await;
-            match listed {
-                Ok(Ok(tools)) => self.take(offer(&self.name, self.is_local(), tools)).await,
-                Ok(Err(why)) => self.show(|view| view.last_error = Some(why.clone())),
-                Err(_) => self.show(|view| {
-                    view.last_error = Some("it did not list its changed tools in time".to_owned());
-                }),
-            }
-        }
-    }
-
     /// These are its tools now. They are kept before anybody sees them: a run that was offered
     /// them finds them again after a restart, while the server still starts.
-    async fn take(&self, offer: Offer) {
+    pub(super) async fn take(&self, offer: Offer) {
         if self.is_leased {
             return;
         }
-        for skipped in offer.skipped.iter() {
-            tracing::warn!(server = %self.name, tool = skipped.tool, why = skipped.reason, "a tool is not offered");
+        let before = self.view();
+        if before
+            .as_ref()
+            .is_none_or(|before| before.skipped != offer.skipped)
+        {
+            for skipped in offer.skipped.iter() {
+                tracing::warn!(server = %self.name, tool = skipped.tool, why = skipped.reason, "a tool is not offered");
+            }
         }
-        let before = self.view().map(|view| view.tools);
-        if before.is_none_or(|before| before != offer.tools) {
-            self.keep(&offer.tools).await;
+        let (greeting, is_news) = self.remembered.to_keep();
+        if is_news || before.is_none_or(|before| before.tools != offer.tools) {
+            self.keep(Kept {
+                tools: &offer.tools,
+                greeting,
+            })
+            .await;
         }
         self.show(|view| {
             view.tools = offer.tools;
@@ -382,8 +264,8 @@ impl Server {
         });
     }
 
-    /// Keeps its tools for the next start of the daemon.
-    async fn keep(&self, tools: &[ServedTool]) {
+    /// Keeps this for the next start of the daemon.
+    async fn keep(&self, kept: Kept<&[ServedTool]>) {
         let Some(rows) = &self.shared.options.rows else {
             return;
         };
@@ -391,7 +273,7 @@ impl Server {
             name: self.name.clone(),
             digest: self.digest(),
             // Texts, numbers and maps with text keys.
-            tools: serde_json::to_string(tools).unwrap_or_default(),
+            tools: serde_json::to_string(&kept).unwrap_or_default(),
         };
         if let Err(fault) = rows.keep_server(known).await {
             tracing::warn!(%fault, server = %self.name, "the tools of a server were not kept");
@@ -399,18 +281,20 @@ impl Server {
     }
 
     /// Starts its program or finds the way to its address.
-    fn wire(
+    pub(super) fn wire(
         self: &Arc<Self>,
         environment: Environment,
         program: &mut Option<Service>,
         closed: CancellationToken,
     ) -> Result<Wire, String> {
         let table = &self.table;
+        let clock = &self.shared.options.clock;
+        let patience = PROBE.min(table.start_timeout / 3);
         let command = match (&table.command, &table.url) {
             (Some(command), None) => command,
             (None, Some(url)) => {
                 let http = http::way(url, table)?;
-                return Ok(Wire::over(Way::Http(Box::new(http))));
+                return Ok(Wire::over(Way::Http(Box::new(http)), patience, clock));
             }
             (None, None) => return Err("neither command nor url is set for it".to_owned()),
             (Some(_), Some(_)) => return Err("both command and url are set for it".to_owned()),
@@ -447,11 +331,11 @@ impl Server {
                 server.heard(line);
             }
         };
-        let pipes = Pipes::new(input, output, noise, closed);
-        Ok(Wire::over(Way::Pipes(pipes)))
+        let pipes = Pipes::new(input, output, noise, closed, clock);
+        Ok(Wire::over(Way::Pipes(pipes), patience, clock))
     }
 
-    fn view(&self) -> Option<ServerView> {
+    pub(super) fn view(&self) -> Option<ServerView> {
         self.shared.view(&self.name)
     }
 
@@ -470,8 +354,3 @@ impl Server {
         self.redactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// A server that has failed without any tool is tried again after this long, the next time after
-/// twice as long, and so on up to the second.
-const FIRST_PAUSE: Duration = Duration::from_secs(15);
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);

@@ -2,6 +2,7 @@
 //! calls, and what ends them.
 
 mod http;
+mod odd;
 mod outside;
 mod server;
 

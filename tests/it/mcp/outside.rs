@@ -79,7 +79,7 @@ fn put_python() -> Result<PathBuf, String> {
     Ok(python)
 }
 
-fn skipped(what: &str, why: &str) {
+pub(super) fn skipped(what: &str, why: &str) {
     announce(&format!("skipped: {what} did not run: {why}"));
 }
 
@@ -91,7 +91,7 @@ fn found(name: &str) -> String {
     found.to_str().unwrap().to_owned()
 }
 
-fn with_program(place: Place, name: &str, argv: &[&str]) -> Place {
+pub(super) fn with_program(place: Place, name: &str, argv: &[&str]) -> Place {
     let (command, args) = argv.split_first().unwrap();
     place
         .with(&format!("mcp.{name}.command"), &format!("{command:?}"))
@@ -147,7 +147,7 @@ fn servers_from_outside_of_the_older_era_serve_over_pipes() {
 }
 
 /// A process that is killed when it is dropped.
-struct Killed(Child);
+pub(super) struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -157,7 +157,7 @@ impl Drop for Killed {
 }
 
 /// Starts a server and waits until somebody listens at `port`.
-async fn listening(command: &mut Command, port: u16) -> Killed {
+pub(super) async fn listening(command: &mut Command, port: u16) -> Killed {
     let command = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,0 +1,245 @@
+//! The life of a server: started, greeted in each form that may help, watched while it answers,
+//! and ended with everything that it has started. Called by `server`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Changes, Connection};
+use super::ending::{badly_closed, ended, or_ended, with_said, words};
+use super::handshake::{Greeting, Handshake, is_followed};
+use super::names::offer;
+use super::server::{Link, Server};
+use super::wire::Wire;
+use crate::contract::servers::ServerState;
+use crate::process::Service;
+use crate::tool::blocking::off_thread;
+
+/// A server that has failed without any tool is tried again after this long, the next time after
+/// twice as long, and so on up to the second.
+const FIRST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Tools are listed again so long after the last time; for a server that changes them all the
+/// time twice as long each time, up to the second.
+const LIST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_LIST_PAUSE: Duration = Duration::from_secs(30);
+
+/// One start, and how it went.
+struct Start {
+    greeting: Greeting,
+    /// Why it is over; `None` if it was told to end.
+    why: Option<String>,
+    /// What went wrong with its end.
+    badly: Option<String>,
+}
+
+impl Server {
+    /// From a start to an end; what went wrong with that end.
+    pub(super) async fn live(self: Arc<Self>) -> Option<String> {
+        let mut start = Start {
+            greeting: Greeting::None,
+            why: None,
+            badly: None,
+        };
+        for handshake in self.remembered.to_try() {
+            let before = start.why.take();
+            start = self.start(handshake).await;
+            if start.greeting != Greeting::Ready && handshake == Handshake::Oldest {
+                // The first revision is asked for last; that it is refused says least.
+                start.why = before.or(start.why);
+            }
+            if self.stop.is_cancelled() || !is_followed(handshake, start.greeting) {
+                break;
+            }
+            let why = start.why.as_deref().unwrap_or_default();
+            tracing::info!(server = %self.name, why, ?handshake, "a tool server was not ready by this greeting");
+        }
+        let Start {
+            greeting,
+            why,
+            badly,
+        } = start;
+        if let Some(why) = &why {
+            tracing::warn!(server = %self.name, why, "a tool server has failed");
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            if greeting != Greeting::Ready {
+                self.remembered.forget();
+            }
+        }
+        self.show(|view| {
+            view.pid = None;
+            view.state = match &why {
+                Some(_) => ServerState::Failed,
+                None => ServerState::Stopped,
+            };
+            view.last_error.clone_from(&why);
+        });
+        let has_failed = why.is_some();
+        self.link.send_replace(Link::Down(why));
+        if has_failed && !self.is_leased {
+            self.try_later().await;
+        }
+        badly
+    }
+
+    /// Starts it, greets it in this form, and watches it to its end.
+    async fn start(self: &Arc<Self>, handshake: Handshake) -> Start {
+        self.noise.forget();
+        self.show(|view| {
+            view.starts += 1;
+            view.noise = 0;
+            view.noise_lines.clear();
+        });
+        let closed = CancellationToken::new();
+        let mut program = None;
+        let reading = Arc::clone(self);
+        let wire = match off_thread(move || reading.environment()).await {
+            Ok(environment) => self.wire(environment, &mut program, closed.clone()),
+            Err(why) => Err(why),
+        };
+        self.show(|view| view.pid = program.as_ref().map(Service::pid));
+        let (greeting, why) = match wire {
+            Ok(wire) => self.serve(wire, handshake, &mut program, &closed).await,
+            Err(why) => (Greeting::None, Some(why)),
+        };
+        if greeting == Greeting::Ready {
+            self.link.send_replace(Link::Ending);
+        }
+        let (why, badly) = match program {
+            None => (why, None),
+            Some(program) => {
+                let ended = program.end().await;
+                if !ended.left.is_empty() {
+                    tracing::error!(server = %self.name, pids = ?ended.left, "a tool server could not be ended");
+                }
+                // One that died by itself was not asked to end.
+                let badly = badly_closed(&ended, why.is_none());
+                (why.map(|why| with_said(why, ended.said.as_ref())), badly)
+            }
+        };
+        Start {
+            greeting,
+            why: why.map(|why| self.without_secrets(&why)),
+            badly,
+        }
+    }
+
+    /// Of a server whose tools nobody knows no call could try it again: time does.
+    async fn try_later(self: &Arc<Self>) {
+        let view = self.view();
+        if view.is_none_or(|view| !view.tools.is_empty()) {
+            return;
+        }
+        let failures = self.failures.load(Ordering::Relaxed);
+        let doubled = failures.saturating_sub(1).min(8);
+        let pause = (FIRST_PAUSE * (1 << doubled)).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => self.begin(),
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// Greets it and watches it; how far that came, and why it ended, `None` if it was told to.
+    async fn serve(
+        &self,
+        wire: Wire,
+        handshake: Handshake,
+        program: &mut Option<Service>,
+        closed: &CancellationToken,
+    ) -> (Greeting, Option<String>) {
+        let opening = async {
+            let (connection, at_once) = Connection::open(wire, handshake).await?;
+            let list = connection.tools().await?;
+            Ok::<_, String>((connection, at_once, list))
+        };
+        let limit = self.table.start_timeout;
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(limit, opening) => opened,
+            ending = ended(program) => {
+                let why = format!("it ended at its start, {}", words(ending));
+                return (Greeting::Failed, Some(why));
+            }
+            () = self.stop.cancelled() => return (Greeting::None, None),
+        };
+        let (connection, at_once, list) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(why)) => {
+                let why = or_ended(program, "it ended at its start", why).await;
+                return (Greeting::Failed, Some(why));
+            }
+            Err(_) => {
+                let limit = humantime::format_duration(limit);
+                let why = format!("it was not ready after {limit} (start_timeout), and was ended");
+                return (Greeting::Silent, Some(why));
+            }
+        };
+        self.remembered.works(at_once);
+        self.failures.store(0, Ordering::Relaxed);
+        self.take(offer(&self.name, self.is_local(), list)).await;
+        self.show(|view| {
+            view.state = match self.noise.is_much() {
+                true => ServerState::Noisy,
+                false => ServerState::Ready,
+            };
+            view.protocol = connection.protocol();
+            view.last_error = None;
+        });
+        self.link.send_replace(Link::Up(connection.clone()));
+        let why = self.watch(&connection, program, closed).await;
+        connection.close(why.as_deref().unwrap_or("it was stopped"));
+        (Greeting::Ready, why)
+    }
+
+    /// Follows its tools until it ends; why, `None` if it was told to.
+    async fn watch(
+        &self,
+        connection: &Connection,
+        program: &mut Option<Service>,
+        closed: &CancellationToken,
+    ) -> Option<String> {
+        let mut following = std::pin::pin!(self.follow(connection));
+        tokio::select! {
+            // What ends it on purpose may be found by its program first.
+            biased;
+            () = self.stop.cancelled() => None,
+            ending = ended(program) => Some(format!("it ended, {}", words(ending))),
+            () = closed.cancelled() => {
+                Some(or_ended(program, "it ended", "it closed its output".to_owned()).await)
+            }
+            () = connection.broken() => {
+                Some(or_ended(program, "it ended", "it does not answer any more".to_owned()).await)
+            }
+            never = &mut following => match never {},
+        }
+    }
+
+    /// Takes its tools anew whenever it says that they have changed, at a bounded pace.
+    async fn follow(&self, connection: &Connection) -> std::convert::Infallible {
+        let mut changes: Changes = connection.changes().await;
+        let mut pause = LIST_PAUSE;
+        loop {
+            if changes.next().now_or_never().is_some() {
+                pause = (pause * 2).min(LONGEST_LIST_PAUSE);
+            } else {
+                pause = LIST_PAUSE;
+                changes.next().await;
+            }
+            if changes.has_lost() {
+                changes = connection.changes().await;
+            }
+            let listed = tokio::time::timeout(self.table.call_timeout, connection.tools()).await;
+            match listed {
+                Ok(Ok(list)) => self.take(offer(&self.name, self.is_local(), list)).await,
+                Ok(Err(why)) => self.show(|view| view.last_error = Some(why.clone())),
+                Err(_) => self.show(|view| {
+                    view.last_error = Some("it did not list its changed tools in time".to_owned());
+                }),
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

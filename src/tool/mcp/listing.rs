@@ -1,0 +1,293 @@
+//! What a server lists: every page of `tools/list` within bounds, and each tool read by itself, so
+//! that one that is odd costs no other. Called by `connection`.
+
+use std::collections::HashSet;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
+use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
+use serde_json::Value;
+
+use crate::contract::servers::Skipped;
+use crate::kernel::step::Effect;
+use crate::kernel::text::preview;
+
+/// The most pages of one list.
+const PAGES: usize = 64;
+/// The most tools that are read of it.
+const TOOLS: usize = 1024;
+/// The most bytes of all of them.
+const BYTES: usize = 8 << 20;
+/// The longest mark of a page.
+const CURSOR: usize = 8 * 1024;
+/// The longest name of a tool.
+const NAME: usize = 1024;
+
+/// A tool as its server gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Listed {
+    pub name: String,
+    pub description: String,
+    /// What the server says of its arguments, whatever that is.
+    pub schema: Value,
+    pub effect: Effect,
+}
+
+/// A list, as far as it could be read.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    pub tools: Vec<Listed>,
+    /// What of it is no tool, and why it was not read to its end if it was not.
+    pub skipped: Vec<Skipped>,
+    seen: HashSet<String>,
+    count: usize,
+    bytes: usize,
+}
+
+/// What was read of the list is offered, and this says why the rest is not.
+const REST: &str = "(the rest of the list)";
+
+/// Reads the list of tools page by page.
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<List, ServiceError> {
+    let mut list = List::default();
+    let mut cursor = None;
+    for page in 0..PAGES {
+        match ask(peer, cursor).await {
+            Ok(result) => match list.take(result) {
+                Some(next) => cursor = Some(next),
+                None => return Ok(list),
+            },
+            Err(fault) if page == 0 => return Err(fault),
+            Err(fault) => {
+                list.stop(format!("page {} could not be read: {fault}", page + 1));
+                return Ok(list);
+            }
+        }
+    }
+    list.stop(format!("it has more than {PAGES} pages"));
+    Ok(list)
+}
+
+/// One page, past the library's cache, which would hold them all.
+async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, ServiceError> {
+    let request = ClientRequest::ListToolsRequest(ListToolsRequest {
+        method: Default::default(),
+        params: Some(PaginatedRequestParams::default().with_cursor(cursor)),
+        extensions: Default::default(),
+    });
+    let options = PeerRequestOptions::no_options();
+    let asked = peer.send_cancellable_request(request, options).await?;
+    match asked.await_response().await? {
+        // One tool that is none makes the list a result that the library has no name for.
+        ServerResult::CustomResult(result) => Ok(result.0),
+        result @ ServerResult::ListToolsResult(_) => {
+            serde_json::to_value(result).map_err(|_| ServiceError::UnexpectedResponse)
+        }
+        _ => Err(ServiceError::UnexpectedResponse),
+    }
+}
+
+impl List {
+    /// Of these tools, read to its end.
+    #[cfg(test)]
+    pub(super) fn of(tools: Vec<Listed>) -> List {
+        List {
+            tools,
+            ..List::default()
+        }
+    }
+
+    /// Takes a page; where the next one is, if there is one to be read.
+    fn take(&mut self, mut page: Value) -> Option<String> {
+        let tools = match page.get_mut("tools").map(Value::take) {
+            Some(Value::Array(tools)) => tools,
+            _ => {
+                self.stop("an answer of the server is no list of tools".to_owned());
+                return None;
+            }
+        };
+        for tool in tools {
+            self.count += 1;
+            self.bytes += tool.to_string().len();
+            if self.count > TOOLS {
+                self.stop(format!("it has more than {TOOLS} tools"));
+                return None;
+            }
+            if self.bytes > BYTES {
+                self.stop(format!("it has more than {BYTES} bytes"));
+                return None;
+            }
+            match read(tool, self.count) {
+                Ok(tool) => self.tools.push(tool),
+                Err(skipped) => self.skipped.push(skipped),
+            }
+        }
+        let next = page["nextCursor"]
+            .as_str()
+            .filter(|next| !next.is_empty())?;
+        if next.len() > CURSOR {
+            self.stop(format!("the mark of a page has more than {CURSOR} bytes"));
+            return None;
+        }
+        if !self.seen.insert(next.to_owned()) {
+            self.stop(format!(
+                "the server gives page {} again",
+                preview(&format!("{next:?}"), 80)
+            ));
+            return None;
+        }
+        Some(next.to_owned())
+    }
+
+    fn stop(&mut self, why: String) {
+        self.skipped.push(Skipped {
+            tool: REST.to_owned(),
+            reason: format!("the list of tools was not read to its end: {why}"),
+        });
+    }
+}
+
+/// A tool of a list, read field by field.
+fn read(mut tool: Value, number: usize) -> Result<Listed, Skipped> {
+    let skipped = |tool: String, reason: &str| Skipped {
+        tool,
+        reason: reason.to_owned(),
+    };
+    if !tool.is_object() {
+        let name = format!("(number {number})");
+        return Err(skipped(name, "it is no JSON object"));
+    }
+    let Some(name) = tool["name"].as_str().map(str::to_owned) else {
+        let name = format!("(number {number})");
+        return Err(skipped(name, "it has no name"));
+    };
+    if name.len() > NAME {
+        let reason = format!("its name has {} bytes, more than {NAME}", name.len());
+        return Err(skipped(preview(&name, 64), &reason));
+    }
+    let described = [
+        &tool["description"],
+        &tool["title"],
+        &tool["annotations"]["title"],
+    ];
+    let described = described.iter().find_map(|text| text.as_str());
+    let description = described.unwrap_or_default().to_owned();
+    let says = |hint: &str| tool["annotations"][hint] == true;
+    // A server that says nothing may do anything.
+    let effect = if says("readOnlyHint") {
+        Effect::Read
+    } else if says("idempotentHint") {
+        Effect::Idempotent
+    } else {
+        Effect::Once
+    };
+    let schema = ["inputSchema", "input_schema", "parameters"]
+        .iter()
+        .find_map(|field| tool.get_mut(field).map(Value::take));
+    Ok(Listed {
+        name,
+        description,
+        schema: schema.unwrap_or_default(),
+        effect,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn page(tools: Value, next: Value) -> Value {
+        json!({ "tools": tools, "nextCursor": next })
+    }
+
+    fn why(list: &List) -> &str {
+        &list.skipped.last().unwrap().reason
+    }
+
+    #[test]
+    fn a_list_ends_where_its_server_says_so() {
+        for last in [json!(null), json!(""), json!(7)] {
+            let mut list = List::default();
+            let one = json!([{ "name": "a", "inputSchema": {} }]);
+            assert_eq!(
+                list.take(page(one.clone(), json!("2"))).as_deref(),
+                Some("2")
+            );
+            assert_eq!(list.take(page(one, last)), None);
+            assert_eq!((list.tools.len(), list.skipped.len()), (2, 0));
+        }
+    }
+
+    #[test]
+    fn a_list_without_an_end_is_read_no_further_and_says_why() {
+        let mut list = List::default();
+        assert!(list.take(page(json!([]), json!("a"))).is_some());
+        assert!(list.take(page(json!([]), json!("b"))).is_some());
+        assert!(list.take(page(json!([]), json!("a"))).is_none());
+        assert!(why(&list).contains("\"a\" again"), "{}", why(&list));
+
+        let many: Vec<Value> = (0..=TOOLS)
+            .map(|one| json!({ "name": format!("{one}") }))
+            .collect();
+        let mut list = List::default();
+        assert!(list.take(page(json!(many), json!("a"))).is_none());
+        assert_eq!(list.tools.len(), TOOLS);
+        assert!(why(&list).contains("1024 tools"), "{}", why(&list));
+
+        let large = "x".repeat(BYTES / 4);
+        let many: Vec<Value> = (0..5)
+            .map(|one| json!({ "name": format!("{one}"), "description": large }))
+            .collect();
+        let mut list = List::default();
+        assert!(list.take(page(json!(many), json!(null))).is_none());
+        assert_eq!(list.tools.len(), 3);
+        assert!(why(&list).contains("bytes"), "{}", why(&list));
+
+        let mut list = List::default();
+        let mark = "x".repeat(CURSOR + 1);
+        assert!(list.take(page(json!([]), json!(mark))).is_none());
+        assert!(why(&list).contains("mark"), "{}", why(&list));
+
+        let mut list = List::default();
+        assert!(list.take(json!({ "tools": {} })).is_none());
+        assert!(why(&list).contains("no list"), "{}", why(&list));
+    }
+
+    #[test]
+    fn what_is_no_tool_is_named_with_its_reason_and_costs_no_other() {
+        let mut list = List::default();
+        let tools = json!([
+            { "name": "fine", "description": 7, "annotations": { "readOnlyHint": true } },
+            { "inputSchema": {} },
+            "a tool",
+            { "name": "x".repeat(NAME + 1) },
+            { "name": "titled", "title": "Does it", "inputSchema": null, "annotations": [] },
+        ]);
+        assert_eq!(list.take(page(tools, json!(null))), None);
+        let names: Vec<&str> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["fine", "titled"]);
+        assert_eq!(list.tools[0].effect, Effect::Read);
+        assert_eq!(list.tools[1].description, "Does it");
+        assert_eq!(list.tools[1].effect, Effect::Once);
+        assert_eq!(list.skipped.len(), 3);
+        assert!(list.skipped[0].tool.contains("number 2"));
+    }
+
+    #[test]
+    fn what_a_repeat_does_is_what_the_server_says() {
+        let effect = |hints: Value| {
+            read(json!({ "name": "a", "annotations": hints }), 1)
+                .unwrap()
+                .effect
+        };
+        assert_eq!(effect(json!(null)), Effect::Once);
+        assert_eq!(effect(json!({ "readOnlyHint": true })), Effect::Read);
+        assert_eq!(
+            effect(json!({ "idempotentHint": true })),
+            Effect::Idempotent
+        );
+        assert_eq!(effect(json!({ "readOnlyHint": false })), Effect::Once);
+        assert_eq!(effect(json!({ "readOnlyHint": "yes" })), Effect::Once);
+    }
+}

@@ -1,0 +1,287 @@
+//! What goes over the way to a server: its two kinds of way, the question for the current era of
+//! the protocol, whose every answer but the right one counts as a refusal, and the limit of what
+//! comes unasked. Called by `connection`.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage, ServerResult,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::time::Sleep;
+
+use super::flood::Flood;
+use super::http::Http;
+use super::pipes::Pipes;
+use crate::clock::Clock;
+use crate::contract::BoxFuture;
+
+/// The way to a server.
+pub(super) enum Way {
+    Pipes(Pipes),
+    Http(Box<Http>),
+}
+
+/// What goes over the way to a server.
+pub(super) struct Wire {
+    way: Way,
+    probe: Probe,
+    flood: Flood,
+}
+
+impl Wire {
+    /// Over this way; the question for the current era is given up after `patience`.
+    pub(super) fn over(way: Way, patience: Duration, clock: &Clock) -> Wire {
+        Wire {
+            way,
+            probe: Probe::new(patience),
+            flood: Flood::new(clock.clone()),
+        }
+    }
+
+    /// Tells, once the server is ready, whether that question stayed without an answer.
+    pub(super) fn silence(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.probe.was_silent)
+    }
+}
+
+impl Transport<RoleClient> for Wire {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.probe.sent(&message);
+        let sent: BoxFuture<'static, io::Result<()>> = match &mut self.way {
+            Way::Pipes(pipes) => Box::pin(pipes.send(&message)),
+            Way::Http(http) => {
+                let sent = http.send(message);
+                Box::pin(async move { sent.await.map_err(io::Error::other) })
+            }
+        };
+        sent
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let Wire { way, probe, flood } = self;
+        loop {
+            flood.wait().await;
+            let next = async {
+                match &mut *way {
+                    Way::Pipes(pipes) => pipes.receive().await,
+                    Way::Http(http) => http.receive().await,
+                }
+            };
+            let message = match &mut probe.patience {
+                Some(patience) => tokio::select! {
+                    message = next => message,
+                    () = patience => {
+                        if let Some(refusal) = probe.give_up() {
+                            return Some(refusal);
+                        }
+                        continue;
+                    }
+                },
+                None => next.await,
+            }?;
+            if is_unasked(&message) {
+                flood.count();
+            }
+            if let Some(message) = probe.came(message) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        match &mut self.way {
+            Way::Pipes(pipes) => {
+                pipes.close().await;
+                Ok(())
+            }
+            Way::Http(http) => http.close().await.map_err(io::Error::other),
+        }
+    }
+}
+
+fn is_unasked(message: &ServerJsonRpcMessage) -> bool {
+    let is_answer = matches!(
+        message,
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)
+    );
+    !is_answer
+}
+
+/// The question for the current era, `server/discover`, on its way.
+struct Probe {
+    limit: Duration,
+    /// It waits for its answer.
+    waiting: Option<RequestId>,
+    /// Until then.
+    patience: Option<Pin<Box<Sleep>>>,
+    /// It was given up: a late answer would be taken for the one to the greeting.
+    given_up: Option<RequestId>,
+    was_silent: Arc<AtomicBool>,
+}
+
+impl Probe {
+    fn new(limit: Duration) -> Probe {
+        Probe {
+            limit,
+            waiting: None,
+            patience: None,
+            given_up: None,
+            was_silent: Arc::default(),
+        }
+    }
+
+    /// Notes that it was asked, and that the greeting gives it up.
+    fn sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        let JsonRpcMessage::Request(asked) = message else {
+            return;
+        };
+        match &asked.request {
+            ClientRequest::DiscoverRequest(_) => {
+                self.waiting = Some(asked.id.clone());
+                self.patience = Some(Box::pin(tokio::time::sleep(self.limit)));
+            }
+            ClientRequest::InitializeRequest(_) => drop(self.give_up()),
+            _ => {}
+        }
+    }
+
+    /// It waits no longer; the refusal that stands for its answer.
+    fn give_up(&mut self) -> Option<ServerJsonRpcMessage> {
+        self.patience = None;
+        self.given_up = Some(self.waiting.take()?);
+        self.was_silent.store(true, Ordering::Relaxed);
+        self.given_up.clone().map(|id| refusal(id, "no answer"))
+    }
+
+    /// What is made of a message; `None`: nothing, it comes too late.
+    fn came(&mut self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+        let id = match &message {
+            JsonRpcMessage::Response(answer) => Some(&answer.id),
+            JsonRpcMessage::Error(refused) => refused.id.as_ref(),
+            _ => return Some(message),
+        };
+        let Some(waiting) = &self.waiting else {
+            let is_late = id.is_some() && id == self.given_up.as_ref();
+            return (!is_late).then_some(message);
+        };
+        let is_right = match &message {
+            JsonRpcMessage::Response(answer) => {
+                id == Some(waiting) && matches!(answer.result, ServerResult::DiscoverResult(_))
+            }
+            JsonRpcMessage::Error(refused) => speaks_ours(&refused.error),
+            _ => true,
+        };
+        let message = match is_right {
+            true => message,
+            // Whatever else it is, the server does not know the question.
+            false => refusal(waiting.clone(), "server/discover is not known"),
+        };
+        self.waiting = None;
+        self.patience = None;
+        Some(message)
+    }
+}
+
+/// It refuses a revision, and speaks the one that it was asked for.
+fn speaks_ours(error: &ErrorData) -> bool {
+    let supported = error.data.as_ref().map(|data| &data["supported"]);
+    let ours = ProtocolVersion::V_2026_07_28;
+    error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+        && supported
+            .and_then(|all| all.as_array())
+            .is_some_and(|all| all.iter().any(|one| one == ours.as_str()))
+}
+
+fn refusal(id: RequestId, why: &'static str) -> ServerJsonRpcMessage {
+    let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None);
+    JsonRpcMessage::error(error, Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn asked(method: &str, id: i64) -> TxJsonRpcMessage<RoleClient> {
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "a", "version": "1" },
+        });
+        let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn message(fields: Value) -> ServerJsonRpcMessage {
+        let mut text = json!({ "jsonrpc": "2.0" });
+        for (name, value) in fields.as_object().unwrap() {
+            text[name] = value.clone();
+        }
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn refused(id: Value) -> ServerJsonRpcMessage {
+        let error = json!({ "code": -32600, "message": "what?" });
+        match id {
+            Value::Null => message(json!({ "error": error })),
+            id => message(json!({ "id": id, "error": error })),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_question_that_was_given_up_is_passed_over() {
+        let mut probe = Probe::new(Duration::from_secs(1));
+        probe.sent(&asked("server/discover", 0));
+        probe.sent(&asked("initialize", 1));
+        assert!(probe.was_silent.load(Ordering::Relaxed));
+        assert!(probe.came(refused(json!(0))).is_none());
+        assert!(probe.came(refused(json!(1))).is_some());
+    }
+
+    #[tokio::test]
+    async fn whatever_is_no_answer_to_the_question_is_a_refusal_of_it() {
+        for odd in [
+            refused(json!(0)),
+            refused(json!(77)),
+            refused(Value::Null),
+            message(json!({ "id": 0, "result": {} })),
+            message(json!({ "id": 0, "result": null })),
+            message(json!({ "id": 5, "result": { "tools": [] } })),
+        ] {
+            let mut probe = Probe::new(Duration::from_secs(1));
+            probe.sent(&asked("server/discover", 0));
+            let Some(JsonRpcMessage::Error(made)) = probe.came(odd.clone()) else {
+                panic!("{odd:?}");
+            };
+            assert_eq!(made.id, Some(RequestId::Number(0)), "{odd:?}");
+            assert_eq!(made.error.code, ErrorCode::METHOD_NOT_FOUND);
+            assert!(!probe.was_silent.load(Ordering::Relaxed));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_revision_that_is_ours_may_be_asked_for_again() {
+        let mut probe = Probe::new(Duration::from_secs(1));
+        probe.sent(&asked("server/discover", 0));
+        let error = json!({
+            "code": -32022, "message": "another", "data": { "supported": ["2026-07-28"] },
+        });
+        let came = message(json!({ "id": 0, "error": error }));
+        let Some(JsonRpcMessage::Error(passed)) = probe.came(came) else {
+            panic!("it is an error");
+        };
+        assert_eq!(passed.error.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+    }
+}
