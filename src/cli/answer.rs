@@ -10,7 +10,7 @@ use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
 use super::print;
-use super::text::{COLUMNS, age, clean, line, short, span};
+use super::text::{COLUMNS, age, clean, line, short, span, wrap};
 use crate::clock::Clock;
 use crate::kernel::ids::{QuestionId, SessionKey};
 use crate::kernel::time::Timestamp;
@@ -148,7 +148,9 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
     }
     if !question.choices.is_empty() {
         let choices = question.choices.join(" | ");
-        out.push_str(&format!("  {}\n", line(&choices, COLUMNS - 2)));
+        for said in wrap(&clean(&choices), COLUMNS - 2) {
+            out.push_str(&format!("  {said}\n"));
+        }
     }
     out
 }

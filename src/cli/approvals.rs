@@ -8,8 +8,8 @@ use super::answer::find_open;
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
-use super::print;
-use super::text::{COLUMNS, Table, age, clean, line, short, span};
+use super::text::{COLUMNS, Table, age, line, short, span};
+use super::{print, whole};
 use crate::clock::Clock;
 use crate::kernel::ids::{ApprovalId, SessionKey};
 use crate::kernel::time::Timestamp;
@@ -19,15 +19,13 @@ use crate::wire::approvals::{
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
-/// The most lines of a call's arguments that a list shows; `--json` has all.
-const LINES: usize = 12;
-
 /// Allow or deny what runs may not do without you, or list what waits
 ///
 /// A call that waits is not begun: its run holds still until somebody decides, or until the
 /// call runs out as denied.
 #[derive(Debug, Args)]
 #[command(after_help = "abide approvals
+abide approvals show 4f2a91c3
 abide approvals allow 4f2a91c3
 abide approvals allow 4f2a91c3 --remember session
 abide approvals remembered")]
@@ -38,6 +36,8 @@ pub(crate) struct Approvals {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Show one call that waits
+    Show(Show),
     /// Let a call be made
     Allow(Resolve),
     /// Let a call not be made; the run is told so and goes on without it
@@ -59,6 +59,12 @@ struct Resolve {
 }
 
 #[derive(Debug, Args)]
+struct Show {
+    /// An approval's id or its last digits
+    approval: String,
+}
+
+#[derive(Debug, Args)]
 struct Forget {
     /// The id, or its last digits, as `remembered` shows it
     approval: String,
@@ -69,6 +75,7 @@ impl Approvals {
         let link = Link::open(&common.place).await?;
         match self.what {
             None => list(&link, common).await,
+            Some(What::Show(show)) => show.run(&link, common).await,
             Some(What::Allow(resolve)) => resolve.run(&link, common, Decision::Allow).await,
             Some(What::Deny(resolve)) => resolve.run(&link, common, Decision::Deny).await,
             Some(What::Remembered) => remembered(&link, common).await,
@@ -86,11 +93,32 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     } else {
         let now = Clock::system().now();
         for approval in &open {
-            print::answer(&show(approval, now))?;
+            print::answer(&show(approval, now, print::screen_width()))?;
         }
         print::note("decide: abide approvals allow ID, or deny ID");
     }
     Ok(0)
+}
+
+impl Show {
+    async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
+        let (raw, open) = waiting(link, None).await?;
+        let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
+        let id = find_open(&ids, &self.approval, "approval", "abide approvals")?;
+        let Some(at) = ids.iter().position(|known| *known == id) else {
+            let message = format!("approval {id} is not open: it was decided, or ran out");
+            return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
+                .hint("see what waits: abide approvals"));
+        };
+        if common.json {
+            print::object(&raw["approvals"][at])?;
+            return Ok(0);
+        }
+        let shown = show(&open[at], Clock::system().now(), print::screen_width());
+        print::answer(&shown)?;
+        print::note("decide: abide approvals allow ID, or deny ID");
+        Ok(0)
+    }
 }
 
 impl Resolve {
@@ -136,7 +164,10 @@ impl Resolve {
                 "agent" => format!("for agent {}", resolved.agent),
                 _ => format!("in session {}", resolved.session_key),
             };
-            print::note(&line(&format!("from now on {whose}, too: {what}"), COLUMNS));
+            let text = format!("from now on {whose}, too: {what}");
+            for said in whole::lines(&text, print::notes_width()) {
+                print::note(&said);
+            }
             print::note(&format!("undo it: abide approvals forget {}", short(id)));
         }
         Ok(0)
@@ -169,7 +200,8 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
         return Ok(0);
     }
     let now = Clock::system().now();
-    let mut table = Table::new(&["ID", "DECISION", "SCOPE", "AGENT", "AGE", "WHAT"]);
+    let mut table = Table::new(&["ID", "DECISION", "SCOPE", "AGENT", "AGE"]);
+    let mut covered = Vec::new();
     for one in page.remembered {
         table.row(vec![
             short(one.id),
@@ -177,13 +209,21 @@ async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
             one.scope.to_string(),
             one.agent.to_string(),
             age(one.at, now),
-            match one.covers {
-                Some(covers) => format!("{} {covers}", one.tool),
-                None => format!("every call of {}", one.tool),
-            },
         ]);
+        covered.push(match one.covers {
+            Some(covers) => format!("{} {covers}", one.tool),
+            None => format!("every call of {}", one.tool),
+        });
     }
-    print::answer(&table.lines().join("\n"))?;
+    let mut rows = table.lines().into_iter();
+    print::answer(&rows.next().unwrap_or_default())?;
+    let within = print::screen_width().map(|columns| columns.saturating_sub(2));
+    for (row, covers) in rows.zip(covered) {
+        print::answer(&row)?;
+        for said in whole::lines(&covers, within) {
+            print::answer(&format!("  {said}"))?;
+        }
+    }
     Ok(0)
 }
 
@@ -232,8 +272,9 @@ pub(crate) async fn waiting(
     Ok((raw, page.approvals))
 }
 
-/// A call with where it comes from and when it runs out.
-pub(crate) fn show(approval: &Approval, now: Timestamp) -> String {
+/// A call with where it comes from and when it runs out, whole: what a yes covers is never cut.
+/// Wrapped to so many columns, if the screen has a width.
+pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
     let name = approval.label.as_deref().unwrap_or(&approval.title);
     let head = format!(
         "{} wants to call {} ({} old, denied in {})",
@@ -248,63 +289,33 @@ pub(crate) fn show(approval: &Approval, now: Timestamp) -> String {
         short(approval.run_id),
         approval.session_key
     );
-    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    let mut out = print::styled(print::HEAD, whole::lines(&head, columns).join("\n"));
     out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));
-    out.push_str(&arguments(&approval.arguments));
-    out.push_str(&format!(
-        "  {}\n",
-        line(&format!("because {}", approval.why), COLUMNS - 2)
-    ));
-    out
-}
-
-/// Each argument under its name; long ones by their beginning, with how much is left out.
-fn arguments(arguments: &Value) -> String {
-    let mut out = String::new();
-    let fields = match arguments {
-        Value::Object(fields) => fields.iter().collect(),
-        _ => Vec::new(),
-    };
-    for (name, value) in fields {
-        let text = match value {
-            Value::String(text) => clean(text),
-            other => clean(&other.to_string()),
-        };
-        let lines: Vec<&str> = text.lines().collect();
-        if let [only] = lines[..] {
-            out.push_str(&format!(
-                "  {}\n",
-                line(&format!("{name}: {only}"), COLUMNS - 2)
-            ));
-            continue;
-        }
-        out.push_str(&format!("  {}:\n", line(name, COLUMNS - 3)));
-        for said in lines.iter().take(LINES) {
-            out.push_str(&format!("    {}\n", line(said, COLUMNS - 4)));
-        }
-        if lines.len() > LINES {
-            let more = lines.len() - LINES;
-            out.push_str(&format!(
-                "    … {more} more lines: abide approvals --json\n"
-            ));
-        }
+    out.push_str(&whole::arguments(&approval.arguments, columns));
+    let within = columns.map(|columns| columns.saturating_sub(2));
+    for said in whole::lines(&format!("because {}", approval.why), within) {
+        out.push_str(&format!("  {said}\n"));
     }
     out
 }
 
-/// One line for a list of what goes on.
+/// One line for a list of what goes on; a cut one names the command that shows it whole.
 pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
+    let covers = approval.covers.clone();
+    let what = covers.unwrap_or_else(|| approval.arguments.to_string());
     let text = format!(
         "! {} {who} (run {}) wants to call {}, {} left: {}",
         short(approval.id),
         short(approval.run_id),
         approval.tool,
         span(approval.expires_at.since(now)),
-        approval
-            .covers
-            .clone()
-            .unwrap_or_else(|| approval.arguments.to_string()),
+        whole::visible(&what).replace('\n', "⏎"),
     );
-    line(&text, COLUMNS)
+    let all = line(&text, COLUMNS);
+    if !all.ends_with('…') {
+        return all;
+    }
+    let whole = format!(" whole: abide approvals show {}", short(approval.id));
+    format!("{}{whole}", line(&text, COLUMNS - whole.len()))
 }

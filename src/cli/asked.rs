@@ -1,16 +1,47 @@
 //! What runs ask people while somebody follows them: questions, and calls that need leave.
 //! Used where a person is there to answer.
 
+use std::collections::VecDeque;
+
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::link::Link;
 use super::text::{COLUMNS, line};
-use super::{answer, approvals, print};
+use super::{answer, approvals, print, whole};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Decision};
 use crate::wire::questions::{AnswerQuestion, Question};
+
+/// So many lines of a screen stay for what stands below a page.
+const BELOW: usize = 6;
+/// A page has so many lines at least.
+const PAGE: usize = 10;
+
+/// Something that is put to a person.
+pub(crate) struct Put {
+    /// What.
+    pub(crate) asked: Asked,
+    /// What of it was not shown yet.
+    pub(crate) rest: VecDeque<String>,
+}
+
+impl Put {
+    /// What a person is asked for.
+    pub(crate) fn prompt(&self) -> String {
+        match self.rest.iter().map(|page| page.lines().count()).sum() {
+            0 => self.asked.prompt().to_owned(),
+            1 => "1 more line (empty: show it; no; later)".to_owned(),
+            more => format!("{more} more lines (empty: show them; no; later)"),
+        }
+    }
+
+    /// Why these words cannot be taken yet: a yes is about all of it.
+    pub(crate) fn is_too_early(&self, said: &str) -> bool {
+        !self.rest.is_empty() && decision(said) != Some(Decision::Deny)
+    }
+}
 
 /// Something that a run asks people.
 #[derive(Clone)]
@@ -30,11 +61,20 @@ impl Asked {
         }
     }
 
-    /// As people read it.
-    pub(crate) fn show(&self, now: Timestamp) -> String {
+    /// As people read it, in parts that a screen takes. A call is whole in them: what a yes covers
+    /// has been shown to its end before it is taken.
+    pub(crate) fn pages(&self, now: Timestamp) -> VecDeque<String> {
         match self {
-            Asked::Question(question) => answer::show(question, now),
-            Asked::Approval(approval) => approvals::show(approval, now),
+            Asked::Question(question) => [answer::show(question, now)].into(),
+            Asked::Approval(approval) => {
+                let text = approvals::show(approval, now, print::notes_width());
+                let lines: Vec<&str> = text.lines().collect();
+                let page = match print::notes_size() {
+                    Some((_, rows)) => rows.saturating_sub(BELOW).max(PAGE),
+                    None => lines.len().max(1),
+                };
+                lines.chunks(page).map(|part| part.join("\n")).collect()
+            }
         }
     }
 
@@ -64,7 +104,11 @@ impl Asked {
                     _ => "denied",
                 };
                 let covers = approval.covers.as_deref().unwrap_or_default();
-                format!("{what}: {} {covers}", approval.tool)
+                format!(
+                    "{what}: {} {}",
+                    approval.tool,
+                    whole::visible(covers).replace('\n', "⏎")
+                )
             }
         };
         print::styled(print::DIM, line(&text, COLUMNS))

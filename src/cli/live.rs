@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::asked::{self, Asked};
+use super::asked::{self, Asked, Put};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
@@ -32,7 +32,7 @@ pub(crate) struct Live<'a> {
     pub(crate) session: Option<SessionKey>,
     person: Option<&'a mut Person>,
     /// What is put to the person right now.
-    open: Option<Asked>,
+    open: Option<Put>,
     asked: Vec<Asked>,
     /// Something may be asked that is not known yet.
     asks_anew: bool,
@@ -159,7 +159,7 @@ impl<'a> Live<'a> {
         if let Some(view) = &mut self.view {
             view.asks(self.asked.clone());
         }
-        let is_open = |open: &Asked| self.asked.iter().any(|one| one.id() == open.id());
+        let is_open = |open: &Put| self.asked.iter().any(|one| one.id() == open.asked.id());
         if self.open.as_ref().is_some_and(|open| !is_open(open)) {
             self.open = None;
             self.unprompt();
@@ -182,8 +182,16 @@ impl<'a> Live<'a> {
         let Some(asked) = person.next_of(&self.asked) else {
             return;
         };
-        self.note(&asked.show(self.clock.now()));
-        self.open = Some(asked);
+        let rest = asked.pages(self.clock.now());
+        self.open = Some(Put { asked, rest });
+        self.turn_page();
+    }
+
+    /// Shows what comes next of what is open, and asks for it.
+    fn turn_page(&mut self) {
+        if let Some(page) = self.open.as_mut().and_then(|open| open.rest.pop_front()) {
+            self.note(&page);
+        }
         self.prompt();
     }
 
@@ -216,12 +224,28 @@ impl<'a> Live<'a> {
             return Ok(());
         };
         self.unprompt();
-        let said = line.unwrap_or_default();
-        if said.trim().is_empty() {
+        let Some(said) = line else {
             return Ok(());
+        };
+        let said = said.trim();
+        match said {
+            "" if !open.rest.is_empty() => {
+                self.open = Some(open);
+                self.turn_page();
+                return Ok(());
+            }
+            "" => return Ok(()),
+            "later" if !open.rest.is_empty() => return Ok(()),
+            _ if open.is_too_early(said) => {
+                self.note("nothing was decided: there is more of it, which Enter shows");
+                self.open = Some(open);
+                self.prompt();
+                return Ok(());
+            }
+            _ => {}
         }
-        match open.answer(&self.watch.link, said.trim()).await {
-            Ok(true) => self.note(&open.decided(said.trim())),
+        match open.asked.answer(&self.watch.link, said).await {
+            Ok(true) => self.note(&open.asked.decided(said)),
             Ok(false) => {
                 self.note("say yes or no");
                 self.open = Some(open);
@@ -233,7 +257,7 @@ impl<'a> Live<'a> {
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                 self.note("that was not heard; it is asked again");
                 if let Some(person) = &mut self.person {
-                    person.was_not_heard(open.id());
+                    person.was_not_heard(open.asked.id());
                 }
             }
             Err(failure) => return Err(failure),

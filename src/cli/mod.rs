@@ -59,6 +59,7 @@ mod usage;
 mod view;
 mod wait;
 mod watch;
+mod whole;
 mod words;
 
 pub use args::main;

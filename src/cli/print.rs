@@ -60,8 +60,13 @@ pub(crate) fn note_for_screen(line: &str, indent: usize) -> String {
 }
 
 /// How wide the terminal is that the answer goes to, if it goes to one.
-fn screen_width() -> Option<usize> {
+pub(crate) fn screen_width() -> Option<usize> {
     width_of(io::stdout())
+}
+
+/// How wide the terminal is that the notes go to, if they go to one.
+pub(crate) fn notes_width() -> Option<usize> {
+    width_of(io::stderr())
 }
 
 /// Columns and lines of the terminal that the notes go to, if they go to one that says so.

@@ -89,7 +89,9 @@ impl Ps {
             print::answer(&approvals::in_short(approval, now))?;
         }
         if !approvals.is_empty() {
-            print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals");
+            print::note(
+                "decide: abide approvals allow ID, or deny ID; whole: abide approvals show ID",
+            );
         }
         for question in &questions {
             print::answer(&answer::in_short(question, now))?;

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, clean, line, short};
-use super::{ids, print};
+use super::text::{COLUMNS, age, line, short};
+use super::{ids, print, whole};
 use crate::clock::Clock;
 use crate::kernel::ids::StepId;
 use crate::kernel::time::Timestamp;
@@ -15,9 +15,6 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::lifecycle::{Decision, ResolveRun};
 use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::shapes::{OpenReview, Run};
-
-/// So many lines of a call's arguments are shown; --json has all of them.
-const LINES: usize = 40;
 
 /// Settle calls that were cut off by a kill
 ///
@@ -178,35 +175,14 @@ fn call(review: &OpenReview, now: Timestamp) -> String {
         age(review.started_at, now)
     );
     let mut out = format!("  {}", line(&what, COLUMNS - 2));
-    // Lines of a text are easier to read as lines.
-    let fields = review.arguments.as_object().into_iter().flatten();
-    let mut lines: Vec<String> = Vec::new();
-    for (name, value) in fields {
-        match value.as_str() {
-            Some(text) if text.contains('\n') => {
-                lines.push(format!("{name}:"));
-                lines.extend(clean(text).lines().map(|line| format!("  {line}")));
-            }
-            Some(text) => lines.push(format!("{name}: {}", clean(text))),
-            None => lines.push(format!("{name}: {value}")),
-        }
+    let within = print::screen_width().map(|columns| columns.saturating_sub(2));
+    let mut shown = whole::arguments(&review.arguments, within);
+    if shown.is_empty() {
+        let summary = review.summary.as_deref();
+        shown = summary.map_or_else(String::new, |call| format!("  {}", line(call, COLUMNS - 4)));
     }
-    if lines.is_empty() {
-        lines.extend(
-            review
-                .summary
-                .as_deref()
-                .map(|call| line(call, COLUMNS - 4)),
-        );
-    }
-    let more = lines.len().saturating_sub(LINES);
-    for said in lines.iter().take(LINES) {
-        out.push_str(&format!("\n    {said}"));
-    }
-    if more > 0 {
-        out.push_str(&format!(
-            "\n    … and {more} more lines: abide review --json"
-        ));
+    for said in shown.lines() {
+        out.push_str(&format!("\n  {said}"));
     }
     out
 }

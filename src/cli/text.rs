@@ -51,7 +51,7 @@ const MARKS: usize = 16;
 
 /// Where the longest beginning of `text` ends that is at most `columns` wide. A sequence of
 /// characters may be wider than they are one by one, so it is measured as a whole.
-fn fitting(text: &str, columns: usize) -> usize {
+pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     let mut fits = 0;
     for (at, ch) in text.char_indices().take(columns * MARKS) {
         let end = at + ch.len_utf8();

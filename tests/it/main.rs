@@ -10,6 +10,7 @@ mod agents;
 mod announces;
 mod api;
 mod approvals;
+mod approvals_shown;
 mod architecture;
 mod backups;
 mod breaker;

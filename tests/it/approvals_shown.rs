@@ -1,0 +1,151 @@
+//! What a yes covers is shown whole, at a terminal and in a pipe, before it is taken.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, Place, Script, Terminal, calls, eventually, run, says};
+use crate::home::said;
+
+/// What a person must not overlook.
+const END: &str = "; touch overlooked";
+
+/// A command of about so many characters with a dangerous end.
+fn command(length: usize) -> String {
+    let words: Vec<String> = (0..length / 8).map(|n| format!("word{n:03}")).collect();
+    format!("echo {} > /dev/null{END}", words.join(" "))
+}
+
+fn place(command: &str) -> Place {
+    let call = calls("shell", json!({ "command": command }));
+    Place::new(Script::new().on("[go]", [call, says("done")]))
+        .with_agent("worker", "mode: primary\ntools: [shell]")
+}
+
+fn follow(place: &Place) -> Terminal {
+    let mut command = place.command(&["run", "--agent", "worker", "[go]"]);
+    command.current_dir(place.work());
+    Terminal::start(command)
+}
+
+/// A text without blanks, so that it is the same however it was wrapped.
+fn bare(shown: &str) -> String {
+    shown.split_whitespace().collect()
+}
+
+async fn open(daemon: &Daemon) -> Value {
+    let client = daemon.client().await;
+    eventually("an approval", async || {
+        let listed = client
+            .call("approvals.list", json!({ "state": "open" }))
+            .await;
+        listed["approvals"].get(0).cloned()
+    })
+    .await
+}
+
+#[test]
+fn a_long_command_is_shown_to_its_end_before_it_can_be_allowed() {
+    let command = command(3_000);
+    let place = place(&command);
+    run(async {
+        let daemon = place.start().await;
+        let mut person = follow(&place);
+        let shown = person.until("allow it? (yes or no; empty: later)> ");
+        assert!(bare(&shown).contains(&bare(&command)), "{shown}");
+        let (_, call) = shown.split_once("command:").unwrap();
+        assert!(!call.contains('…'), "{shown}");
+        person.types("no\n");
+        person.until("denied: shell echo word000");
+        assert_eq!(person.end().0, 0);
+        assert!(!place.work().join("overlooked").exists());
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_command_longer_than_the_screen_is_turned_page_by_page_and_no_yes_is_taken_before_its_end() {
+    let command = command(12_000);
+    let place = place(&command);
+    run(async {
+        let daemon = place.start().await;
+        let mut person = follow(&place);
+        let mut shown = person.until(" more lines (empty: show them; no; later)> ");
+        assert!(!bare(&shown).contains(&bare(END)), "{shown}");
+        person.types("yes\n");
+        person.until("nothing was decided: there is more of it, which Enter shows\n");
+        assert_eq!(open(&daemon).await["state"], "open");
+        person.until("later)> ");
+        let more = |seen: &str| {
+            let (before, _) = seen.rsplit_once(" more lines (empty")?;
+            let digits = before.rsplit(|ch: char| !ch.is_ascii_digit()).next();
+            digits.map(str::to_owned)
+        };
+        let mut left = more(&person.seen());
+        while left.is_some() {
+            person.types("\n");
+            let seen = person.until_seen(|seen| more(seen) != left && seen.contains("later)> "));
+            left = more(&seen);
+            shown = seen;
+        }
+        assert!(shown.contains("allow it?"), "{shown}");
+        assert!(bare(&shown).contains(&bare(END)), "{shown}");
+        person.types("yes\n");
+        person.until("allowed: shell echo word000");
+        assert_eq!(person.end().0, 0);
+        assert!(place.work().join("overlooked").exists());
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
+    let command = format!("{}\nsecond \u{1b}[8mhidden\u{202e}line", command(3_000));
+    let lines: Vec<String> = command
+        .replace('\u{1b}', "\\u{1b}")
+        .replace('\u{202e}', "\\u{202e}")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let place = place(&command);
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let spawned = client
+            .spawn(json!({ "task": "[go]", "agent": "worker" }))
+            .await;
+        let approval = open(&daemon).await;
+        let id = approval["id"].as_str().unwrap();
+        let short = &id[id.len() - 8..];
+        for arguments in [vec!["approvals"], vec!["approvals", "show", short]] {
+            let piped = said(&mut place.command(&arguments));
+            assert_eq!(piped.code, 0, "{}", piped.err);
+            for line in &lines {
+                assert!(
+                    piped.out.contains(line.as_str()),
+                    "{arguments:?}: {}",
+                    piped.out
+                );
+            }
+            let mut screen = Terminal::start(place.command(&arguments));
+            let (code, shown) = screen.end();
+            assert_eq!(code, 0);
+            assert!(
+                bare(&shown).contains(&bare(&lines.join("⏎"))),
+                "{arguments:?}: {shown}"
+            );
+            assert!(!screen.raw().contains("\u{1b}[8m"), "{arguments:?}");
+        }
+        // One line of many names the command that shows all of it.
+        let listed = said(&mut place.command(&["ps"]));
+        let whole = format!("whole: abide approvals show {short}");
+        assert!(listed.out.contains(&whole), "{}", listed.out);
+        let missing = said(&mut place.command(&["approvals", "show", "00000000"]));
+        assert_eq!(missing.code, 3, "{}", missing.err);
+        client
+            .call("approvals.resolve", json!({ "id": id, "decision": "deny" }))
+            .await;
+        let decided = said(&mut place.command(&["approvals", "show", id]));
+        assert_eq!(decided.code, 3, "{}", decided.err);
+        client.ended(&spawned.id).await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
