@@ -1,7 +1,7 @@
 //! What an agent is. A run pins this as JSON at its spawn, and its runner reads it back from
 //! there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -109,6 +109,9 @@ pub struct AgentDefinition {
         serialize_with = "names"
     )]
     pub env: BTreeMap<String, Option<Given>>,
+    /// The names of `env` that it declares as secrets. Not pinned: each run's values say it.
+    #[serde(skip)]
+    pub secret_env: BTreeSet<String>,
     /// What becomes of its runs when an agent has failed that they have called into their session;
     /// they are told, if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +177,7 @@ impl AgentDefinition {
             command: None,
             on_uncertain: None,
             env: BTreeMap::new(),
+            secret_env: BTreeSet::new(),
             on_child_failure: None,
         }
     }

@@ -216,7 +216,8 @@ impl Reader<'_> {
                 other => return Err(no_word(other, &["model", "command"])),
             },
             "env" => {
-                definition.env = environment(value)?;
+                let read = environment(value)?;
+                (definition.env, definition.secret_env) = (read.env, read.secret);
                 if !definition.env.is_empty() {
                     self.needs("env");
                 }

@@ -1,7 +1,7 @@
 //! The values of a definition's fields, each with what is expected where it does not fit. Called
 //! by `fields` and `command`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -40,29 +40,54 @@ pub(super) fn decision(value: &Value) -> Result<Decision, String> {
     Decision::parse(&word).ok_or_else(|| no_word(&word, &["allow", "deny", "ask"]))
 }
 
-/// Names with their values, or where these are read from; an empty one is for requests to give.
-/// No refusal repeats a value.
-pub(super) fn environment(value: &Value) -> Result<BTreeMap<String, Option<Given>>, String> {
+/// The field `env` of an agent.
+#[derive(Default)]
+pub(super) struct EnvField {
+    /// Names with their values, or where these are read from; an empty one is for requests to give.
+    pub env: BTreeMap<String, Option<Given>>,
+    /// Those that are declared as secrets.
+    pub secret: BTreeSet<String>,
+}
+
+/// Reads the field `env`. No refusal repeats a value.
+pub(super) fn environment(value: &Value) -> Result<EnvField, String> {
     let expected = "names are expected, each with a text, {from: env:NAME}, {from: file:/PATH}, \
-                    {from: cred:NAME}, or nothing for a value that requests give";
-    let mut env = BTreeMap::new();
+                    {from: cred:NAME}, or nothing for a value that requests give; secret: true \
+                    beside from hides the value";
+    let mut read = EnvField::default();
     for (name, value) in value.as_object().ok_or(expected)? {
         let given = match value {
             Value::Null => None,
             Value::String(text) => Some(Given::text(text)),
             Value::Number(number) => Some(Given::text(number.to_string())),
             Value::Bool(flag) => Some(Given::text(flag.to_string())),
-            Value::Object(fields) if fields.len() == 1 => {
-                let from = fields.get("from").and_then(Value::as_str);
-                Some(Given::From(Reference::parse(from.ok_or(expected)?)?))
+            Value::Object(fields) => {
+                let known = |field: &String| field == "from" || field == "secret";
+                if fields.is_empty() || !fields.keys().all(known) {
+                    return Err(format!("{name}: {expected}"));
+                }
+                match fields.get("secret").map(Value::as_bool) {
+                    Some(None) => return Err(format!("{name}: secret: true or false is expected")),
+                    Some(Some(true)) => {
+                        read.secret.insert(name.clone());
+                    }
+                    Some(Some(false)) | None => {}
+                }
+                match fields.get("from") {
+                    None | Some(Value::Null) => None,
+                    Some(from) => {
+                        let from = from.as_str().ok_or(expected)?;
+                        Some(Given::From(Reference::parse(from)?))
+                    }
+                }
             }
-            _ => return Err(format!("{name}: {expected}")),
+            Value::Array(_) => return Err(format!("{name}: {expected}")),
         };
         let sample = given.clone().unwrap_or_else(|| Given::text(""));
         overlay::check(name, &sample).map_err(|fault| fault.message)?;
-        env.insert(name.clone(), given);
+        read.env.insert(name.clone(), given);
     }
-    Ok(env)
+    Ok(read)
 }
 
 /// Says which words there are.

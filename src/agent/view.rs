@@ -264,6 +264,7 @@ impl Set {
             skills: None,
             env: OfAgent {
                 env: definition.env.clone(),
+                secret: definition.secret_env.clone(),
                 of_project: entry.source == Source::Project,
             },
             overlay: Overlay::default(),

@@ -36,6 +36,8 @@ pub struct EnvName {
 pub struct OfAgent {
     /// By name; nothing for one that only a request gives.
     pub env: BTreeMap<String, Option<Given>>,
+    /// The names that it declares as secrets, whatever they look like.
+    pub secret: BTreeSet<String>,
     /// It is a project's file: it adds names, and replaces none.
     pub of_project: bool,
 }
@@ -51,7 +53,7 @@ pub struct OfSkill {
     pub of_project: bool,
     /// The names that it says it needs, its key's among them.
     pub declared: Vec<String>,
-    /// The name that its key has in `env`, whatever it looks like.
+    /// The name of its key (`primaryEnv`): a secret, whatever it looks like.
     pub key: Option<String>,
     /// What the settings give it.
     pub env: Vec<(String, Given)>,
@@ -73,8 +75,10 @@ pub struct Laid {
 pub struct Overlay {
     /// By name.
     pub values: BTreeMap<String, Laid>,
-    /// Names that look like secrets and that the agent or a skill has said it needs.
+    /// Names that the agent or a skill has said it needs.
     declared: BTreeSet<String>,
+    /// Names that the agent or a skill declares as secrets.
+    secret: BTreeSet<String>,
     /// What was left aside.
     pub warnings: Vec<String>,
 }
@@ -83,6 +87,9 @@ pub struct Overlay {
 pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Overlay {
     let mut overlay = Overlay::default();
     overlay.declared.extend(agent.env.keys().cloned());
+    overlay.secret.extend(agent.secret.iter().cloned());
+    let keys = skills.iter().filter_map(|skill| skill.key.clone());
+    overlay.secret.extend(keys);
     for (name, given) in &agent.env {
         let Some(given) = given else { continue };
         if agent.of_project && is_blocked(name) {
@@ -90,7 +97,7 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
         } else if agent.of_project && base.contains(name) {
             overlay.aside("the agent's project file", name, ONLY_ADDS);
         } else {
-            overlay.set(name, AGENT.to_owned(), given, false);
+            overlay.set(name, AGENT.to_owned(), given);
         }
     }
     let mut ordered: Vec<&OfSkill> = skills.iter().collect();
@@ -135,7 +142,7 @@ impl Overlay {
                     &format!("say so in the agent's file: env: {{{name}: null}}"),
                 ));
             }
-            self.set(&name, REQUEST.to_owned(), &given, false);
+            self.set(&name, REQUEST.to_owned(), &given);
         }
         Ok(self)
     }
@@ -173,14 +180,13 @@ impl Overlay {
                 skill.name, skill.name
             ));
         }
-        let is_key = skill.key.as_deref() == Some(name);
-        self.set(name, format!("skill:{}", skill.name), given, is_key);
+        self.set(name, format!("skill:{}", skill.name), given);
     }
 
-    fn set(&mut self, name: &str, from: String, given: &Given, is_key: bool) {
+    fn set(&mut self, name: &str, from: String, given: &Given) {
         let laid = Laid {
+            secret: self.secret.contains(name) || is_secret(name, &from, given),
             from,
-            secret: is_key || looks_secret(name) || matches!(given, Given::From(_)),
             given: given.clone(),
         };
         self.values.insert(name.to_owned(), laid);
@@ -298,6 +304,16 @@ pub fn is_blocked(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     BLOCKED_NAMES.contains(&name.as_str())
         || BLOCKED_STARTS.iter().any(|start| name.starts_with(start))
+}
+
+/// Is a value of this name a secret without being declared as one? It is by its name, by the name
+/// of the place that it is read from, or as a text that a request gives, which is kept sealed.
+pub fn is_secret(name: &str, from: &str, given: &Given) -> bool {
+    looks_secret(name)
+        || match given {
+            Given::Text(_) => from == REQUEST,
+            Given::From(place) => place.names_secret(),
+        }
 }
 
 /// Does it look like the name of a secret?

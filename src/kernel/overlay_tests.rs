@@ -13,6 +13,7 @@ fn agent(env: &[(&str, Option<&str>)], of_project: bool) -> OfAgent {
         env: env
             .map(|(name, value)| ((*name).to_owned(), value.map(Given::text)))
             .collect(),
+        secret: BTreeSet::new(),
         of_project,
     }
 }
@@ -203,4 +204,45 @@ fn what_no_environment_can_hold_is_refused_without_its_value() {
         })
         .collect();
     assert!(Overlay::default().with_request(many).is_err());
+}
+
+#[test]
+fn a_value_is_a_secret_by_name_by_declaration_or_as_the_text_of_a_request() {
+    let from = |name: &str| Given::From(Reference::Variable(name.to_owned()));
+    let agent = OfAgent {
+        env: [
+            ("HOST", from("HOST")),
+            ("DIR", Given::text("/srv/project")),
+            ("A_TOKEN", from("A")),
+            ("RENAMED", from("GH_TOKEN")),
+            ("DSN", from("DATABASE")),
+            ("WEATHER", Given::text("value-1")),
+        ]
+        .map(|(name, given)| (name.to_owned(), Some(given)))
+        .into(),
+        secret: BTreeSet::from(["DSN".to_owned()]),
+        of_project: false,
+    };
+    let keyed = OfSkill {
+        key: Some("WEATHER".to_owned()),
+        ..skill("s", 3, &[("UNITS", "metric-units")], &[])
+    };
+    let overlay = lay(&base(), &agent, &[keyed]);
+    let mut given = request(&[("PLAIN", "given-here")]);
+    given.insert("FOLDER".to_owned(), from("PWD"));
+    given.insert(
+        "CRED".to_owned(),
+        Given::From(Reference::Credential("x".to_owned())),
+    );
+    let overlay = overlay.with_request(given).unwrap();
+    let secret = |wanted: bool| -> Vec<&str> {
+        let values = overlay.values.iter();
+        let found = values.filter(|(_, laid)| laid.secret == wanted);
+        found.map(|(name, _)| name.as_str()).collect()
+    };
+    assert_eq!(
+        secret(true),
+        ["A_TOKEN", "CRED", "DSN", "PLAIN", "RENAMED", "WEATHER"]
+    );
+    assert_eq!(secret(false), ["DIR", "FOLDER", "HOST", "UNITS"]);
 }

@@ -17,6 +17,8 @@ const SHORTEST: usize = 8;
 const SHORTEST_PART: usize = 4;
 /// Stands wherever a text was cut: what is left of a value beside it is no whole value.
 const CUT: char = '…';
+/// How every mask begins.
+const MASK: &str = "[secret:";
 
 /// Knows the values of a run that nobody is to see. Cheap to clone.
 #[derive(Clone, Default)]
@@ -36,7 +38,7 @@ impl Redactor {
         for (name, secret) in secrets {
             for form in forms(secret.expose()) {
                 patterns.push(form);
-                instead.push(format!("[secret:{name}]"));
+                instead.push(format!("{MASK}{name}]"));
             }
         }
         if patterns.is_empty() {
@@ -125,6 +127,50 @@ impl Redactor {
             }
             _ => {}
         }
+    }
+
+    /// Would [`Redactor::in_value`] change it?
+    pub fn is_in(&self, value: &Value) -> bool {
+        let Some(known) = &self.0 else {
+            return false;
+        };
+        match value {
+            Value::String(text) => known.finder.is_match(text),
+            Value::Array(items) => items.iter().any(|item| self.is_in(item)),
+            Value::Object(fields) => fields
+                .iter()
+                .any(|(name, value)| known.finder.is_match(name) || self.is_in(value)),
+            _ => false,
+        }
+    }
+
+    /// Does a text name one of the values by the mask that it is shown as?
+    pub fn is_named_in(&self, text: &str) -> bool {
+        let Some(known) = &self.0 else {
+            return false;
+        };
+        text.contains(MASK) && known.instead.iter().any(|mask| text.contains(mask))
+    }
+
+    /// What a decision covers that is remembered, masked: no two texts become the same by it, so
+    /// that leave for one that says `[secret:NAME]` is none for one with the value.
+    pub fn covering(&self, text: &str) -> String {
+        let escaped = |text: &str| {
+            let text = text.replace("[literal:", "[literal:literal:");
+            text.replace(MASK, "[literal:secret:")
+        };
+        let Some(known) = &self.0 else {
+            return escaped(text);
+        };
+        let mut out = String::with_capacity(text.len());
+        let mut from = 0;
+        for found in known.finder.find_iter(text) {
+            out.push_str(&escaped(&text[from..found.start()]));
+            out.push_str(&known.instead[found.pattern().as_usize()]);
+            from = found.end();
+        }
+        out.push_str(&escaped(&text[from..]));
+        out
     }
 
     /// How much of `text` may be passed on before more of it is known: behind it may stand the
@@ -341,6 +387,41 @@ mod tests {
         );
         assert!(super::Redactor::default().is_empty());
         assert!(self::redactor(&[("PIN", "1234")]).is_empty());
+    }
+
+    #[test]
+    fn leave_for_a_text_with_a_mask_in_it_is_none_for_the_value() {
+        let redactor = redactor(&[("A", "canary-1")]);
+        let covers = |text: &str| redactor.covering(text);
+        let with_value = covers("send canary-1");
+        assert_eq!(with_value, "send [secret:A]");
+        for literal in [
+            "send [secret:A]",
+            "send [literal:secret:A]",
+            "send [literal:[secret:A]",
+        ] {
+            let covered = covers(literal);
+            assert!(!covered.contains("canary-1"));
+            assert_ne!(covered, with_value, "{literal}");
+        }
+        assert_ne!(covers("[secret:A]"), covers("[literal:secret:A]"));
+        // The same without secrets: what is remembered counts for other runs, too.
+        let plain = Redactor::default();
+        assert_eq!(plain.covering("send [secret:A]"), covers("send [secret:A]"));
+        assert_eq!(plain.covering("git push"), "git push");
+    }
+
+    #[test]
+    fn a_value_is_found_wherever_it_is_in_a_tree() {
+        let redactor = redactor(&[("A", "canary-1")]);
+        for (value, is_in) in [
+            (json!({ "a": ["x", { "canary-1": 1 }] }), true),
+            (json!({ "a": "is canary-1." }), true),
+            (json!({ "a": "[secret:A]" }), false),
+        ] {
+            assert_eq!(redactor.is_in(&value), is_in, "{value}");
+        }
+        assert!(redactor.is_named_in("x [secret:A]") && !redactor.is_named_in("x [secret:B]"));
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! requests hold them so; only what starts a program or speaks with a provider exposes one.
 
 use std::fmt;
+use std::path::Path;
+
+use super::overlay::looks_secret;
 
 /// A text that no debug output shows.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +54,26 @@ impl Reference {
                 Ok(Reference::Credential(place.to_owned()))
             }
             _ => Err(expected.to_owned()),
+        }
+    }
+
+    /// Does the place itself say that it holds a secret? A credential does; a variable or file by
+    /// a name that looks like one, or by lying in a folder of secrets. Anything else may be a
+    /// folder or a host.
+    pub fn names_secret(&self) -> bool {
+        match self {
+            Reference::Variable(name) => looks_secret(name),
+            Reference::File(path) => {
+                let path = Path::new(path);
+                let mut folders = path.parent().into_iter().flat_map(Path::components);
+                let is_kept_with_secrets = folders.any(|folder| {
+                    let name = folder.as_os_str().to_string_lossy().to_ascii_lowercase();
+                    ["secrets", ".secrets", "credentials", ".ssh"].contains(&name.as_str())
+                });
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                is_kept_with_secrets || looks_secret(&stem.replace(['-', '.'], "_"))
+            }
+            Reference::Credential(_) => true,
         }
     }
 }
@@ -103,6 +126,27 @@ mod tests {
         ] {
             let refused = Reference::parse(text).unwrap_err();
             assert!(!refused.contains("canary"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_place_says_by_its_name_whether_it_holds_a_secret() {
+        for text in [
+            "env:GH_TOKEN",
+            "file:/run/secrets/db",
+            "file:/etc/app/api-key.txt",
+            "file:/home/u/.ssh/id",
+            "cred:weather",
+        ] {
+            assert!(Reference::parse(text).unwrap().names_secret(), "{text}");
+        }
+        for text in [
+            "env:HOST",
+            "env:PROJECT_DIR",
+            "file:/etc/hostname",
+            "file:/srv/key/region",
+        ] {
+            assert!(!Reference::parse(text).unwrap().names_secret(), "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use super::drive::submit_any;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Admission, StepOutcome};
 use crate::failpoint::reach;
-use crate::kernel::approval::ApprovalState;
+use crate::kernel::approval::{ApprovalState, Consent};
 use crate::kernel::fault::Fault;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Step, StepKind};
@@ -40,6 +40,11 @@ pub(super) async fn admit(
         Admission::Goes => return complete(inner, view, step).await,
         Admission::Refused(text) => return Ok(refused(text)),
         Admission::Asks(consent) => consent,
+    };
+    let redactor = &view.environment.redactor;
+    let consent = Consent {
+        why: redactor.whole(&consent.why).into_owned(),
+        covers: redactor.covering(&consent.covers),
     };
     reach("drive.asking");
     let command = Command::RequestApproval(Box::new(RequestApproval {

@@ -5,6 +5,7 @@
 mod ahead;
 mod outcome;
 mod passing;
+mod said;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use passing::Passing;
+use said::Came;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +59,7 @@ const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 const TIME_OUT_PAUSE: Duration = Duration::from_millis(200);
 
 type Performing =
-    FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<StepOutcome, Fault>)>>;
+    FuturesUnordered<crate::contract::BoxFuture<'static, (Arc<Step>, Result<Came, Fault>)>>;
 
 /// Drives `run` from the moment it has a slot until it gives the slot back.
 pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
@@ -216,8 +218,8 @@ impl Drive<'_> {
                 Some((step, outcome)) = performing.next() => {
                     self.in_flight.remove(&step.id);
                     let after = match outcome {
-                        Ok(StepOutcome::Waits) => self.look_again(&step).await,
-                        Ok(outcome) => self.record(&step, outcome).await,
+                        Ok(Came { outcome: StepOutcome::Waits, .. }) => self.look_again(&step).await,
+                        Ok(came) => self.record(&step, came).await,
                         Err(fault) => Err(fault),
                     };
                     let after = match after {
@@ -281,9 +283,19 @@ impl Drive<'_> {
             let inner = Arc::clone(self.inner);
             let view = Arc::clone(&self.view);
             performing.push(Box::pin(async move {
-                match admit(&inner, &view, &step).await {
+                let redactor = view.environment.redactor.clone();
+                // What is carried out is what the model said; what is stored of it is masked.
+                let acting = match said::step(&inner, &view, &step).await {
+                    Ok(Ok(acting)) => acting,
+                    Ok(Err(refused)) => return (step, Ok(refused.into())),
+                    Err(fault) => return (step, Err(fault)),
+                };
+                match admit(&inner, &view, &acting).await {
                     Ok(None) => {}
-                    Ok(Some(outcome)) => return (step, Ok(outcome)),
+                    Ok(Some(mut outcome)) => {
+                        redact(&mut outcome, &redactor);
+                        return (step, Ok(outcome.into()));
+                    }
                     Err(fault) => return (step, Err(fault)),
                 }
                 if step.effect == Effect::Once && step.state == StepState::Intended {
@@ -305,11 +317,12 @@ impl Drive<'_> {
                     Some(coming) => coming.sink(),
                     None => Arc::new(Nobody),
                 };
-                let redactor = view.environment.redactor.clone();
                 let perform = |sink| {
                     let sink = Redacted::over(sink, &redactor);
                     let said = Arc::clone(&sink) as Arc<dyn TextSink>;
-                    let work = inner.runner.perform(view.clone(), Arc::clone(&step), said);
+                    let work = inner
+                        .runner
+                        .perform(view.clone(), Arc::clone(&acting), said);
                     async move {
                         let outcome = work.await;
                         sink.end();
@@ -320,8 +333,9 @@ impl Drive<'_> {
                     Some(passing) => passing.along(perform(passing.sink())).await,
                     None => perform(sink).await,
                 };
+                let sealed = said::sealed(&inner.seal, &step, &mut outcome, &redactor);
                 redact(&mut outcome, &redactor);
-                (step, Ok(outcome))
+                (step, sealed.map(|sealed| Came { outcome, sealed }))
             }));
         }
     }

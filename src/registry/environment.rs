@@ -229,13 +229,11 @@ fn of_skill(
     let entry = skill.key.as_ref().and_then(|key| entries.get(key));
     let entry = entry.or_else(|| entries.get(name));
     let mut env: BTreeMap<String, Given> = BTreeMap::new();
-    let mut key = None;
     if let Some(entry) = entry {
         env.extend(entry.env.clone());
         match (&entry.api_key, &skill.primary_env) {
             (Some(value), Some(primary)) if overlay::is_name(primary) => {
                 env.insert(primary.clone(), value.clone());
-                key = Some(primary.clone());
             }
             (Some(_), _) => warnings.push(format!(
                 "environment: skill {name} has a key in the settings and names no variable for it"
@@ -263,7 +261,7 @@ fn of_skill(
             .unwrap_or_default(),
         of_project: OF_PROJECT.contains(&skill.source.as_str()),
         declared: declared.cloned().collect(),
-        key,
+        key: skill.primary_env.clone(),
         env: env.into_iter().collect(),
     }
 }
@@ -327,8 +325,7 @@ impl Registry {
             let values = env.iter().map(|(name, given)| {
                 let before = stored.iter().find(|known| known.name == *name);
                 let secret = before.is_none_or(|before| before.secret)
-                    || overlay::looks_secret(name)
-                    || matches!(given, Given::From(_));
+                    || overlay::is_secret(name, REQUEST, given);
                 inner.stored(id, name, given, secret)
             });
             let values = values.collect::<Result<Vec<_>, _>>()?;

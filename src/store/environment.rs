@@ -3,7 +3,7 @@
 
 use super::columns::{at, named, opt_string, to_json, uuid, whole};
 use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number, update_rows};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::overlay::EnvName;
 use crate::kernel::secret::Reference;
 
@@ -29,6 +29,15 @@ pub struct StoredValue {
     pub sealed: Option<Vec<u8>>,
     /// Why there is no value, where the run holds still for it.
     pub lacking: Option<String>,
+}
+
+/// With this begins the name under which the arguments are kept that an answer's calls have where
+/// the transcript has them masked. No variable has such a name.
+const ARGUMENTS: &str = "arguments ";
+
+/// The name under which the arguments of an answer's calls are kept.
+pub fn arguments_of(answer: StepId) -> String {
+    format!("{ARGUMENTS}{answer}")
 }
 
 /// The columns that [`decode`] reads.
@@ -78,6 +87,13 @@ pub fn put(tx: &mut dyn Tx, run: RunId, value: &StoredValue) -> Result<(), DbErr
     )
 }
 
+/// What is sealed under this name.
+pub fn sealed(tx: &mut dyn Tx, run: RunId, name: &str) -> Result<Option<Vec<u8>>, DbError> {
+    let sql = format!("SELECT {COLUMNS} FROM run_values WHERE run_id = ?1 AND name = ?2");
+    let found = first(tx, &sql, &[(&run.0).into(), name.into()], read)?;
+    Ok(found.and_then(|(_, value)| value.sealed))
+}
+
 /// The values of a run, by name.
 pub fn of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<StoredValue>, DbError> {
     let sql = format!("SELECT {COLUMNS} FROM run_values WHERE run_id = ?1 ORDER BY name");
@@ -93,6 +109,10 @@ pub fn lacks(tx: &mut dyn Tx, run: RunId, name: &str, why: &str) -> Result<(), D
 
 /// The run has ended: what was given to it is gone, and it lacks nothing.
 pub fn forget_given(tx: &mut dyn Tx, run: RunId) -> Result<(), DbError> {
+    tx.execute(
+        "DELETE FROM run_values WHERE run_id = ?1 AND name LIKE 'arguments %'",
+        &[(&run.0).into()],
+    )?;
     tx.execute(
         "UPDATE run_values SET sealed = NULL, lacking = NULL WHERE run_id = ?1",
         &[(&run.0).into()],

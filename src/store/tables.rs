@@ -142,7 +142,7 @@ pub const TABLES: &[Table] = &[
             (
                 "env",
                 "env = (SELECT json_group_array(json_object('name', name, 'from', 'unknown')) \
-                 FROM run_values WHERE run_id = runs.id)",
+                 FROM run_values WHERE run_id = runs.id AND name NOT LIKE 'arguments %')",
             ),
             (
                 "warnings",

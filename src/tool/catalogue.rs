@@ -73,6 +73,11 @@ pub struct Call<'a> {
     pub links: &'a [Link],
 }
 
+/// Below a failed result of a call that names a value by its mask.
+const MASKED: &str = "\nnote: [secret:NAME] is how a value of the environment is shown to you; the \
+                      tool was given that text as you wrote it. In a shell command use \"$NAME\", \
+                      in a file edit around it.";
+
 /// All tools by name.
 pub struct Catalogue {
     tools: Vec<Box<dyn Tool>>,
@@ -241,10 +246,17 @@ impl Catalogue {
             arguments,
             links,
         } = call;
-        let arguments = arguments.clone();
+        let mut arguments = arguments.clone();
+        // By a mask nothing is found: the model is told what it is.
+        let note = environment
+            .redactor
+            .is_named_in(&arguments.to_string())
+            .then_some(MASKED);
         let called: BoxFuture<'static, Called> = if let Some(served) = served {
             self.call_served(site, served, environment.clone(), arguments)
         } else if let Some(dealing) = Self::dealing(name) {
+            // What it hands on is stored, and shown to people and other agents.
+            environment.redactor.in_value(&mut arguments);
             let by = By {
                 site,
                 rights,
@@ -267,7 +279,9 @@ impl Catalogue {
         } else if let Some(tool) = self.get(name) {
             match Workspace::open(root, &self.denied) {
                 Ok(workspace) => {
-                    let workspace = workspace.writing(rights.writes().clone());
+                    let workspace = workspace
+                        .writing(rights.writes().clone())
+                        .masking(environment.redactor.clone());
                     let call = tool.call(workspace, arguments);
                     Box::pin(async move { Called::Done(call.await) })
                 }
@@ -285,6 +299,9 @@ impl Catalogue {
         Box::pin(async move {
             match called.await {
                 Called::Done(mut output) => {
+                    if output.is_error {
+                        output.text.extend(note);
+                    }
                     // Before it is cut, which would cut a secret too.
                     redactor.in_place(&mut output.text);
                     Called::Done(bounded(output, site, &id, registry).await)

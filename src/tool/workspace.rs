@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::kernel::gate::Writes;
+use crate::kernel::redact::Redactor;
 
 /// A folder with everything below it, apart from what is denied.
 #[derive(Clone, Debug)]
@@ -15,6 +16,7 @@ pub struct Workspace {
     root: PathBuf,
     denied: Vec<PathBuf>,
     writes: Writes,
+    masks: Redactor,
 }
 
 impl Workspace {
@@ -32,6 +34,7 @@ impl Workspace {
             denied: denied.iter().map(|path| settled(path)).collect(),
             root,
             writes: Writes::Nowhere,
+            masks: Redactor::default(),
         };
         if workspace.denies(&workspace.root) {
             return Err(format!(
@@ -47,6 +50,19 @@ impl Workspace {
     pub(super) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
         self
+    }
+
+    /// The same, for a run that sees some values of its environment only masked.
+    #[must_use]
+    pub(super) fn masking(mut self, masks: Redactor) -> Self {
+        self.masks = masks;
+        self
+    }
+
+    /// Would `new` put the mask of a value where `old` holds the value itself? The run has not
+    /// seen the value, so it cannot have meant that.
+    pub(super) fn would_mask(&self, old: &str, new: &str) -> bool {
+        self.masks.is_named_in(new) && !self.masks.is_named_in(old) && self.masks.whole(old) != old
     }
 
     /// The folder, without links in its path.

@@ -70,6 +70,15 @@ impl Tool for Write {
             let shown = &target.shown;
             let existing = target.existing()?;
             let keeps_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
+            if existing
+                .as_ref()
+                .is_some_and(|one| workspace.would_mask(&one.text, content))
+            {
+                return Err(format!(
+                    "{shown} holds a value of the environment where content says [secret:NAME]; \
+                     nothing was changed. Use edit around that place"
+                ));
+            }
             let content = match keeps_crlf {
                 true => with_crlf(content),
                 false => content.to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Drive;
+use super::said::Came;
 use crate::contract::journal::RunView;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
@@ -19,11 +20,8 @@ use crate::telemetry::metrics::metrics;
 
 impl Drive<'_> {
     /// Writes an outcome together with what follows it.
-    pub(super) async fn record(
-        &self,
-        step: &Arc<Step>,
-        outcome: StepOutcome,
-    ) -> Result<RunAfter, Fault> {
+    pub(super) async fn record(&self, step: &Arc<Step>, came: Came) -> Result<RunAfter, Fault> {
+        let Came { outcome, sealed } = came;
         let recorded = match outcome {
             StepOutcome::Answer {
                 blocks,
@@ -33,6 +31,7 @@ impl Drive<'_> {
                 blocks,
                 used,
                 warnings,
+                sealed,
             },
             StepOutcome::ToolResult { text, is_error } => Recorded::ToolResult { text, is_error },
             StepOutcome::Shortened {

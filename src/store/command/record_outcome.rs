@@ -11,6 +11,7 @@ use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::step::{Intent, NODE, Step, StepState, TOO_LONG, Used};
 use crate::kernel::text::preview;
+use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, runs, sessions, steps};
 
 /// The most characters of a summary.
@@ -27,6 +28,8 @@ pub enum Recorded {
         used: Option<Used>,
         /// What the caller should know of it.
         warnings: Vec<String>,
+        /// The arguments of its calls that `blocks` has masked, sealed.
+        sealed: Option<Vec<u8>>,
     },
     /// A tool's answer.
     ToolResult {
@@ -144,8 +147,12 @@ pub fn record(
         Recorded::Answer {
             blocks,
             warnings: about,
+            sealed,
             ..
         } => {
+            if let Some(sealed) = sealed {
+                keep_arguments(context, &step, sealed)?;
+            }
             let text = plain_text(&blocks);
             // Who answered is part of what came out, where it was not the one that was asked.
             let other = step.used.as_ref().map(|used| &used.model);
@@ -237,6 +244,19 @@ pub fn record(
         messages,
         steps: changed,
     })))
+}
+
+/// The arguments that an answer's calls have beside what is masked of them are kept until the run
+/// ends.
+fn keep_arguments(context: &mut Context<'_>, answer: &Step, sealed: Vec<u8>) -> Result<(), Fault> {
+    let value = StoredValue {
+        name: environment::arguments_of(answer.id),
+        secret: true,
+        reference: None,
+        sealed: Some(sealed),
+        lacking: None,
+    };
+    environment::put(context.tx, answer.run, &value).map_err(db_fault)
 }
 
 /// The step, if it is open and this is its current try. A late outcome of a try that a

@@ -98,6 +98,7 @@ pub fn g4_12_a_marked_run_begins_nothing_more(mut bench: Bench) {
             blocks: text("calls"),
             used: super::used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::Steps(vec![tool("x", Class::Idempotent)]),
     };
@@ -241,6 +242,7 @@ pub fn a_steer_enters_with_the_next_model_call_only(mut bench: Bench) {
             blocks: text("calls"),
             used: super::used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::Steps(vec![tool("x", Class::Read)]),
     };
@@ -299,6 +301,7 @@ pub fn a_steer_that_no_model_call_can_see_is_dropped_and_said(mut bench: Bench) 
             blocks: text("whole"),
             used: super::used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::EndTurn(TurnEnd {
             text: Some("whole".to_owned()),

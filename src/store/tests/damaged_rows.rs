@@ -69,6 +69,7 @@ fn store() -> Store {
                 blocks: super::text("looks"),
                 used: super::used(),
                 warnings: Vec::new(),
+                sealed: None,
             },
             then: Then::Steps(vec![tool("call", Class::Read), model()]),
         })

@@ -313,6 +313,7 @@ pub(super) fn answer(run: RunId, step: u32, said: &str) -> Command {
             blocks: text(said),
             used: used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::EndTurn(TurnEnd {
             text: Some(said.to_owned()),

@@ -43,6 +43,7 @@ pub fn a_read_is_repeated_and_a_late_outcome_refused(mut bench: Bench) {
             blocks: super::text("found"),
             used: super::used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::EndTurn(TurnEnd {
             text: Some("found".to_owned()),

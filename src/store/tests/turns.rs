@@ -57,6 +57,7 @@ fn calls(bench: &mut Bench, calls: &[&str]) -> (crate::kernel::ids::RunId, Sessi
             blocks,
             used: super::used(),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::Steps(intents),
     }));

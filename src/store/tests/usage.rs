@@ -31,6 +31,7 @@ fn answer(run: RunId, model: &str, cost_micros: u64) -> Command {
                 },
             }),
             warnings: Vec::new(),
+            sealed: None,
         },
         then: Then::EndTurn(TurnEnd {
             text: said,

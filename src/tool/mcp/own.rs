@@ -47,7 +47,11 @@ impl Server {
                 }
             };
             environment = environment.with(name, value.expose());
-            if looks_secret(name) || matches!(given, Given::From(_)) {
+            let is_secret = match given {
+                Given::Text(_) => looks_secret(name),
+                Given::From(place) => looks_secret(name) || place.names_secret(),
+            };
+            if is_secret {
                 secrets.push((name.as_str(), value));
             }
         }

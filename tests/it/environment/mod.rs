@@ -1,6 +1,7 @@
 //! What runs have in their environment, through the real daemon: who has set what, what is
 //! refused, what is sealed, who sees what, and that the daemon's own stays as it is.
 
+mod arguments;
 mod crowd;
 mod ends;
 mod layers;

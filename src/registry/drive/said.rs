@@ -1,0 +1,130 @@
+//! What a model said in its calls of tools, where the transcript has values of the environment
+//! masked in it: sealed when the answer is stored, and given back to the step that carries a call
+//! out, also after a restart. Called by `drive`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::contract::journal::RunView;
+use crate::contract::linked;
+use crate::contract::runner::StepOutcome;
+use crate::kernel::fault::Fault;
+use crate::kernel::message::Block;
+use crate::kernel::redact::Redactor;
+use crate::kernel::secret::Secret;
+use crate::kernel::step::{Step, StepKind};
+use crate::registry::Inner;
+use crate::store::{Seal, environment};
+
+/// What came out of a step.
+pub(super) struct Came {
+    /// Masked.
+    pub outcome: StepOutcome,
+    /// The arguments that were masked in it, sealed.
+    pub sealed: Option<Vec<u8>>,
+}
+
+impl From<StepOutcome> for Came {
+    fn from(outcome: StepOutcome) -> Self {
+        Came {
+            outcome,
+            sealed: None,
+        }
+    }
+}
+
+/// By the id of a call its arguments, where masking changes them.
+type Arguments = BTreeMap<String, Value>;
+
+/// Seals the arguments that masking will change in an answer of `step`. The answer gets a warning
+/// for each call that hands text to another session, which gets the masked one.
+pub(super) fn sealed(
+    seal: &Seal,
+    step: &Step,
+    outcome: &mut StepOutcome,
+    redactor: &Redactor,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let StepOutcome::Answer {
+        blocks, warnings, ..
+    } = outcome
+    else {
+        return Ok(None);
+    };
+    let mut said = Arguments::new();
+    for block in blocks {
+        let Block::ToolCall {
+            id,
+            name,
+            arguments,
+        } = block
+        else {
+            continue;
+        };
+        if !redactor.is_in(arguments) {
+            continue;
+        }
+        if linked::delegates(name) || name == "sessions_send" {
+            warnings.push(format!(
+                "{name}: values of this run's environment are masked in what was handed on; give \
+                 the other agent an env of its own if it needs them"
+            ));
+        }
+        said.insert(id.clone(), arguments.clone());
+    }
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let text = serde_json::to_string(&said).map_err(Fault::internal)?;
+    let sealed = seal.close(
+        step.run,
+        &environment::arguments_of(step.id),
+        &Secret::new(text),
+    )?;
+    Ok(Some(sealed))
+}
+
+/// The step as it is carried out: a tool call with the arguments that the model said. Where they
+/// cannot be read any more the call is not made, and this is its outcome.
+pub(super) async fn step(
+    inner: &Inner,
+    view: &RunView,
+    step: &Arc<Step>,
+) -> Result<Result<Arc<Step>, StepOutcome>, Fault> {
+    let asked_by = step.asked_by.filter(|_| step.kind == StepKind::Tool);
+    // Only what a run has in its environment is masked.
+    let Some(asked_by) = asked_by.filter(|_| !view.run.env.is_empty()) else {
+        return Ok(Ok(Arc::clone(step)));
+    };
+    let (run, name) = (step.run, environment::arguments_of(asked_by));
+    let kept = name.clone();
+    let read = inner
+        .store
+        .read_first(move |tx| environment::sealed(tx, run, &kept));
+    let Some(sealed) = read.await? else {
+        return Ok(Ok(Arc::clone(step)));
+    };
+    let opened = inner.seal.open(step.run, &name, &sealed);
+    let said = opened.and_then(|text| serde_json::from_str::<Arguments>(text.expose()).ok());
+    let Some(mut said) = said else {
+        return Ok(Err(StepOutcome::ToolResult {
+            text: format!(
+                "{} was not called and nothing was done: its arguments hold values of the \
+                 environment, and what was sealed of them cannot be opened with the key that the \
+                 daemon has now (env.key in the state folder, or the credential abide-env-key). \
+                 Call it again",
+                step.tool.as_deref().unwrap_or("the tool")
+            ),
+            is_error: true,
+        }));
+    };
+    let call = step.tool_call.as_deref().unwrap_or_default();
+    Ok(Ok(match said.remove(call) {
+        Some(arguments) => Arc::new(Step {
+            input: arguments,
+            ..Step::clone(step)
+        }),
+        None => Arc::clone(step),
+    }))
+}
