@@ -210,7 +210,7 @@ fn blocks(call: &Call<'_>, message: &Message, dropped: &BTreeSet<&str>) -> Vec<V
 
 /// An id as this API takes it. One that another provider gave may have other characters; it
 /// becomes another one, always the same.
-fn fitting(id: &str) -> String {
+pub(super) fn fitting(id: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !id.is_empty() && id.len() <= 256 && id.chars().all(fits) {
         return id.to_owned();

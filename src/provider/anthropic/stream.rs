@@ -12,6 +12,7 @@ use super::super::failure::Failure;
 use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
 use super::super::{ModelAnswer, Origin};
+use super::request::fitting;
 use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
 
@@ -125,9 +126,14 @@ impl Answer {
             Some(Value::String(text)) => text.clone(),
             Some(whole) => whole.to_string(),
         };
+        // It goes back in the block, and must be one that the API takes.
+        let id = match text("id") {
+            "" => String::new(),
+            id => fitting(id),
+        };
         let place = self.calls.take(CallPiece {
             index: Some(index),
-            id: text("id"),
+            id: &id,
             name: text("name"),
             arguments: &given,
             begins: true,

@@ -396,3 +396,13 @@ fn halves_of_a_character_are_joined_over_pieces() {
     assert_eq!(native[1]["text"], "😀\u{FFFD}");
     assert!(heard.contains(&Piece::Text("😀".to_owned())), "{heard:?}");
 }
+
+#[test]
+fn an_id_that_the_api_would_refuse_becomes_another_on_both_sides() {
+    let path = json!({"path": "x"});
+    let (answer, _) = read(&[start(0, tool("functions.read:0", path)), stop("tool_use")]);
+    let answer = answer.unwrap();
+    let native: Value = serde_json::from_str(native(&answer)).unwrap();
+    assert_eq!(run(&answer)[0].0, native[0]["id"]);
+    assert!(run(&answer)[0].0.starts_with("call_"), "{native}");
+}
