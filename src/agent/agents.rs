@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::Value;
 
 use super::AgentDefinition;
-use super::base::{Base, is_of, parse_stored, read_base};
+use super::base::{Base, Trust, is_of, parse_stored, read_base};
 use super::folder::{self, Dialect, Found};
 use super::health::Ground;
+use super::merge::Level;
 use super::names::slug;
 use super::nearby::Nearby;
 use super::presets::presets;
@@ -162,17 +163,24 @@ impl Agents {
     fn with_project(&self, base: &Base, place: Place<'_>, folder: PathBuf) -> Option<Arc<Set>> {
         let org = place.org;
         let project = project::read(folder, self.options.personal.as_deref());
-        if project.layers.iter().all(Vec::is_empty) {
+        if project.layers.iter().all(|(_, found)| found.is_empty()) {
             return None;
         }
         let trust = base.trust_in(org, &project.folder, &project.covered.hash);
         let mut layers = base.of(org).layers.clone();
-        for found in project.layers {
+        for (dialect, found) in project.layers {
+            let level = match (&trust, dialect) {
+                (Trust::Given, _) => Level::User,
+                (_, Dialect::Own) => Level::Untrusted,
+                (_, Dialect::Claude) => Level::UntrustedForeign,
+            };
             let mut candidates = Vec::new();
             for Found { file, outcome } in found {
                 match outcome {
                     Ok(draft) => candidates.push(Candidate {
                         source: Source::Project,
+                        level,
+                        replaced_by_broken: None,
                         untrusted: trust.refusal(&project.folder, &draft.needs_trust),
                         file: Some(file),
                         revision: None,
@@ -414,6 +422,7 @@ impl Agents {
         let mut layers = Layers::default();
         layers.add_files(
             Source::Config,
+            Level::User,
             vec![Found {
                 file: file.to_owned(),
                 outcome: Ok(draft),

@@ -9,6 +9,7 @@ use super::agents::Options;
 use super::fields::Draft;
 use super::folder::{self, Dialect};
 use super::health::Ground;
+use super::merge::Level;
 use super::presets::presets;
 use super::raw::{Broken, Format};
 use super::set::{Candidate, Layers, Source, shown};
@@ -132,11 +133,13 @@ pub(super) fn read_base(
             match parse_stored(&agent.format, &agent.name, &agent.text) {
                 Ok(draft) => own.push(Candidate {
                     source: Source::Stored,
+                    level: Level::User,
                     file: None,
                     revision: Some(agent.revision),
                     stored_at: Some(agent.created_at),
                     draft,
                     untrusted: None,
+                    replaced_by_broken: None,
                 }),
                 Err(broken) => {
                     let reason = format!("stored agent {}: {broken}", agent.name);
@@ -145,14 +148,14 @@ pub(super) fn read_base(
             }
         }
         layers.add(own);
-        for found in &files {
+        for (found, level) in files.iter().zip([Level::UserForeign, Level::User]) {
             let mut found = found.clone();
             found.retain(|one| {
                 let named = one.outcome.as_ref().ok();
                 let named = named.and_then(|draft| draft.definition.org.as_deref());
                 named.is_none_or(|named| Some(named) == org)
             });
-            layers.add_files(Source::Config, found);
+            layers.add_files(Source::Config, level, found);
         }
         OrgBase {
             set: Arc::new(Set::new(&layers, ground)),

@@ -2,13 +2,14 @@
 
 use super::fields::Draft;
 use super::folder::{Dialect, Found, parse, read};
+use super::merge::Level;
 use super::raw::{Broken, Format};
 use super::set::{Layers, Source};
 use crate::agent::Strategy;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::OnFailure;
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::WriteScope;
+use crate::kernel::gate::{Bundle, Decision, Subject, Thing, WriteScope};
 use crate::kernel::thinking::Thinking;
 use std::fs;
 use std::path::Path;
@@ -95,11 +96,13 @@ fn an_unknown_field_is_named_with_its_line_and_the_nearest() {
             "line 4: no field \"zebra\""
         ]
     );
+    // A limit that is misspelled would not hold.
     let text = "description = \"d\"\n[execution]\nmax_loop = 3\n";
-    let draft = taken(Format::Toml, text);
-    assert_eq!(
-        draft.warnings,
-        ["line 3: no field \"execution.max_loop\"; did you mean \"max_loops\"?"]
+    refused(
+        text.as_bytes(),
+        Format::Toml,
+        Some(2),
+        "did you mean \"max_loops\"",
     );
 }
 
@@ -472,14 +475,19 @@ fn files_of_claude_are_read_in_their_own_words() {
     let (chosen, unknown) = draft.tools.pick(&tools);
     assert_eq!(chosen, ["read", "grep"]);
     assert_eq!(unknown, ["shell"]);
+    let rights = found.rights(Bundle::default());
+    let judge = |tool: &str, line: &str| {
+        let commands = crate::kernel::shell::Line::read(line).commands;
+        let subject = Subject {
+            things: commands.into_iter().map(Thing::Command).collect(),
+            ..Subject::default()
+        };
+        rights.judge(tool, Decision::Ask, &subject).decision
+    };
+    assert_eq!(judge("shell", "git status"), Decision::Deny);
+    assert_eq!(judge("write", ""), Decision::Deny);
     let said = draft.warnings.join("\n");
-    for part in [
-        "colon",
-        "model sonnet",
-        "permissionMode",
-        "never run",
-        "\"foo\"",
-    ] {
+    for part in ["colon", "model sonnet", "never run", "\"foo\""] {
         let part = part.replace("colon", "taken as text");
         assert!(said.contains(&part), "{part} in {said}");
     }
@@ -581,13 +589,17 @@ fn a_folder_is_read_up_to_its_bound_and_says_so() {
 
 fn layers(of: &[(Source, &str, &str)]) -> Layers {
     let mut layers = Layers::default();
-    for source in [Source::Config, Source::Project] {
+    let levels = [
+        (Source::Config, Level::User),
+        (Source::Project, Level::Untrusted),
+    ];
+    for (source, level) in levels {
         let found = of.iter().filter(|(layer, ..)| *layer == source);
         let found = found.map(|(_, file, name)| Found {
             file: file.into(),
             outcome: markdown(&format!("---\nname: {name}\ndescription: d\n---\n{file}")),
         });
-        layers.add_files(source, found.collect());
+        layers.add_files(source, level, found.collect());
     }
     layers
 }

@@ -10,7 +10,7 @@ use super::command::CommandSpec;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, OnFailure};
-use crate::kernel::gate::{Bundle, Rights, Rule, WriteScope};
+use crate::kernel::gate::{Bundle, Layer, Rights, Rule, WriteScope, is_closed};
 use crate::kernel::ids::AgentId;
 use crate::kernel::run::OnUncertain;
 use crate::kernel::secret::Given;
@@ -87,6 +87,10 @@ pub struct AgentDefinition {
     /// What becomes of calls of its tools; see [`Rights::judge`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gate: Vec<Rule>,
+    /// Rules that hold besides its gate and never open anything: those of a definition that it
+    /// stands in for, and what fields of other programs say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<Layer>,
     /// Where its file tools may write; anywhere in the workspace if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<WriteScope>,
@@ -172,6 +176,7 @@ impl AgentDefinition {
             linked_agents: Vec::new(),
             max_spawn_depth: None,
             gate: Vec::new(),
+            bounds: Vec::new(),
             write_scope: None,
             strategy: Strategy::React,
             command: None,
@@ -185,7 +190,21 @@ impl AgentDefinition {
     /// What its runs may do, below `bundle`.
     pub fn rights(&self, bundle: Bundle) -> Rights {
         let scope = self.write_scope.unwrap_or(WriteScope::Workspace);
+        let mut bundle = bundle;
+        for layer in &self.bounds {
+            if !bundle.layers.contains(layer) {
+                bundle.layers.push(layer.clone());
+            }
+        }
         Rights::new(&self.name, &self.gate, scope, bundle)
+    }
+
+    /// Is no call of the tool open to it, whatever its rights are below others?
+    pub(super) fn closes(&self, tool: &str) -> bool {
+        let mut rules = [&self.gate]
+            .into_iter()
+            .chain(self.bounds.iter().map(|layer| &layer.rules));
+        rules.any(|rules| is_closed(rules, tool))
     }
 
     /// Are long transcripts shortened for its model? Sessions of primary agents live for months,

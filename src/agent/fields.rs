@@ -4,6 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::command;
+use super::definition::MAX_LOOPS;
+use super::dialects::Narrowing;
+use super::dialects::{refusal, restricts};
 use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
@@ -15,7 +18,7 @@ use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
 use crate::contract::linked::{Link, LinkSession};
 use crate::kernel::delegation::Stream;
-use crate::kernel::gate::{Decision, Rule, WriteScope};
+use crate::kernel::gate::{Decision, Layer, Rule, WriteScope};
 use crate::kernel::ids::AgentId;
 use crate::kernel::options;
 use crate::kernel::text::preview;
@@ -55,6 +58,11 @@ const IN_FORCE: &[&str] = &[
     "env",
 ];
 
+/// Is it a field of the format?
+pub(super) fn is_known(name: &str) -> bool {
+    IN_FORCE.contains(&name) || NOT_IN_FORCE.contains(&name)
+}
+
 /// What says how a model works, and nothing to a program.
 const ONLY_MODELS: &[&str] = &[
     "model",
@@ -71,7 +79,7 @@ const ONLY_MODELS: &[&str] = &[
 ];
 
 /// The most model calls of one run.
-const LOOPS_LIMIT: u64 = 1000;
+const LOOPS_LIMIT: u32 = 1000;
 /// The most tokens of one answer.
 const TOKENS_LIMIT: u64 = 1_000_000;
 
@@ -88,6 +96,8 @@ pub(super) struct Draft {
     pub not_in_force: Vec<String>,
     /// What it states that a project may state only once it is trusted.
     pub needs_trust: Vec<&'static str>,
+    /// Its model is a wish: where nobody offers it, the default one is used.
+    pub soft_model: bool,
 }
 
 /// Reads a definition whose name is `stem` unless it gives another.
@@ -108,6 +118,7 @@ pub(super) fn draft(
             warnings: raw.warnings.clone(),
             not_in_force: Vec::new(),
             needs_trust: Vec::new(),
+            soft_model: raw.soft_model,
         },
         is_program: false,
         raw: &raw,
@@ -118,6 +129,7 @@ pub(super) fn draft(
     reader.settle_program()?;
     let Reader { mut draft, .. } = reader;
     let definition = &mut draft.definition;
+    narrow(definition, &raw.narrowing);
     names::check(&definition.name).map_err(|reason| Broken {
         line: raw.line_of(&["name"]),
         reason,
@@ -141,6 +153,51 @@ pub(super) fn draft(
         );
     }
     Ok(draft)
+}
+
+/// Takes from the agent what fields of other programs take from it.
+fn narrow(definition: &mut AgentDefinition, narrowing: &Narrowing) {
+    if let Some(most) = narrowing.loops {
+        // The usual number was not stated.
+        let is_stated = definition.max_loops != MAX_LOOPS;
+        let known = if is_stated {
+            definition.max_loops
+        } else {
+            LOOPS_LIMIT
+        };
+        definition.max_loops = known.min(most);
+    }
+    if let Some(limit) = narrowing.timeout_ms {
+        let known = definition.run_timeout_ms.unwrap_or(limit);
+        definition.run_timeout_ms = Some(known.min(limit));
+    }
+    if let Some(names) = &narrowing.agents {
+        let known = definition.allow_agents.take();
+        let known = known.filter(|known| known.iter().all(|name| name != "*"));
+        definition.allow_agents = Some(match known {
+            Some(known) => known
+                .into_iter()
+                .filter(|name| names.contains(name))
+                .collect(),
+            None => names.clone(),
+        });
+    }
+    if let Some(names) = &narrowing.skills {
+        definition.skills = Some(match definition.skills.take() {
+            Some(known) => known
+                .into_iter()
+                .filter(|name| names.contains(name))
+                .collect(),
+            None => names.clone(),
+        });
+    }
+    definition.inactive |= narrowing.inactive;
+    let agent = definition.name.clone();
+    let layers = narrowing.rules.iter().map(|rules| Layer {
+        agent: agent.clone(),
+        rules: rules.clone(),
+    });
+    definition.bounds.extend(layers);
 }
 
 struct Reader<'a> {
@@ -223,7 +280,7 @@ impl Reader<'_> {
                 }
             }
             name if NOT_IN_FORCE.contains(&name) => self.later(name),
-            name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice()),
+            name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice())?,
         }
         Ok(())
     }
@@ -281,7 +338,13 @@ impl Reader<'_> {
         self.draft.needs_trust.push(what);
     }
 
-    fn unknown(&mut self, path: &[&str], known: &[&str]) {
+    /// Says that nobody knows the field. One that looks like a restriction is refused: without
+    /// it the agent would get more than its file says.
+    fn unknown(&mut self, path: &[&str], known: &[&str]) -> Result<(), String> {
+        let is_option = path.first() == Some(&"provider");
+        if let Some(name) = path.last().filter(|name| !is_option && restricts(name)) {
+            return Err(refusal(name));
+        }
         let line = self.raw.line_of(path);
         let at = line.map_or_else(String::new, |line| format!("line {line}: "));
         let name = path.last().copied().unwrap_or_default();
@@ -290,6 +353,7 @@ impl Reader<'_> {
             Some(near) => format!("{at}no field {shown:?}; did you mean {near:?}?"),
             None => format!("{at}no field {shown:?}"),
         });
+        Ok(())
     }
 
     /// Further fields of requests. What the daemon says itself cannot be said here; a name that
@@ -306,7 +370,7 @@ impl Reader<'_> {
                 ));
             }
             if !options::is_known(name) {
-                self.unknown(&["provider", name], &options::names());
+                self.unknown(&["provider", name], &options::names())?;
             }
             let definition = &mut self.draft.definition;
             definition.provider.insert(name.clone(), value.clone());
@@ -326,13 +390,14 @@ impl Reader<'_> {
             };
             let definition = &mut self.draft.definition;
             let taken = match name {
-                "max_loops" => count(value, 1, LOOPS_LIMIT).map(|most| definition.max_loops = most),
+                "max_loops" => {
+                    count(value, 1, u64::from(LOOPS_LIMIT)).map(|most| definition.max_loops = most)
+                }
                 "timeout" => duration(value).map(|limit| definition.run_timeout_ms = Some(limit)),
                 "compression" => flag(value).map(|on| definition.compression = Some(on)),
                 name => {
                     let known = ["max_loops", "timeout", "compression"];
-                    self.unknown(&["execution", name], &known);
-                    Ok(())
+                    self.unknown(&["execution", name], &known)
                 }
             };
             taken.map_err(|reason| format!("{written}: {reason}"))?;
@@ -489,7 +554,7 @@ impl Reader<'_> {
                         "stream",
                         "on_failure",
                     ],
-                ),
+                )?,
             }
         }
         if link.session != Some(LinkSession::Shared) {

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::claude;
+use super::dialects;
 use super::fields::{Draft, draft};
+use super::names::derived;
 use super::raw::{self, Broken, FILE_LIMIT, Format};
 use crate::contract::catalog::AgentMode;
 
@@ -38,14 +39,12 @@ pub(super) fn parse(
     stem: &str,
     bytes: &[u8],
 ) -> Result<Draft, Broken> {
-    let mut raw = raw::read(format, bytes)?;
-    let mode = match dialect {
-        Dialect::Own => AgentMode::All,
-        Dialect::Claude => {
-            claude::translate(&mut raw);
-            AgentMode::Subagent
-        }
+    let (mode, begins): (_, Option<raw::Begins>) = match dialect {
+        Dialect::Own => (AgentMode::All, None),
+        Dialect::Claude => (AgentMode::Subagent, Some(dialects::begins)),
     };
+    let mut raw = raw::read(format, bytes, begins)?;
+    dialects::translate(&mut raw, dialect, stem)?;
     draft(format, stem, mode, raw)
 }
 
@@ -97,12 +96,32 @@ fn is_passing(path: &Path) -> bool {
     name.is_none_or(|name| name.starts_with(['.', '#']) || name.ends_with('~'))
 }
 
+/// The name that a file gives which is no definition, as far as that can be read.
+pub(super) fn stated_name(file: &Path) -> Option<String> {
+    let bytes = bytes_of(file, None).ok()?;
+    let raw = raw::read(Format::of(file)?, &bytes, Some(dialects::begins)).ok()?;
+    let (_, name) = raw.fields.iter().find(|(field, _)| field == "name")?;
+    Some(derived(name.as_str()?))
+}
+
 /// Reads one definition file.
 pub(super) fn read_file(
     file: &Path,
     dialect: Dialect,
     within: Option<&Path>,
 ) -> Result<Draft, Broken> {
+    let format = Format::of(file).ok_or_else(|| {
+        Broken::whole("no definition by its name: it must end in .md, .toml or .json")
+    });
+    let bytes = bytes_of(file, within)?;
+    let stem = file
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .ok_or_else(|| Broken::whole("the file's name is not UTF-8"))?;
+    parse(dialect, format?, stem, &bytes)
+}
+
+fn bytes_of(file: &Path, within: Option<&Path>) -> Result<Vec<u8>, Broken> {
     let unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
         _ => Broken::whole(format!("it cannot be read: {fault}")),
@@ -125,13 +144,6 @@ pub(super) fn read_file(
     if !kind.is_file() {
         return Err(Broken::whole("it is no regular file"));
     }
-    let format = Format::of(file).ok_or_else(|| {
-        Broken::whole("no definition by its name: it must end in .md, .toml or .json")
-    })?;
-    let stem = file
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .ok_or_else(|| Broken::whole("the file's name is not UTF-8"))?;
     let mut bytes = Vec::new();
     File::open(&whole)
         // One byte more, so that a longer file is seen to be one.
@@ -143,5 +155,5 @@ pub(super) fn read_file(
             kind.len()
         )));
     }
-    parse(dialect, format, stem, &bytes)
+    Ok(bytes)
 }

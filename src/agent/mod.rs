@@ -4,13 +4,14 @@
 
 mod agents;
 mod base;
-mod claude;
 mod command;
 mod definition;
 mod delegating;
+mod dialects;
 mod fields;
 mod folder;
 mod health;
+mod merge;
 mod names;
 mod nearby;
 mod presets;

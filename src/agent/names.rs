@@ -25,6 +25,24 @@ pub(super) fn check(name: &str) -> Result<AgentId, String> {
     })
 }
 
+/// A name that can be used, made of one that cannot; it may come out empty.
+pub(super) fn derived(name: &str) -> String {
+    if check(name).is_ok() {
+        return name.to_owned();
+    }
+    let mut own = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        match c {
+            c if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') => own.push(c),
+            _ if own.ends_with('-') => {}
+            _ => own.push('-'),
+        }
+    }
+    let own = own.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let own: String = own.chars().take(NAME_LIMIT).collect();
+    own.trim_end_matches('-').to_owned()
+}
+
 /// What becomes of a name in the name of a tool: two names with the same slug would be one tool.
 pub(super) fn slug(name: &str) -> String {
     name.chars()

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::folder::{self, Dialect, Found};
+use super::merge;
 use super::set::shown;
 
 /// The folders of a project in which agents are defined; the later ones win.
@@ -29,7 +30,7 @@ pub(super) struct Project {
     /// Its folder.
     pub folder: PathBuf,
     /// Its definitions, layer by layer.
-    pub layers: Vec<Vec<Found>>,
+    pub layers: Vec<(Dialect, Vec<Found>)>,
     /// What trust in it covers.
     pub covered: Covered,
 }
@@ -55,9 +56,9 @@ pub(super) fn folders(folder: &Path, personal: Option<&Path>) -> Vec<(PathBuf, D
 
 /// Reads a project.
 pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
-    let layers: Vec<Vec<Found>> = folders(&folder, personal)
-        .iter()
-        .map(|(inside, dialect)| folder::read(inside, *dialect, Some(&folder)))
+    let layers: Vec<(Dialect, Vec<Found>)> = folders(&folder, personal)
+        .into_iter()
+        .map(|(inside, dialect)| (dialect, folder::read(&inside, dialect, Some(&folder))))
         .collect();
     Project {
         covered: covered(&folder, &layers),
@@ -66,14 +67,17 @@ pub(super) fn read(folder: PathBuf, personal: Option<&Path>) -> Project {
     }
 }
 
-/// Only files that state what needs trust count: a change of somebody's prompt takes no trust
-/// away, a further command does.
-fn covered(folder: &Path, layers: &[Vec<Found>]) -> Covered {
+/// Trust covers files that state what needs it, whole, and of the others what they say of rights:
+/// a change of a prompt takes no trust away, a further command or agent does.
+fn covered(folder: &Path, layers: &[(Dialect, Vec<Found>)]) -> Covered {
     let mut hasher = blake3::Hasher::new();
     let mut files = Vec::new();
-    for found in layers.iter().flatten() {
+    for found in layers.iter().flat_map(|(_, found)| found) {
         let Ok(draft) = &found.outcome else { continue };
         if draft.needs_trust.is_empty() {
+            let rights = merge::rights(draft);
+            hasher.update(&(rights.len() as u64).to_le_bytes());
+            hasher.update(rights.as_bytes());
             continue;
         }
         let name = found.file.strip_prefix(folder).unwrap_or(&found.file);

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::dialects::{Narrowing, restricts};
 pub use crate::front_matter::Broken;
 use crate::front_matter::{decode, line_at, quoted, split};
 
@@ -56,6 +57,10 @@ pub(super) struct Raw {
     pub body: Option<String>,
     /// What was put right on the way.
     pub warnings: Vec<String>,
+    /// What fields of other programs take from the agent.
+    pub narrowing: Narrowing,
+    /// Its model is a wish: where nobody offers it, the default one is used.
+    pub soft_model: bool,
     header: String,
     first_line: usize,
 }
@@ -85,11 +90,14 @@ fn is_line_of(line: &str, name: &str) -> bool {
         .is_some_and(|next| matches!(next, ':' | '=' | ']' | '.'))
 }
 
-/// Reads a definition.
-pub(super) fn read(format: Format, bytes: &[u8]) -> Result<Raw, Broken> {
+/// Says of a name whether it begins a field, where a header is no YAML.
+pub(super) type Begins = fn(&str) -> bool;
+
+/// Reads a definition. With `begins` a header that is no YAML is read field by field.
+pub(super) fn read(format: Format, bytes: &[u8], begins: Option<Begins>) -> Result<Raw, Broken> {
     let text = decode(bytes, FILE_LIMIT, "a definition")?;
     match format {
-        Format::Markdown => markdown(&text),
+        Format::Markdown => markdown(&text, begins),
         Format::Toml => {
             let table: toml::Table = text.parse().map_err(|error: toml::de::Error| Broken {
                 line: error.span().map(|span| line_at(&text, span.start)),
@@ -121,6 +129,8 @@ fn plain(fields: Vec<(String, Value)>, header: String) -> Raw {
         fields,
         body: None,
         warnings: Vec::new(),
+        narrowing: Narrowing::default(),
+        soft_model: false,
         header,
         first_line: 1,
     }
@@ -133,13 +143,15 @@ fn without_place(message: &str) -> &str {
         .map_or(message, |end| &message[..end])
 }
 
-fn markdown(text: &str) -> Result<Raw, Broken> {
+fn markdown(text: &str, begins: Option<Begins>) -> Result<Raw, Broken> {
     let split = split(text)?;
     let (blank, first_line) = (split.blank, split.first_line());
     let mut raw = Raw {
         fields: Vec::new(),
         body: Some(split.body).filter(|body| !body.is_empty()),
         warnings: Vec::new(),
+        narrowing: Narrowing::default(),
+        soft_model: false,
         first_line,
         header: split.header,
     };
@@ -160,14 +172,79 @@ fn markdown(text: &str) -> Result<Raw, Broken> {
                 fields
             }
             Err(_) => {
-                return Err(Broken {
-                    line: error.line.map(|line| line + raw.first_line - 1),
-                    reason: error.reason,
-                });
+                let line = error.line.map(|line| line + raw.first_line - 1);
+                let Some(begins) = begins else {
+                    return Err(Broken {
+                        line,
+                        reason: error.reason,
+                    });
+                };
+                let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+                raw.warnings.push(format!(
+                    "{place}{}; each field was read by itself, up to the next",
+                    error.reason
+                ));
+                by_fields(&raw.header, raw.first_line, begins)?
             }
         },
     };
     Ok(raw)
+}
+
+/// The fields of a header that is no YAML: each reaches to the next line that begins one. A text
+/// over several lines may hold colons and marks.
+fn by_fields(
+    header: &str,
+    first_line: usize,
+    begins: Begins,
+) -> Result<Vec<(String, Value)>, Broken> {
+    let mut sections: Vec<(usize, String, Vec<&str>)> = Vec::new();
+    for (at, line) in header.lines().enumerate() {
+        let name = line.split_once(':').map(|(name, _)| name);
+        let Some(name) = name.filter(|name| begins(name)) else {
+            match sections.last_mut() {
+                Some((_, _, lines)) => lines.push(line),
+                None if line.trim().is_empty() => {}
+                None => return Err(Broken::at(at + first_line, "a field is expected here")),
+            }
+            continue;
+        };
+        let known = sections.iter().any(|(_, known, _)| known == name);
+        match sections.last_mut() {
+            // An example in a description may look like one.
+            Some((_, _, lines)) if known && !restricts(name) => lines.push(line),
+            _ if known => {
+                return Err(Broken::at(
+                    at + first_line,
+                    format!("field {name:?} stands twice"),
+                ));
+            }
+            _ => sections.push((at, name.to_owned(), vec![line])),
+        }
+    }
+    let fields = sections.into_iter().map(|(_, name, lines)| {
+        let whole = lines.join("\n");
+        let alone = yaml(&whole).ok().filter(|fields| fields.len() == 1);
+        let value = match alone.and_then(|mut fields| fields.pop()) {
+            Some((_, value)) => value,
+            None => Value::String(bare(&whole[name.len() + 1..])),
+        };
+        (name, value)
+    });
+    Ok(fields.collect())
+}
+
+/// A text without space, block marks and quotes around it.
+fn bare(text: &str) -> String {
+    let text = text.trim();
+    let text = text
+        .strip_prefix(['|', '>'])
+        .map_or(text, |rest| rest.trim_start_matches(['-', '+']));
+    let text = text.trim();
+    let quoted = ['"', '\'']
+        .iter()
+        .find_map(|mark| text.strip_prefix(*mark)?.strip_suffix(*mark));
+    quoted.unwrap_or(text).to_owned()
 }
 
 /// Front matter that needs more than this is no front matter.

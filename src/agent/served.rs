@@ -11,7 +11,6 @@ use super::tools::ToolChoice;
 use super::view::pin;
 use crate::contract::catalog::{LeftOut, Pinned};
 use crate::contract::servers::{ServerState, ServerView, ServerViews};
-use crate::kernel::gate::is_closed;
 use crate::kernel::text::preview;
 
 /// So much of what went wrong with a server is said at a spawn, characters.
@@ -107,7 +106,7 @@ fn equip(
         }
         for tool in view.tools.iter() {
             let takes = choice.takes_served(&tool.name, is_named);
-            if takes && !is_closed(&definition.gate, &tool.name) {
+            if takes && !definition.closes(&tool.name) {
                 equipment.names.push(tool.name.clone());
                 // Plain data with text keys.
                 schemas.push(serde_json::to_value(tool).unwrap_or_default());

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::AgentDefinition;
 use super::fields::Draft;
-use super::folder::Found;
+use super::folder::{self, Found};
+use super::merge::{self, Level};
 use super::names::slug;
 use super::raw::Broken;
 use super::tools::ToolChoice;
-use crate::contract::catalog::Aside;
+use crate::contract::catalog::{AgentMode, Aside};
 use crate::kernel::ids::AgentId;
 use crate::kernel::time::Timestamp;
 
@@ -44,6 +45,8 @@ impl Source {
 pub(super) struct Candidate {
     /// Its layer.
     pub source: Source,
+    /// How far it is trusted.
+    pub level: Level,
     /// Its file, if it comes from one.
     pub file: Option<PathBuf>,
     /// How often it was written, if it is stored.
@@ -54,6 +57,8 @@ pub(super) struct Candidate {
     pub draft: Draft,
     /// What it states and may not state before its project is trusted, and why it is not.
     pub untrusted: Option<String>,
+    /// A file of this user that would take its place and cannot be read, with the reason.
+    pub replaced_by_broken: Option<String>,
 }
 
 /// The agent that counts under its name.
@@ -65,6 +70,8 @@ pub(super) struct Taken {
     pub shadowed: Vec<Aside>,
     /// What a caller should know who uses it.
     pub notes: Vec<String>,
+    /// All definitions of its name that count, as they are written, the lowest layer first.
+    written: Vec<(Level, Draft)>,
 }
 
 /// The agents that count, and what could not be taken.
@@ -91,10 +98,12 @@ impl Layers {
         let mut layers = Layers::default();
         let candidates = presets.into_iter().map(|definition| Candidate {
             source: Source::Preset,
+            level: Level::User,
             file: None,
             revision: None,
             stored_at: None,
             untrusted: None,
+            replaced_by_broken: None,
             draft: Draft {
                 tools: ToolChoice {
                     allow: Some(definition.tools.clone()),
@@ -104,6 +113,7 @@ impl Layers {
                 warnings: Vec::new(),
                 not_in_force: Vec::new(),
                 needs_trust: Vec::new(),
+                soft_model: false,
             },
         });
         layers.add(candidates.collect());
@@ -111,22 +121,52 @@ impl Layers {
     }
 
     /// Puts the definitions of a folder on top.
-    pub(super) fn add_files(&mut self, source: Source, found: Vec<Found>) {
+    pub(super) fn add_files(&mut self, source: Source, level: Level, found: Vec<Found>) {
         let mut candidates = Vec::new();
+        let mut broken_ones = Vec::new();
         for Found { file, outcome } in found {
             match outcome {
                 Ok(draft) => candidates.push(Candidate {
                     source,
+                    level,
                     file: Some(file),
                     revision: None,
                     stored_at: None,
                     draft,
                     untrusted: None,
+                    replaced_by_broken: None,
                 }),
-                Err(broken) => self.reject(source, Some(&file), &broken),
+                Err(broken) => {
+                    self.reject(source, Some(&file), &broken);
+                    broken_ones.push((file, broken));
+                }
             }
         }
+        let given: BTreeSet<String> = candidates
+            .iter()
+            .map(|one| one.draft.definition.name.clone())
+            .collect();
         self.add(candidates);
+        for (file, broken) in broken_ones {
+            self.block(&file, &broken, &given);
+        }
+    }
+
+    /// An agent in whose place a file of this user's stands that cannot be taken is not used: it
+    /// may have more than that file says.
+    fn block(&mut self, file: &Path, broken: &Broken, given: &BTreeSet<String>) {
+        let stem = file.file_stem().and_then(|stem| stem.to_str());
+        let stem = stem.unwrap_or_default().to_owned();
+        let named = folder::stated_name(file).unwrap_or(stem);
+        let id = AgentId::parse(&named)
+            .ok()
+            .filter(|_| !given.contains(&named));
+        if let Some(taken) = id.and_then(|id| self.agents.get_mut(&id)) {
+            taken.candidate.replaced_by_broken = Some(format!(
+                "{}, which takes its place, cannot be taken: {broken}",
+                shown(file)
+            ));
+        }
     }
 
     /// Notes a definition that cannot be taken.
@@ -231,19 +271,7 @@ impl Layers {
         }
         let below = self.agents.remove(&id);
         let (Some(why), Some(mut below)) = (&candidate.untrusted, below.clone()) else {
-            let mut taken = Taken {
-                notes: candidate
-                    .draft
-                    .not_in_force
-                    .iter()
-                    .map(|name| later(name))
-                    .collect(),
-                shadowed: Vec::new(),
-                candidate,
-            };
-            if let Some(below) = below {
-                taken.covers(below);
-            }
+            let taken = self.taken(candidate, below);
             self.agents.insert(id, taken);
             return;
         };
@@ -257,11 +285,56 @@ impl Layers {
         self.reject(candidate.source, candidate.file.as_deref(), &reason);
         self.agents.insert(id, below);
     }
+
+    /// The candidate in the place of what was there, with no more rights than any more trusted
+    /// definition of its name gives.
+    fn taken(&self, mut candidate: Candidate, below: Option<Taken>) -> Taken {
+        let mut written = below
+            .as_ref()
+            .map(|below| below.written.clone())
+            .unwrap_or_default();
+        written.push((candidate.level, candidate.draft.clone()));
+        let is_primary = |name: &str| {
+            let known = AgentId::parse(name)
+                .ok()
+                .and_then(|id| self.agents.get(&id));
+            known.is_some_and(|known| known.candidate.draft.definition.mode == AgentMode::Primary)
+        };
+        let kept = match merge::effective(&written, &is_primary) {
+            Some((draft, kept)) => {
+                candidate.draft = draft;
+                kept
+            }
+            None => Vec::new(),
+        };
+        let fields = candidate.draft.not_in_force.iter();
+        let mut taken = Taken {
+            notes: fields.map(|name| later(name)).collect(),
+            shadowed: Vec::new(),
+            candidate,
+            written,
+        };
+        if let Some(below) = below {
+            taken.covers(below, &kept);
+        }
+        taken
+    }
 }
 
 impl Taken {
-    fn covers(&mut self, below: Taken) {
+    fn covers(&mut self, below: Taken, kept: &[&str]) {
         let here = origin(&self.candidate);
+        if !kept.is_empty() {
+            let way = match self.candidate.source {
+                Source::Project => "; abide trust lifts that",
+                _ => "; a file in the configuration of this program may say more",
+            };
+            self.notes.push(format!(
+                "{here} gives no more than {}: {} stay as they are there{way}",
+                origin(&below.candidate),
+                kept.join(", ")
+            ));
+        }
         // A project is somebody else's files: it never takes a place in silence.
         if self.candidate.source == Source::Project {
             self.notes

@@ -14,6 +14,17 @@ pub(super) struct ToolChoice {
     pub deny: Vec<String>,
     /// Each of these is on or off; an exact name beats a pattern, a later pattern an earlier one.
     pub switches: Vec<(String, bool)>,
+    /// Only what each of these has, too.
+    pub within: Vec<Within>,
+}
+
+/// The choice of a more trusted definition, which another one only narrows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Within {
+    /// What it chooses.
+    pub choice: ToolChoice,
+    /// It names servers.
+    pub names_servers: bool,
 }
 
 impl ToolChoice {
@@ -57,15 +68,20 @@ impl ToolChoice {
     /// Has the agent this tool of a server? Where the definition names the server itself
     /// (`is_named`), a list of tools that says nothing of it takes nothing away.
     pub(super) fn takes_served(&self, tool: &str, is_named: bool) -> bool {
+        let within = |one: &Within| one.choice.takes_served(tool, one.names_servers);
+        self.within.iter().all(within) && self.serves(tool, is_named)
+    }
+
+    fn serves(&self, tool: &str, is_named: bool) -> bool {
         let on = self
             .switches
             .iter()
             .rev()
             .find(|(name, _)| fits(name, tool));
         match on {
-            Some(_) => self.takes(tool),
+            Some(_) => self.chooses(tool),
             None if is_named => !self.deny.iter().any(|name| fits(name, tool)),
-            None => self.takes(tool),
+            None => self.chooses(tool),
         }
     }
 
@@ -77,6 +93,10 @@ impl ToolChoice {
     }
 
     fn takes(&self, tool: &str) -> bool {
+        self.within.iter().all(|one| one.choice.takes(tool)) && self.chooses(tool)
+    }
+
+    fn chooses(&self, tool: &str) -> bool {
         if ONLY_NAMED.contains(&tool) && !self.names(tool) {
             return false;
         }

@@ -20,7 +20,6 @@ use crate::contract::catalog::{
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::gate::is_closed;
 use crate::kernel::ids::AgentId;
 use crate::kernel::overlay::{OfAgent, Overlay};
 use crate::kernel::run::OnUncertain;
@@ -137,6 +136,8 @@ pub(super) struct Entry {
     notes: Vec<String>,
     /// Why it cannot be used before its project is trusted.
     untrusted: Option<String>,
+    /// Why it cannot be used before a file of this user's is put right.
+    replaced_by_broken: Option<String>,
 }
 
 impl Set {
@@ -302,8 +303,15 @@ impl Entry {
         let mut definition = draft.definition.clone();
         let (mut chosen, unknown) = draft.tools.pick(names);
         // A tool of which no call is open is not shown to models either.
-        chosen.retain(|tool| !is_closed(&definition.gate, tool));
+        chosen.retain(|tool| !definition.closes(tool));
         let mut warnings = draft.warnings.clone();
+        if draft.soft_model
+            && let Some(model) = definition.model.take_if(|model| !models.offers(model))
+        {
+            warnings.push(format!(
+                "model {model} is not offered: the default model is used"
+            ));
+        }
         // A preset names what it would take; another definition what it counts on.
         let is_preset = taken.candidate.source == Source::Preset;
         let unknown = (!unknown.is_empty() && !is_preset).then(|| {
@@ -319,6 +327,9 @@ impl Entry {
         if let Some(why) = &taken.candidate.untrusted {
             health.problems.insert(0, why.clone());
         }
+        health
+            .problems
+            .extend(taken.candidate.replaced_by_broken.clone());
         let model = models.of(&definition);
         if definition.command.is_none() && !models.offers(model) {
             warnings.push(format!(
@@ -344,6 +355,7 @@ impl Entry {
             warnings,
             notes: taken.notes.clone(),
             untrusted: taken.candidate.untrusted.clone(),
+            replaced_by_broken: taken.candidate.replaced_by_broken.clone(),
         }
     }
 
@@ -411,6 +423,10 @@ impl Entry {
                 .with("agent", id.as_str())
         };
         let file = self.file.as_deref().unwrap_or("its definition");
+        if let Some(why) = &self.replaced_by_broken {
+            let hint = "put that file right (abide agents check FILE), or move it away".to_owned();
+            return Err(refusal(why, hint));
+        }
         match &self.untrusted {
             Some(why) => {
                 Err(refusal(why, format!("read {file} before you trust it"))

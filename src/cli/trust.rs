@@ -76,10 +76,8 @@ async fn add(link: &Link, request: &OneProject, common: &Common) -> Result<u8, F
         let needs = covered.needs.join(", ");
         print::answer(&format!("  {}: {needs}", clean(&covered.file)))?;
     }
-    let note = match project.covers.is_empty() {
-        true => "nothing in it needs trust now; a file that comes to need it ends the trust",
-        false => "a change of these files, or one more of their kind, ends the trust",
-    };
+    let note = "its agents count as their files say, also in the place of yours; a change of what they \
+                may do, or one more, ends the trust";
     print::note(&styled(DIM, note));
     Ok(0)
 }

@@ -31,6 +31,8 @@ pub mod said;
 pub mod secret;
 pub mod send;
 pub mod session;
+pub mod shell;
+pub mod steering;
 pub mod step;
 pub mod text;
 pub mod text_enum;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Kind};
 use super::secret::Given;
+use super::steering::is_steering;
 
 /// The most names that a request gives.
 pub const MOST_NAMES: usize = 64;
@@ -113,7 +114,7 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
     overlay
 }
 
-const BLOCKED: &str = "it changes how programs load or start";
+const BLOCKED: &str = "it changes what programs load, start, trust or reach";
 const ONLY_ADDS: &str = "it is set already, and a project only adds";
 
 impl Overlay {
@@ -237,73 +238,9 @@ pub fn is_name(name: &str) -> bool {
     begins && name.len() <= 128 && name.chars().all(fits)
 }
 
-/// Names that change which program runs, what it loads or what it runs first.
-const BLOCKED_NAMES: &[&str] = &[
-    "BASHOPTS",
-    "BASH_ENV",
-    "BROWSER",
-    "CC",
-    "CLASSPATH",
-    "CXX",
-    "DOTNET_STARTUP_HOOKS",
-    "EDITOR",
-    "ENV",
-    "GCONV_PATH",
-    "GLIBC_TUNABLES",
-    "HOME",
-    "IFS",
-    "JAVA_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "MAKEFLAGS",
-    "NODE_EXTRA_CA_CERTS",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "NODE_TLS_REJECT_UNAUTHORIZED",
-    "OPENSSL_CONF",
-    "OPENSSL_MODULES",
-    "PAGER",
-    "PATH",
-    "PERL5DB",
-    "PERL5LIB",
-    "PERL5OPT",
-    "PERLLIB",
-    "PROMPT_COMMAND",
-    "PS4",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "PYTHONUSERBASE",
-    "PYTHONWARNINGS",
-    "RUBYLIB",
-    "RUBYOPT",
-    "RUSTC_WRAPPER",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "SHELL",
-    "SHELLOPTS",
-    "SSH_ASKPASS",
-    "SSLKEYLOGFILE",
-    "VISUAL",
-    "ZDOTDIR",
-    "_JAVA_OPTIONS",
-];
-/// What begins so does the same, or speaks for the daemon.
-const BLOCKED_STARTS: &[&str] = &[
-    "ABIDE_",
-    "BASH_FUNC_",
-    "DYLD_",
-    "GIT_",
-    "LD_",
-    "NPM_CONFIG_",
-];
-
-/// May neither a skill nor a project nor a request set it? Case makes no other name of it: some
-/// programs read both.
+/// May neither a skill nor a project nor a request set it?
 pub fn is_blocked(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    BLOCKED_NAMES.contains(&name.as_str())
-        || BLOCKED_STARTS.iter().any(|start| name.starts_with(start))
+    is_steering(name)
 }
 
 /// Is a value of this name a secret without being declared as one? It is by its name, by the name

@@ -118,7 +118,7 @@ impl Runner for CommandRunner {
             let argv = definition
                 .command
                 .as_ref()
-                .map(|command| command.argv.join(" "));
+                .map(|command| command.argv.clone());
             Ok(tool::admit_program(
                 &rights(&definition, &view)?,
                 &argv.unwrap_or_default(),

@@ -504,3 +504,58 @@ fn the_programs_own_skills_keep_to_the_specification() {
         .collect();
     assert_eq!(names(&bundled), names(&found));
 }
+
+#[test]
+fn skills_in_the_shape_of_real_ones_are_taken() {
+    for (header, name, part) in [
+        (
+            "name: odd\ndescription: Use it when a table: is wide",
+            "odd",
+            "is wide",
+        ),
+        (
+            "name: Odd Skill\ndescription: Counts.",
+            "Odd Skill",
+            "Counts.",
+        ),
+        (
+            "name: odd\ndescription: >-\n  Use when: x.\n  <example>y: z</example>",
+            "odd",
+            "y: z",
+        ),
+        (
+            "name: odd\ndescription: Use when: x.\n<example>\nuser: \"Count: it\"\n\tassistant: I count\n</example>\nlicense: MIT",
+            "odd",
+            "assistant: I count",
+        ),
+        (
+            "name: odd\ndescription: C\nallowed-tools: Read, Bash(git log:*)\nversion: 1.0.0",
+            "odd",
+            "C",
+        ),
+        (
+            "name: odd\ndescription: C\nmodel: sonnet\nuser-invocable: true\ncontext: fork",
+            "odd",
+            "C",
+        ),
+        ("description: Has no name.", "odd", "no name"),
+        (
+            "name: odd\ndescription: 'C: it''s'\nmetadata:\n  version: 1.2",
+            "odd",
+            "C: it's",
+        ),
+    ] {
+        let skill = taken(&with(header));
+        assert_eq!(skill.name, name, "{header}");
+        assert!(
+            skill.description.contains(part),
+            "{header}: {}",
+            skill.description
+        );
+        assert!(
+            !skill.description.contains("license"),
+            "{header}: {}",
+            skill.description
+        );
+    }
+}

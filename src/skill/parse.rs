@@ -341,29 +341,40 @@ impl Reader {
     }
 }
 
-/// `name` and `description` at the left margin, each the rest of its line.
+/// `name` and `description` at the left margin, each up to the next line that begins a field: a
+/// text over several lines may hold colons and marks.
 fn by_lines(header: &str) -> Vec<Field> {
     let mut seen = BTreeSet::new();
-    let mut fields = Vec::new();
+    let mut fields: Vec<(&str, usize, Vec<&str>)> = Vec::new();
     for (index, line) in header.lines().enumerate() {
-        for name in ["name", "description"] {
-            let rest = line
-                .strip_prefix(name)
-                .and_then(|rest| rest.strip_prefix(':'));
-            let Some(value) = rest.map(str::trim).filter(|value| !value.is_empty()) else {
-                continue;
-            };
-            if seen.insert(name) {
-                let bare = unquoted(value).unwrap_or(value);
-                fields.push(Field {
-                    name: name.to_owned(),
-                    line: index + 1,
-                    value: Node::Text(bare.to_owned()),
-                });
+        let begins = line.split_once(':').map(|(name, _)| name);
+        let begins = begins.filter(|name| FIELDS.contains(name) || KNOWN.contains(name));
+        match begins {
+            Some(name) if seen.insert(name) => {
+                let first = line[name.len() + 1..].trim();
+                fields.push((name, index + 1, vec![first]));
+            }
+            _ => {
+                if let Some((_, _, lines)) = fields.last_mut() {
+                    lines.push(line);
+                }
             }
         }
     }
-    fields
+    let taken = fields
+        .into_iter()
+        .filter(|(name, ..)| matches!(*name, "name" | "description"));
+    let taken = taken.filter_map(|(name, line, lines)| {
+        let text = lines.join("\n");
+        let text = text.trim();
+        let bare = unquoted(text).unwrap_or(text);
+        (!bare.is_empty()).then(|| Field {
+            name: name.to_owned(),
+            line,
+            value: Node::Text(bare.to_owned()),
+        })
+    });
+    taken.collect()
 }
 
 fn unquoted(value: &str) -> Option<&str> {

@@ -10,6 +10,7 @@ use super::address::Private;
 use super::arguments::Arguments;
 use super::blocking::off_thread;
 use super::dealing::{By, Called, Dealing};
+use super::defining;
 use super::delegating;
 use super::edit::Edit;
 use super::fetch::Fetch;
@@ -212,24 +213,47 @@ impl Catalogue {
         let (name, rights) = (call.name.to_owned(), call.rights.clone());
         let (root, denied) = (call.root.to_owned(), self.denied.clone());
         let arguments = call.arguments.clone();
-        let judge = move |subject: Subject| {
-            gate::admission(&name, rights.judge(&name, habit, &subject), subject.covers)
+        let judge = move |subject: Subject, defining: Option<String>| {
+            let mut verdict = rights.judge(&name, habit, &subject);
+            if let Some(why) = defining {
+                verdict = verdict.at_least_ask(why);
+            }
+            gate::admission(&name, verdict, subject.covers)
         };
-        if !call.rights.looks_at_arguments() {
-            match judge(Subject::default()) {
+        let effect = call.served.map(|served| served.effect);
+        let effect = effect.or_else(|| self.effect(call.name));
+        let acts = effect != Some(Effect::Read);
+        let may_define = acts && (call.served.is_some() || matches!(aim, Aim::Paths(_)));
+        if !call.rights.looks_at_arguments() && !may_define {
+            match judge(Subject::default(), None) {
                 // What a remembered decision covers is in the arguments.
                 Admission::Asks(_) => {}
                 decided => return Box::pin(std::future::ready(decided)),
             }
         }
-        if !matches!(aim, Aim::Paths(_)) {
-            let nowhere = Err(String::new());
-            let decided = judge(gate::subject(aim, &nowhere, &arguments));
-            return Box::pin(std::future::ready(decided));
+        if !matches!(aim, Aim::Paths(_) | Aim::Trees(_)) {
+            let mut subject = gate::subject(aim, &Err(String::new()), &arguments);
+            let defining = may_define
+                .then(|| defining::reason_in(&subject.texts))
+                .flatten();
+            if defining.is_some() {
+                // What a person allows once for every call of the tool does not cover this.
+                subject.covers = arguments.to_string();
+            }
+            return Box::pin(std::future::ready(judge(subject, defining)));
         }
         off_thread(move || {
             let workspace = Workspace::open(&root, &denied);
-            judge(gate::subject(aim, &workspace, &arguments))
+            let subject = gate::subject(aim, &workspace, &arguments);
+            let path = arguments
+                .get("path")
+                .and_then(Value::as_str)
+                .filter(|_| may_define);
+            let defining = match (&workspace, path) {
+                (Ok(workspace), Some(path)) => defining::reason(workspace, path),
+                _ => None,
+            };
+            judge(subject, defining)
         })
     }
 

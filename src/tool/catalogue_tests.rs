@@ -315,3 +315,91 @@ async fn the_gate_looks_at_where_a_path_leads() {
     let covers = root.join("notes.txt").to_string_lossy().into_owned();
     assert!(matches!(asks, Admission::Asks(consent) if consent.covers == covers));
 }
+
+#[tokio::test]
+async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join(".abide")).unwrap();
+    symlink(root.join(".abide"), root.join("notes")).unwrap();
+    let allow = |tool: &str| Rule {
+        tool: tool.to_owned(),
+        pattern: None,
+        decision: Decision::Allow,
+    };
+    let open = rights(&[allow("write"), allow("edit"), allow("files__write")]);
+    let unset = rights(&[]);
+    let catalogue = Catalogue::new(Options::default());
+    let admit = async |name: &str, rights: &Rights, effect: Option<Effect>, arguments: Value| {
+        let served = effect.map(|effect| Served {
+            server: "files".to_owned(),
+            tool: "write".to_owned(),
+            effect,
+            local: true,
+            renamed: Default::default(),
+        });
+        let call = Call {
+            id: "call-1",
+            name,
+            root: &root,
+            served: served.as_ref(),
+            rights,
+            arguments: &arguments,
+            environment: &RunEnvironment::default(),
+            links: &[],
+        };
+        catalogue.admit(call).await
+    };
+    let mine = root.join(".abide/agents/me.md");
+    for rights in [&open, &unset] {
+        for path in [
+            ".abide/agents/me.md",
+            "src/../.abide/agents/me.md",
+            "notes/agents/me.md",
+            mine.to_str().unwrap(),
+            "skills/x/SKILL.md",
+            ".mcp.json",
+        ] {
+            for tool in ["write", "edit"] {
+                let asked = admit(tool, rights, None, json!({ "path": path })).await;
+                assert!(
+                    matches!(&asked, Admission::Asks(consent) if consent.why.contains("defines")),
+                    "{tool} {path}: {asked:?}"
+                );
+            }
+            let arguments = json!({ "file": { "path": path }, "content": "x" });
+            let asked = admit(
+                "files__write",
+                rights,
+                Some(Effect::Once),
+                arguments.clone(),
+            )
+            .await;
+            // What a person allowed for all calls of the tool does not cover it.
+            let covers = arguments.to_string();
+            let is_own = path.starts_with("notes") || path.starts_with("src");
+            assert!(
+                is_own || matches!(&asked, Admission::Asks(consent) if consent.covers == covers),
+                "{path}: {asked:?}"
+            );
+        }
+        let plain = json!({ "path": "src/main.rs" });
+        assert_eq!(
+            admit("write", rights, None, plain.clone()).await,
+            Admission::Goes
+        );
+        let read = json!({ "path": ".abide/agents/me.md" });
+        assert_eq!(
+            admit("read", rights, None, read.clone()).await,
+            Admission::Goes
+        );
+        let looked = admit("files__read", rights, Some(Effect::Read), read).await;
+        assert_eq!(looked, Admission::Goes);
+    }
+    let denied = rights(&[Rule {
+        decision: Decision::Deny,
+        ..allow("write")
+    }]);
+    let refused = admit("write", &denied, None, json!({ "path": ".abide/x" })).await;
+    assert!(matches!(refused, Admission::Refused(_)));
+}

@@ -1,18 +1,24 @@
 //! What a call of a tool is about, as the rules of a gate look at it ([`crate::kernel::gate`]).
 //! The catalogue asks for every call before anything of it is done.
 
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Workspace, fetch};
 use crate::contract::runner::Admission;
 use crate::kernel::approval::Consent;
-use crate::kernel::gate::{Decision, Rights, Subject, Verdict, Writes};
+use crate::kernel::gate::{Decision, Rights, Subject, Thing, Verdict, Writes};
+use crate::kernel::shell::Line;
 
 /// Which of its arguments says what a tool's call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// These, a path in the workspace or a list of some; the workspace itself if none is given.
     Paths(&'static [&'static str]),
+    /// These, likewise; of a folder everything in it.
+    Trees(&'static [&'static str]),
     /// This one, a command for a shell.
     Command(&'static str),
     /// This one, an address of the web.
@@ -24,13 +30,13 @@ pub enum Aim {
 /// The name by which rules speak of agents that are programs.
 const PROGRAM: &str = "command";
 
-/// Whether an agent that is a program may be started with this command line: by the same rules
+/// Whether an agent that is a program may be started with these arguments: by the same rules
 /// as a call of a tool.
-pub fn admit_program(rights: &Rights, line: &str) -> Admission {
+pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     if let Some(refused) = confined(PROGRAM, rights) {
         return refused;
     }
-    let subject = command(line);
+    let subject = commands(Line::of_argv(argv), &argv.join(" "));
     let verdict = rights.judge(PROGRAM, Decision::Allow, &subject);
     admission(PROGRAM, verdict, subject.covers)
 }
@@ -69,13 +75,14 @@ pub(super) fn subject(
 ) -> Subject {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match aim {
-        Aim::Paths(names) => paths(workspace, &named(names, arguments)),
-        Aim::Command(name) => command(text(name).unwrap_or_default()),
+        Aim::Paths(names) => paths(workspace, &named(names, arguments), false),
+        Aim::Trees(names) => paths(workspace, &named(names, arguments), true),
+        Aim::Command(name) => {
+            let text = text(name).unwrap_or_default();
+            commands(Line::read(text), text)
+        }
         Aim::Address(name) => web(text(name).unwrap_or_default()),
-        Aim::Whole => Subject {
-            things: vec![vec![arguments.to_string()]],
-            ..Subject::default()
-        },
+        Aim::Whole => whole(arguments),
     }
 }
 
@@ -99,20 +106,29 @@ fn named<'a>(names: &[&str], arguments: &'a Value) -> Vec<&'a str> {
 }
 
 /// The files that are named and those that their links lead to: all are touched.
-fn paths(workspace: &Result<Workspace, String>, named: &[&str]) -> Subject {
+fn paths(workspace: &Result<Workspace, String>, named: &[&str], is_tree: bool) -> Subject {
     let mut subject = Subject::default();
     let mut covers = Vec::new();
     for path in named {
         let Ok(workspace) = workspace else {
-            subject.things.push(vec![(*path).to_owned()]);
-            subject.is_opaque = true;
+            subject.things.push(Thing::Named(vec![(*path).to_owned()]));
+            subject.things.push(Thing::Unknown);
             covers.push((*path).to_owned());
             continue;
         };
         let (written, led_to) = workspace.spellings(path);
-        subject.things.push(vec![workspace.shown(&written)]);
+        let is_folder = is_tree && !led_to.is_file();
+        let thing = |place: &Path| {
+            // A rule may name it from the workspace or from the root.
+            let names = vec![workspace.shown(place), place.to_string_lossy().into_owned()];
+            match is_folder {
+                true => Thing::Folder(names),
+                false => Thing::Named(names),
+            }
+        };
+        subject.things.push(thing(&written));
         if led_to != written {
-            subject.things.push(vec![workspace.shown(&led_to)]);
+            subject.things.push(thing(&led_to));
         }
         covers.push(led_to.to_string_lossy().into_owned());
     }
@@ -120,33 +136,103 @@ fn paths(workspace: &Result<Workspace, String>, named: &[&str]) -> Subject {
     subject
 }
 
-/// An address by itself or by its host, in the spelling in which it is asked for.
+/// An address by itself or by its host, in the spelling in which it is asked for and with its
+/// escapes taken away: to a server both are the same.
 fn web(text: &str) -> Subject {
-    let Ok(url) = fetch::address(text) else {
+    let Ok(mut url) = fetch::address(text) else {
         return Subject {
-            things: vec![vec![text.to_owned()]],
-            is_opaque: true,
+            things: vec![Thing::Named(vec![text.to_owned()]), Thing::Unknown],
             ..Subject::default()
         };
     };
-    let host = url.host_str().unwrap_or_default().to_owned();
+    let host = url.host_str().unwrap_or_default();
+    let host = host.strip_suffix('.').unwrap_or(host).to_owned();
+    // It could be set before.
+    let _ = url.set_host(Some(&host));
+    let written = url.to_string();
+    let decoded = unescaped(&written);
+    let mut texts = vec![text.trim().to_owned()];
+    for one in [&written, &decoded] {
+        let Some((scheme, rest)) = one.split_once("://") else {
+            continue;
+        };
+        texts.push(rest.to_owned());
+        // The same place over the other scheme, and with its port.
+        let other = if scheme == "http" { "https" } else { "http" };
+        texts.push(format!("{other}://{rest}"));
+        if let (None, Some(port)) = (url.port(), url.port_or_known_default()) {
+            let path = rest.strip_prefix(host.as_str()).unwrap_or_default();
+            texts.push(format!("{scheme}://{host}:{port}{path}"));
+            texts.push(format!("{host}:{port}"));
+        }
+    }
+    let mut things = vec![Thing::Named(vec![written.clone(), host.clone()])];
+    if decoded != written {
+        // What was hidden in it may lead elsewhere: `..%2f`.
+        let settled = reqwest::Url::parse(&decoded).map(String::from);
+        things.push(Thing::Named(vec![settled.unwrap_or(decoded), host.clone()]));
+    }
     Subject {
-        covers: host.clone(),
-        things: vec![vec![url.to_string(), host]],
+        covers: host,
+        things,
+        texts,
+    }
+}
+
+/// The address without its `%41` escapes, over and over: some servers take them away twice.
+fn unescaped(url: &str) -> String {
+    let mut text = url.to_owned();
+    for _ in 0..4 {
+        let next = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if next == text {
+            break;
+        }
+        text = next;
+    }
+    text
+}
+
+/// Arguments as JSON, with their names in order, and each text in them by itself.
+fn whole(arguments: &Value) -> Subject {
+    let mut texts = vec![ordered(arguments).to_string()];
+    collect(arguments, &mut texts);
+    Subject {
+        things: vec![Thing::Named(vec![arguments.to_string()])],
+        texts,
         ..Subject::default()
     }
 }
 
-/// Each of the commands that are joined in one. What could hide another one in it, or write to
-/// a file, makes it opaque; what only looks so, in quotes, does too: then a person is asked
-/// once more than needed.
-fn command(text: &str) -> Subject {
-    let pieces = text.split([';', '|', '&', '\n', '\r']);
-    let pieces = pieces.map(str::trim).filter(|piece| !piece.is_empty());
+fn ordered(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            let sorted = sorted
+                .into_iter()
+                .map(|(name, value)| (name.clone(), ordered(value)));
+            Value::Object(sorted.collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(ordered).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Every text in `value`.
+pub(super) fn collect(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => found.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(fields) => fields.values().for_each(|item| collect(item, found)),
+        _ => {}
+    }
+}
+
+/// Each command that a line runs.
+fn commands(line: Line, text: &str) -> Subject {
     Subject {
-        things: pieces.map(|piece| vec![piece.to_owned()]).collect(),
-        text: Some(text.to_owned()),
-        is_opaque: text.contains(['`', '(', ')', '<', '>', '{', '}', '\0']),
+        things: line.commands.into_iter().map(Thing::Command).collect(),
+        texts: line.texts,
         covers: text.trim().to_owned(),
     }
 }
@@ -156,6 +242,18 @@ mod tests {
     use super::*;
     use crate::kernel::gate::{Bundle, Rule, WriteScope};
     use serde_json::json;
+
+    /// The names of each thing.
+    fn named(subject: &Subject) -> Vec<Vec<&str>> {
+        let names = |thing: &'_ Thing| match thing {
+            Thing::Named(names) | Thing::Folder(names) => names
+                .iter()
+                .map(|name| name.clone().leak() as &str)
+                .collect(),
+            _ => Vec::new(),
+        };
+        subject.things.iter().map(names).collect()
+    }
 
     fn judge(rules: &[(&str, &str)], command: &str) -> Decision {
         let rules: Vec<Rule> = rules
@@ -182,7 +280,7 @@ mod tests {
         for allowed in [
             "git status",
             "git add a && git commit -m x",
-            " git log | git x",
+            " git log | git show",
         ] {
             assert_eq!(judge(&git, allowed), Decision::Allow, "{allowed}");
         }
@@ -196,7 +294,6 @@ mod tests {
             "git `rm x`",
             "git log > file",
             "git diff <(rm x)",
-            "{ git x",
             "xgit status",
             "",
         ] {
@@ -216,12 +313,40 @@ mod tests {
         let nowhere = Err(String::new());
         let about = |url: &str| subject(Aim::Address("url"), &nowhere, &json!({ "url": url }));
         let found = about("HTTPS://Example.org:443/a/../b#c");
-        assert_eq!(found.things, [["https://example.org/b", "example.org"]]);
+        assert_eq!(named(&found), [["https://example.org/b", "example.org"]]);
         assert_eq!(found.covers, "example.org");
+        let denied = |pattern: &str, url: &str| {
+            let rule = Rule {
+                tool: "fetch".to_owned(),
+                pattern: Some(pattern.to_owned()),
+                decision: Decision::Deny,
+            };
+            let rights = Rights::new("a", &[rule], WriteScope::Workspace, Bundle::default());
+            rights.judge("fetch", Decision::Allow, &about(url)).decision == Decision::Deny
+        };
+        for url in [
+            "https://example.org/admin/x",
+            "https://EXAMPLE.org/admin/x",
+            "https://example.org./admin/x",
+            "https://example.org:443/admin/x",
+            "http://example.org/admin/x",
+            "https://example.org/a/../admin/x",
+            "https://example.org/%61dmin/x",
+            "https://example.org/%2561dmin/x",
+            "https://example.org/docs/..%2fadmin/x",
+            "https://exa%6dple.org/admin/x",
+        ] {
+            assert!(denied("https://example.org/admin/*", url), "{url}");
+            assert!(denied("example.org", url), "{url}");
+        }
+        assert!(!denied(
+            "https://example.org/admin/*",
+            "https://example.org/other"
+        ));
         // What looks like one host and leads to another, or to nothing.
         assert_eq!(about("http://a.org\\@b.org/").covers, "a.org");
         for odd in ["http://a.org@b.org/", "ftp://a.org/", "a.org", ""] {
-            assert!(about(odd).is_opaque, "{odd}");
+            assert!(about(odd).things.contains(&Thing::Unknown), "{odd}");
         }
     }
 
@@ -240,12 +365,38 @@ mod tests {
                 &json!({ "path": path }),
             )
         };
-        assert_eq!(about("secrets/../secrets/key").things, [["secrets/key"]]);
-        assert_eq!(about("open/key").things, [["open/key"], ["secrets/key"]]);
-        assert_eq!(about("open/new").things, [["open/new"], ["secrets/new"]]);
+        let shown = |subject: &Subject| -> Vec<String> {
+            named(subject)
+                .iter()
+                .map(|names| names[0].to_owned())
+                .collect()
+        };
+        let key = root.join("secrets/key").to_string_lossy().into_owned();
+        for path in [
+            "secrets/../secrets/key",
+            "./secrets/key",
+            "secrets//key",
+            &key,
+        ] {
+            assert_eq!(
+                named(&about(path)),
+                [["secrets/key", key.as_str()]],
+                "{path}"
+            );
+        }
+        assert_eq!(shown(&about("open/key")), ["open/key", "secrets/key"]);
+        assert_eq!(shown(&about("open/new")), ["open/new", "secrets/new"]);
         assert_eq!(about("open/key").covers, about("secrets/key").covers);
         let both = json!({ "paths": ["a", "open"] });
         let both = subject(Aim::Paths(&["path", "paths"]), &workspace, &both);
-        assert_eq!(both.things, [["a"], ["open"], ["secrets"]]);
+        assert_eq!(shown(&both), ["a", "open", "secrets"]);
+        let tree = subject(Aim::Trees(&["path"]), &workspace, &json!({}));
+        assert!(matches!(&tree.things[..], [Thing::Folder(names)] if names[0] == "."));
+        let file = subject(
+            Aim::Trees(&["path"]),
+            &workspace,
+            &json!({ "path": "secrets/key" }),
+        );
+        assert!(matches!(&file.things[..], [Thing::Named(_)]));
     }
 }

@@ -67,7 +67,7 @@ impl Tool for Glob {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Paths(&["path"])
+        Aim::Trees(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -108,7 +108,7 @@ impl Tool for Grep {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Paths(&["path", "paths"])
+        Aim::Trees(&["path", "paths"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

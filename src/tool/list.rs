@@ -59,7 +59,7 @@ impl Tool for List {
     }
 
     fn aim(&self) -> Aim {
-        Aim::Paths(&["path"])
+        Aim::Trees(&["path"])
     }
 
     fn call(&self, workspace: Workspace, arguments: Value) -> BoxFuture<'static, ToolOutput> {

@@ -6,6 +6,7 @@ mod arguments;
 mod blocking;
 mod catalogue;
 mod dealing;
+mod defining;
 mod delegating;
 mod edit;
 mod fetch;

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::defining;
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
 
@@ -100,6 +101,16 @@ impl Workspace {
             return Err(format!(
                 "access denied: {path} belongs to git, which runs what stands there; change it \
                  with git"
+            ));
+        }
+        // A person was asked by the path as it is written, and a link may have changed since.
+        let names_one =
+            |place: &Path| defining::names_one(place.strip_prefix(&self.root).unwrap_or(place));
+        if names_one(&place) && !names_one(&lexical(&self.root.join(path))) {
+            return Err(format!(
+                "access denied: {path} leads by a link to {}, which defines what agents may do; \
+                 name that file itself",
+                self.shown(&place)
             ));
         }
         match &self.writes {
@@ -300,6 +311,21 @@ mod tests {
         }
         let root = fixture.workspace.root().join("state");
         assert!(Workspace::open(&root, std::slice::from_ref(&root)).is_err());
+    }
+
+    #[test]
+    fn what_defines_agents_is_written_by_its_own_name_only() {
+        let fixture = fixture();
+        let root = fixture.workspace.root().to_owned();
+        fs::create_dir_all(root.join(".abide/agents")).unwrap();
+        symlink(root.join(".abide"), root.join("notes")).unwrap();
+        let workspace = fixture.workspace.writing(Writes::Anywhere);
+        let error = workspace
+            .resolve_for_writing("notes/agents/a.md")
+            .unwrap_err();
+        assert!(error.contains(".abide/agents/a.md"), "{error}");
+        assert!(workspace.resolve_for_writing(".abide/agents/a.md").is_ok());
+        assert!(workspace.resolve_for_writing("src/new.rs").is_ok());
     }
 
     #[test]

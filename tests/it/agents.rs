@@ -281,14 +281,11 @@ fn stored_agents_are_made_changed_and_deleted_and_files_are_not() {
         write(&config(&place), "mine.md", "", "mine");
         let daemon = place.start().await;
         let client = daemon.client().await;
-        let text = "---\ndescription: Kept.\nmax_spawn_depht: 2\n---\nKept.\n";
+        let text = "---\ndescription: Kept.\ntitel: Kept\n---\nKept.\n";
         let create = json!({ "name": "kept", "text": text });
         let made = client.call("agents.create", create.clone()).await;
         assert!(
-            made["warnings"][0]
-                .as_str()
-                .unwrap()
-                .contains("max_spawn_depth"),
+            made["warnings"][0].as_str().unwrap().contains("title"),
             "{made}"
         );
         // A repeat is the same agent, other content is not.

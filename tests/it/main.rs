@@ -66,6 +66,7 @@ mod questions;
 mod random_kills;
 mod restart;
 mod reviews;
+mod rights;
 mod scenarios;
 mod schemas;
 mod sends;

@@ -1,0 +1,290 @@
+//! Names of tools in other programs' agent files, and the tools here that do the same.
+
+use crate::agent::names::nearest;
+use crate::kernel::text::preview;
+
+/// The tools of this program, apart from those that are agents and those of servers.
+pub(in crate::agent) const OURS: &[&str] = &[
+    "read",
+    "list",
+    "glob",
+    "grep",
+    "write",
+    "edit",
+    "shell",
+    "fetch",
+    "todo",
+    "output",
+    "skill",
+    "task",
+    "delegate",
+    "agents_list",
+    "sessions_spawn",
+    "sessions_wait",
+    "sessions_send",
+    "sessions_list",
+    "sessions_history",
+    "session_status",
+    "sessions_yield",
+    "runs_cancel",
+    "ask",
+    "memory_save",
+    "memory_search",
+    "command",
+];
+
+/// By which an agent has others work for it.
+pub(super) const DELEGATING: &[&str] = &["task", "sessions_spawn"];
+
+/// Their names in small letters without `-` and `_`, and ours.
+#[rustfmt::skip]
+const THEIRS: &[(&[&str], &str)] = &[
+    (&["read", "readfile", "readmanyfiles", "fsread", "view", "viewfile", "openfile", "notebookread"], "read"),
+    (&["ls", "list", "listdirectory", "listdir", "listfiles"], "list"),
+    (&["glob", "filesearch", "findfiles"], "glob"),
+    (&["grep", "search", "searchfilecontent", "grepsearch", "searchfiles", "codesearch", "textsearch"], "grep"),
+    (&["write", "writefile", "createfile", "fswrite", "savefile"], "write"),
+    (&["edit", "multiedit", "notebookedit", "replace", "strreplace", "strreplaceeditor", "editfile", "editfiles", "applypatch", "patch"], "edit"),
+    (&["bash", "shell", "powershell", "runshellcommand", "executebash", "runinterminal", "runcommand", "runcommands", "execute", "terminal"], "shell"),
+    (&["webfetch", "fetch", "urlfetch", "fetchwebpage"], "fetch"),
+    (&["todo", "todos", "todowrite", "todoread", "writetodos", "taskcreate", "taskupdate", "tasklist", "taskget", "managetodolist"], "todo"),
+    (&["skill", "slashcommand", "activateskill"], "skill"),
+    (&["askuserquestion", "askuser", "question", "ask"], "ask"),
+    (&["savememory"], "memory_save"),
+];
+/// Those of other programs that there is nothing like here: to deny them asks for nothing.
+#[rustfmt::skip]
+const NOTHING: &[&str] = &[
+    "websearch", "googlewebsearch", "bashoutput", "killshell", "killbash", "exitplanmode",
+    "enterplanmode", "listmcpresources", "listmcpresourcestool", "readmcpresource",
+    "readmcpresourcetool", "lsp", "toolsearch", "monitor", "croncreate", "crondelete", "cronlist",
+    "enterworktree", "exitworktree", "taskstop", "taskoutput", "sendmessage", "teamcreate", "teamdelete", "codebase", "usages", "problems",
+    "changes", "testfailure", "vscodeapi", "think", "externaldirectory", "doomloop",
+];
+
+/// A tool as a file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// This tool, or those that fit this pattern.
+    Tool(String),
+    /// Calls of it that fit one of these patterns of a gate.
+    Calls(String, Vec<String>),
+    /// Delegation: to these agents; to any if there is none.
+    Agents(Vec<String>),
+    /// It is known and has no counterpart here.
+    Nothing(String),
+    /// Its calls are described in a way that has no counterpart here.
+    Unreadable(String),
+    /// No such tool is known.
+    Unknown(String),
+}
+
+/// A name without what differs between programs: case, `-` and `_`.
+pub(super) fn key(name: &str) -> String {
+    let kept = name.chars().filter(|c| !matches!(c, '-' | '_' | ' ' | '.'));
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// What `written` names. `widens`: the entry gives something, so that it must not be read as more
+/// than it says; else it takes something, and must not be read as less.
+pub(super) fn entry(written: &str, widens: bool) -> Entry {
+    let written = written.trim();
+    let (name, calls) = match written.split_once('(') {
+        Some((name, rest)) => (name.trim(), rest.strip_suffix(')').or(Some(rest))),
+        None => (written, None),
+    };
+    let calls = calls
+        .map(str::trim)
+        .filter(|calls| !matches!(*calls, "" | "*" | "**"));
+    if matches!(
+        key(name).as_str(),
+        "task" | "agent" | "runsubagent" | "newtask"
+    ) {
+        let named = calls.unwrap_or_default().split(',').map(str::trim);
+        return Entry::Agents(
+            named
+                .filter(|one| !one.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        );
+    }
+    if let Some(served) = served(name) {
+        return match calls {
+            None => Entry::Tool(served),
+            Some(_) => Entry::Unreadable(written.to_owned()),
+        };
+    }
+    if matches!(key(name).as_str(), "*" | "all" | "alltools") {
+        return Entry::Tool("*".to_owned());
+    }
+    let own = OURS.contains(&name).then_some(name);
+    let own = own.or_else(|| {
+        let found = THEIRS
+            .iter()
+            .find(|(theirs, _)| theirs.contains(&key(name).as_str()));
+        found.map(|(_, own)| *own)
+    });
+    match (own, calls) {
+        (Some(own), None) => Entry::Tool(own.to_owned()),
+        (Some(own), Some(calls)) => match patterns(own, calls, widens) {
+            Some(patterns) => Entry::Calls(own.to_owned(), patterns),
+            None => Entry::Unreadable(written.to_owned()),
+        },
+        (None, _) if NOTHING.contains(&key(name).as_str()) => Entry::Nothing(name.to_owned()),
+        // A pattern, an agent that is a tool, or a tool of a server by its name here.
+        (None, None) if is_here(name) => Entry::Tool(name.to_owned()),
+        (None, _) => Entry::Unknown(written.to_owned()),
+    }
+}
+
+fn is_here(name: &str) -> bool {
+    name.contains(['*', '?', '[', '{'])
+        || name.contains("__")
+        || name.starts_with("subagent_")
+        || name.starts_with("call_")
+}
+
+/// A tool of a server, or all of one, in the ways in which programs write it.
+fn served(name: &str) -> Option<String> {
+    if let Some(rest) = name.strip_prefix("mcp__") {
+        return Some(match rest.split_once("__") {
+            Some((server, tool)) => format!("{server}__{tool}"),
+            None if rest == "*" => "*__*".to_owned(),
+            None => format!("{}__*", rest.trim_end_matches('*')),
+        });
+    }
+    if name == "mcp_*" {
+        return Some("*__*".to_owned());
+    }
+    let slashed = name.strip_prefix('@').unwrap_or(name);
+    match slashed.split_once('/') {
+        Some((server, tool)) if !server.is_empty() && !tool.is_empty() => {
+            Some(format!("{server}__{tool}"))
+        }
+        None if name.starts_with('@') && slashed != "builtin" => Some(format!("{slashed}__*")),
+        _ => None,
+    }
+}
+
+/// Patterns of a gate for what stands in parentheses behind a tool's name.
+pub(super) fn patterns(tool: &str, calls: &str, widens: bool) -> Option<Vec<String>> {
+    match tool {
+        "shell" => commands(calls, widens),
+        "fetch" => calls
+            .strip_prefix("domain:")
+            .map(|host| vec![host.trim().to_owned()]),
+        "read" | "list" | "glob" | "grep" | "write" | "edit" if widens => open_paths(calls),
+        "read" | "list" | "glob" | "grep" | "write" | "edit" => Some(closed_paths(calls)),
+        _ => None,
+    }
+}
+
+/// `git log:*`, `git log *`, `npm test`.
+pub(super) fn commands(calls: &str, widens: bool) -> Option<Vec<String>> {
+    let start = calls
+        .strip_suffix(":*")
+        .or_else(|| calls.strip_suffix(" *"));
+    let patterns = match start {
+        Some(start) => vec![start.to_owned(), format!("{start} *")],
+        None => vec![calls.to_owned()],
+    };
+    match calls.contains('?') {
+        false => Some(patterns),
+        true if widens => None,
+        // Any text where one letter was meant.
+        true => Some(patterns.iter().map(|one| one.replace('?', "*")).collect()),
+    }
+}
+
+/// Paths that may be touched: only those that a pattern here, in which `*` goes through folders,
+/// names exactly.
+fn open_paths(calls: &str) -> Option<Vec<String>> {
+    let path = calls.strip_prefix("./").unwrap_or(calls);
+    let path = path.strip_prefix('/').unwrap_or(path);
+    if path.starts_with(['/', '~']) {
+        return None;
+    }
+    let (folder, open) = match path.strip_suffix("/**") {
+        Some(folder) => (folder, true),
+        None => (path, false),
+    };
+    // A bare name stands for files in every folder.
+    if folder.is_empty()
+        || folder.contains(['*', '?', '[', '{', '!'])
+        || (!open && !path.contains('/'))
+    {
+        return None;
+    }
+    Some(match open {
+        true => vec![folder.to_owned(), format!("{folder}/*")],
+        false => vec![folder.to_owned()],
+    })
+}
+
+/// Paths that may not be touched: at least those that are meant.
+fn closed_paths(calls: &str) -> Vec<String> {
+    let anywhere = calls.starts_with("~/") || calls.starts_with("//");
+    let path = calls
+        .trim_start_matches("./")
+        .trim_start_matches('~')
+        .trim_start_matches('/');
+    let path = path.trim_end_matches('/');
+    let path: String = path
+        .replace("**/", "*")
+        .replace("**", "*")
+        .replace('?', "*");
+    let mut found = vec![path.clone(), format!("{path}/*")];
+    if anywhere || !path.contains('/') {
+        found.extend([format!("*/{path}"), format!("*/{path}/*")]);
+    }
+    found
+}
+
+/// The entries of a list, or of one text with commas or blanks between them.
+pub(super) fn split(list: &str) -> Vec<String> {
+    let mut depth = 0_u32;
+    let mut parts = vec![String::new()];
+    for c in list.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if depth > 0 || !matches!(c, ',' | '\n') => part.push(c),
+            _ => parts.push(String::new()),
+        }
+    }
+    let parts = parts
+        .iter()
+        .map(|part| part.trim())
+        .filter(|part| !part.is_empty());
+    parts
+        .flat_map(|part| match part.contains('(') || key(part) == "alltools" {
+            true => vec![part.to_owned()],
+            false => part.split_whitespace().map(str::to_owned).collect(),
+        })
+        .collect()
+}
+
+/// Says that a tool which is to be taken away is not known.
+pub(in crate::agent) fn no_tool(name: &str) -> String {
+    let shown = preview(name, 64);
+    let hint = match nearest(name, OURS) {
+        Some(near) => format!(" (did you mean {near:?}?)"),
+        None => String::new(),
+    };
+    format!("no tool {shown:?} is known, so that it cannot be told what this takes away{hint}")
+}
+
+/// The names here of a tool that a gate's rule names, if any is known.
+pub(in crate::agent) fn gated(name: &str) -> Option<Vec<String>> {
+    match entry(name, false) {
+        Entry::Tool(own) => Some(vec![own]),
+        Entry::Agents(named) if named.is_empty() => {
+            Some(DELEGATING.iter().map(ToString::to_string).collect())
+        }
+        Entry::Nothing(_) => Some(Vec::new()),
+        _ => None,
+    }
+}

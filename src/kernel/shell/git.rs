@@ -1,0 +1,126 @@
+//! What of git's own options and subcommands runs other programs, reads other settings or writes
+//! files elsewhere, as git's manual has it: a pattern must name such things to allow them.
+
+use super::options::{UNNAMED, running};
+use super::word::Word;
+
+/// Options before the subcommand that do none of this.
+#[rustfmt::skip]
+const SAFE: &[&str] = &[
+    "-C", "-P", "-p", "--paginate", "--no-pager", "--no-replace-objects", "--literal-pathspecs",
+    "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--no-optional-locks",
+    "--no-lazy-fetch", "--no-advice", "--version", "--help", "--html-path", "--man-path",
+    "--info-path", "-v", "-h",
+];
+
+/// Subcommands that do none of this, whatever their options, but for those of [`ALL`] and [`SOME`].
+#[rustfmt::skip]
+const SUBCOMMANDS: &[&str] = &[
+    "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file",
+    "check-attr", "check-ignore", "check-mailmap", "checkout", "cherry", "cherry-pick", "clean",
+    "clone", "commit", "commit-tree", "config", "count-objects", "describe", "diff", "diff-files",
+    "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck", "gc", "grep",
+    "hash-object", "init", "interpret-trailers", "log", "ls-files", "ls-remote", "ls-tree", "merge",
+    "merge-base", "merge-tree", "mktree", "mv", "name-rev", "notes", "pack-refs", "patch-id",
+    "prune", "pull", "push", "range-diff", "read-tree", "rebase", "reflog", "remote", "repack",
+    "rerere", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog", "show",
+    "show-branch", "show-ref", "sparse-checkout", "stash", "status", "stripspace", "submodule",
+    "switch", "symbolic-ref", "tag", "update-index", "update-ref", "var", "verify-commit",
+    "verify-tag", "version", "whatchanged", "worktree", "write-tree", "help",
+];
+
+/// Options of any subcommand.
+#[rustfmt::skip]
+const ALL: &[&str] = &[
+    "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--textconv", "--output",
+    "--open-files-in-pager", "--extcmd", "--template", "--config",
+];
+
+/// What of one subcommand does: options, their letters, and words.
+#[rustfmt::skip]
+const SOME: &[(&str, &str, &[&str])] = &[
+    ("archive", "o", &[]),
+    ("bisect", "", &["run"]),
+    ("clone", "cu", &[]),
+    ("grep", "O", &[]),
+    ("rebase", "x", &[]),
+    ("submodule", "", &["foreach"]),
+    ("remote", "", &[]),
+];
+
+/// What a pattern must name before it allows these words.
+pub(super) fn needs(words: &[Word]) -> Vec<String> {
+    if let Some(sub) = words[0].base().strip_prefix("git-") {
+        return of_subcommand(sub, &words[1..]);
+    }
+    let mut found = Vec::new();
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let Some(text) = word.known() else {
+            found.push(UNNAMED.to_owned());
+            return found;
+        };
+        if !text.starts_with('-') {
+            found.extend(of_subcommand(text, &words[at + 1..]));
+            return found;
+        }
+        let head = text.split('=').next().unwrap_or(text);
+        if !SAFE.contains(&head) && !text.starts_with("-C") {
+            // What is not known may take the next word as its value.
+            found.push(head.to_owned());
+            let valued = [
+                "-c",
+                "--git-dir",
+                "--work-tree",
+                "--namespace",
+                "--config-env",
+            ];
+            at += usize::from(valued.contains(&text));
+        }
+        at += if text == "-C" { 2 } else { 1 };
+    }
+    found
+}
+
+fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
+    if !SUBCOMMANDS.contains(&sub) {
+        return vec![sub.to_owned()];
+    }
+    let (letters, marked) = SOME
+        .iter()
+        .find(|(name, ..)| *name == sub)
+        .map_or(("", &[][..]), |(_, letters, marked)| (*letters, *marked));
+    let has = |text: &str| rest.iter().any(|word| word.text == text);
+    if sub == "config" {
+        let reads = [
+            "--get",
+            "--get-all",
+            "--get-regexp",
+            "--list",
+            "-l",
+            "get",
+            "list",
+        ];
+        return match reads.iter().any(|read| has(read)) && !has("--unset") && !has("-e") {
+            true => Vec::new(),
+            false => vec![sub.to_owned()],
+        };
+    }
+    let mut found = running(rest, ALL, letters);
+    // Files that a pattern of names stands for are no options of what runs nothing else.
+    let can_run = !letters.is_empty()
+        || ["fetch", "pull", "push", "ls-remote", "log", "diff", "show"].contains(&sub);
+    if !can_run {
+        found.retain(|need| need != UNNAMED);
+    }
+    for word in rest {
+        if marked.contains(&word.text.as_str()) {
+            found.push(word.text.clone());
+        }
+        // Addresses that are commands.
+        if word.text.contains("ext::") || word.text.contains("fd::") {
+            found.push("::".to_owned());
+        }
+    }
+    found
+}

@@ -1,0 +1,322 @@
+//! From the text of a command line to its simple commands. Expansions become holes, and the
+//! commands inside them are read too.
+
+use super::word::{HOLE, Word};
+
+/// Substitutions within substitutions that are read; deeper ones are not understood.
+pub(super) const DEPTH: usize = 16;
+/// So many commands of one line are read.
+const COMMANDS: usize = 512;
+
+/// The simple commands of a line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script {
+    pub commands: Vec<Simple>,
+    /// The line with the quotes taken away, for rules that look at all of it.
+    pub text: String,
+    /// Something of it is beyond this grammar: it may run anything besides.
+    pub is_opaque: bool,
+}
+
+/// A command with what stands around it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Simple {
+    /// `NAME=value` before it.
+    pub assigned: Vec<Word>,
+    /// The program and its arguments; none where there are only assignments or redirections.
+    pub words: Vec<Word>,
+    /// Files that it reads from or writes to, with the sign.
+    pub redirected: Vec<(&'static str, Word)>,
+    /// What it reads, where the line itself holds it.
+    pub input: Option<Word>,
+}
+
+/// Reads a line.
+pub(super) fn script(text: &str) -> Script {
+    let mut script = Script::default();
+    read_into(text, 0, &mut script);
+    script
+}
+
+pub(super) fn read_into(text: &str, depth: usize, script: &mut Script) {
+    let mut parser = Parser {
+        chars: text.chars().collect(),
+        at: 0,
+        depth,
+        script,
+        waiting: Vec::new(),
+    };
+    let is_whole = !text.contains(HOLE) && parser.list(None).is_some();
+    if !is_whole {
+        script.is_opaque = true;
+    }
+}
+
+/// Something that is beyond the grammar ends the reading of a line.
+pub(super) type Read<T> = Option<T>;
+
+pub(super) struct Parser<'a> {
+    pub chars: Vec<char>,
+    pub at: usize,
+    pub depth: usize,
+    pub script: &'a mut Script,
+    /// Here-documents whose text begins after the line: the command, the mark that ends it,
+    /// whether it is expanded, whether tabs before it are taken away.
+    pub waiting: Vec<(usize, String, bool, bool)>,
+}
+
+/// Words after which another command begins.
+const BEFORE: &[&str] = &[
+    "if", "then", "else", "elif", "do", "while", "until", "!", "{",
+];
+/// Words that end such a thing.
+const AFTER: &[&str] = &["fi", "done", "}"];
+/// Words that begin what is not read here.
+const BEYOND: &[&str] = &["case", "esac", "select", "function", "coproc", "[["];
+
+impl Parser<'_> {
+    pub(super) fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        let fits = text
+            .chars()
+            .enumerate()
+            .all(|(n, c)| self.peek(n) == Some(c));
+        if fits {
+            self.at += text.chars().count();
+        }
+        fits
+    }
+
+    /// Commands up to `end`, or to the end of the text.
+    pub(super) fn list(&mut self, end: Option<char>) -> Read<()> {
+        let mut simple = Simple::default();
+        loop {
+            self.blanks();
+            let Some(next) = self.peek(0) else {
+                self.finish(&mut simple, "")?;
+                return (end.is_none() && self.waiting.is_empty()).then_some(());
+            };
+            match next {
+                c if Some(c) == end => {
+                    self.at += 1;
+                    return self.finish(&mut simple, "");
+                }
+                ')' => return None,
+                '\n' => {
+                    self.finish(&mut simple, "; ")?;
+                    self.at += 1;
+                    self.documents()?;
+                }
+                ';' if self.peek(1) == Some(';') => return None,
+                ';' => self.separator(&mut simple, ";", "; ")?,
+                '&' if self.peek(1) == Some('>') => self.redirection(&mut simple)?,
+                '&' if self.peek(1) == Some('&') => self.separator(&mut simple, "&&", " && ")?,
+                '&' => self.separator(&mut simple, "&", " & ")?,
+                '|' if self.peek(1) == Some('|') => self.separator(&mut simple, "||", " || ")?,
+                '|' if self.peek(1) == Some('&') => self.separator(&mut simple, "|&", " | ")?,
+                '|' => self.separator(&mut simple, "|", " | ")?,
+                '(' if is_empty(&simple) && self.peek(1) != Some('(') => {
+                    self.at += 1;
+                    self.nested(|parser| parser.list(Some(')')))?;
+                }
+                '(' => return None,
+                '<' | '>' if self.peek(1) != Some('(') => self.redirection(&mut simple)?,
+                _ => {
+                    let word = self.word()?;
+                    self.take(&mut simple, word)?;
+                }
+            }
+        }
+    }
+
+    fn separator(&mut self, simple: &mut Simple, sign: &str, shown: &str) -> Read<()> {
+        self.at += sign.len();
+        self.finish(simple, shown)
+    }
+
+    /// Notes a command that is complete.
+    fn finish(&mut self, simple: &mut Simple, sign: &str) -> Read<()> {
+        if !is_empty(simple) {
+            let done = std::mem::take(simple);
+            let words = done.assigned.iter().chain(&done.words);
+            let words: Vec<&str> = words.map(|word| word.literal.as_str()).collect();
+            self.script.text.push_str(&words.join(" "));
+            for (sign, target) in &done.redirected {
+                self.script
+                    .text
+                    .push_str(&format!(" {sign} {}", target.literal));
+            }
+            self.script.text.push_str(sign);
+            self.script.commands.push(done);
+        }
+        (self.script.commands.len() <= COMMANDS).then_some(())
+    }
+
+    fn take(&mut self, simple: &mut Simple, word: Word) -> Read<()> {
+        if simple.words.is_empty() && !word.quoted {
+            let text = word.known().unwrap_or_default();
+            let begins = is_empty(simple);
+            if begins && BEYOND.contains(&text) {
+                return None;
+            }
+            if begins && (BEFORE.contains(&text) || AFTER.contains(&text)) {
+                return Some(());
+            }
+            if begins && text == "for" {
+                return self.loop_head(simple);
+            }
+        }
+        // `"A"=b` is a program.
+        if simple.words.is_empty() && word.assigned().is_some() && !word.begins_quoted {
+            if self.peek(0) == Some('(') {
+                return None;
+            }
+            simple.assigned.push(word);
+            return Some(());
+        }
+        simple.words.push(word);
+        Some(())
+    }
+
+    /// `for NAME in words`: each pass sets the name.
+    fn loop_head(&mut self, simple: &mut Simple) -> Read<()> {
+        self.blanks();
+        let name = self.word()?;
+        let mut name = Word::plain(name.known()?);
+        name.text.push('=');
+        name.literal.push('=');
+        name.text.push(HOLE);
+        simple.assigned.push(name);
+        loop {
+            self.blanks();
+            match self.peek(0) {
+                None | Some('\n' | ';') => return self.finish(simple, ""),
+                Some('&' | '|' | '<' | '>' | '(' | ')') => return None,
+                Some(_) => {
+                    let word = self.word()?;
+                    // What the name may become stands in the text for rules that look at it.
+                    if let Some(name) = simple.assigned.last_mut() {
+                        name.literal.push_str(&word.literal);
+                        name.literal.push(' ');
+                    }
+                }
+            }
+        }
+    }
+
+    fn blanks(&mut self) {
+        loop {
+            match (self.peek(0), self.peek(1)) {
+                (Some(' ' | '\t'), _) => self.at += 1,
+                (Some('\\'), Some('\n')) => self.at += 2,
+                (Some('#'), _) => {
+                    while self.peek(0).is_some_and(|c| c != '\n') {
+                        self.at += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// `<`, `>`, `>>`, `<<`, … with what stands behind it.
+    fn redirection(&mut self, simple: &mut Simple) -> Read<()> {
+        // A number before it is no argument but says which stream it is of.
+        if let Some(last) = simple.words.last()
+            && !last.quoted
+            && self.at > 0
+            && self.chars[self.at - 1].is_ascii_digit()
+            && last.text.chars().all(|c| c.is_ascii_digit())
+        {
+            simple.words.pop();
+        }
+        if self.takes("<<<") {
+            self.blanks();
+            simple.input = Some(self.word()?);
+            return Some(());
+        }
+        if self.takes("<<") {
+            let strips = self.takes("-");
+            self.blanks();
+            let mark = self.word()?;
+            let expands = !mark.quoted;
+            let mark = mark.known()?.to_owned();
+            let number = self.script.commands.len();
+            self.waiting.push((number, mark, expands, strips));
+            // Until its text has been read.
+            simple.input = Some(Word::anything());
+            return Some(());
+        }
+        let sign = ["&>>", "&>", "<>", "<&", "<", ">>", ">&", ">|", ">"]
+            .into_iter()
+            .find(|sign| self.takes(sign))?;
+        self.blanks();
+        let target = self.word()?;
+        let is_stream = sign.ends_with('&')
+            && (target.text.chars().all(|c| c.is_ascii_digit() || c == '-'))
+            && !target.text.is_empty();
+        if !is_stream {
+            let shown = if sign == "<" { "<" } else { ">" };
+            simple.redirected.push((shown, target));
+        }
+        Some(())
+    }
+
+    /// The texts of here-documents, which stand below the line.
+    fn documents(&mut self) -> Read<()> {
+        for (number, mark, expands, strips) in std::mem::take(&mut self.waiting) {
+            let mut body = String::new();
+            loop {
+                let rest = &self.chars[self.at..];
+                if rest.is_empty() {
+                    return None;
+                }
+                let end = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
+                let line: String = rest[..end].iter().collect();
+                self.at = (self.at + end + 1).min(self.chars.len());
+                let line = if strips {
+                    line.trim_start_matches('\t')
+                } else {
+                    &line
+                };
+                if line == mark {
+                    break;
+                }
+                body.push_str(line);
+                body.push('\n');
+            }
+            let input = match expands {
+                true => self.expanded(&body)?,
+                false => Word::plain(&body),
+            };
+            self.script.text.push_str(&input.literal);
+            if let Some(command) = self.script.commands.get_mut(number) {
+                command.input = Some(input);
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        if self.depth >= DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        let waiting = std::mem::take(&mut self.waiting);
+        let done = read(self);
+        let is_complete = self.waiting.is_empty();
+        self.waiting = waiting;
+        self.depth -= 1;
+        done.filter(|_| is_complete)
+    }
+}
+
+fn is_empty(simple: &Simple) -> bool {
+    simple.words.is_empty()
+        && simple.assigned.is_empty()
+        && simple.redirected.is_empty()
+        && simple.input.is_none()
+}
