@@ -1,5 +1,6 @@
 //! `abide sessions delete|reset|compact|patch`: changes a session that is there.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 
 use super::args::Common;
@@ -8,6 +9,7 @@ use super::link::{self, Link};
 use super::wait::Wait;
 use super::{ids, print, text};
 use crate::clock::Clock;
+use crate::kernel::thinking::Thinking;
 use crate::wire::input::ThinkingLevel;
 use crate::wire::lifecycle::{
     CompactSession, Compacting, DeleteSession, Deleted, PatchSession, ResetSession,
@@ -85,8 +87,8 @@ pub(crate) struct Patch {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 
-    /// How much that model thinks: off, minimal, low, medium or high
-    #[arg(long, value_name = "LEVEL")]
+    /// How much that model thinks
+    #[arg(long, value_name = "LEVEL", value_parser = levels())]
     thinking: Option<String>,
 
     /// The folder that its tools see
@@ -201,6 +203,15 @@ impl Patch {
         }
         Ok(request)
     }
+}
+
+/// The levels; an empty text takes the level away.
+fn levels() -> PossibleValuesParser {
+    let levels = Thinking::ALL.iter().map(|level| level.as_str().into());
+    levels
+        .chain([PossibleValue::new("").hide(true)])
+        .collect::<Vec<_>>()
+        .into()
 }
 
 fn level(text: &str) -> Result<Option<ThinkingLevel>, Failure> {

@@ -9,7 +9,8 @@ use super::failure::Failure;
 use super::link::{self, Link};
 use super::print;
 use super::text::{COLUMNS, clean, span, wrap};
-use crate::wire::gateway::{NoParams, Status as Answer};
+use crate::clock::Clock;
+use crate::wire::gateway::{ModelProvider, NoParams, Status as Answer};
 
 /// Show which daemon is there and what it does
 #[derive(Debug, Args)]
@@ -80,6 +81,34 @@ fn show(status: &Answer, state: &Path) -> String {
             ));
         }
     }
+    let now = Clock::system().now();
+    for provider in &status.providers {
+        let Some(health) = &provider.health else {
+            continue;
+        };
+        let why = health.reason.as_deref().unwrap_or("no reason is known");
+        let state = match (&*health.state, health.until) {
+            ("ok", _) => continue,
+            ("paused", Some(until)) => {
+                format!(
+                    "takes no requests, asked again in {}",
+                    span(until.since(now))
+                )
+            }
+            (state, _) => state.to_owned(),
+        };
+        let text = format!("provider {} {state}: {why}", provider.name);
+        lines.push(format!(
+            "  {}",
+            wrap(&text, COLUMNS - 11).join("\n           ")
+        ));
+    }
+    let learned = |provider: &ModelProvider| {
+        let name = provider.name.clone();
+        let lines = provider.learned.clone().into_iter();
+        lines.map(move |line| format!("  learned  {name}/{line}"))
+    };
+    lines.extend(status.providers.iter().flat_map(learned));
     lines.push(format!("  runs     {runs}"));
     if counts.pending_announces > 0 {
         let waiting = counts.pending_announces;

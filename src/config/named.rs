@@ -9,7 +9,8 @@ use toml::Value;
 
 use super::form::{
     Amount, Auth, AuthNames, Count, Flag, Folder, Form, GivenText, GivenVariables, Headers,
-    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, Text, Texts,
+    HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, Span, Text,
+    Texts,
 };
 use crate::kernel::secret::{Given, Secret};
 
@@ -182,6 +183,9 @@ named! {
         /// The pause before the first of them; it doubles each time, up to 30 s, and up to as
         /// much again is added by chance.
         "retry_wait" => retry_wait: Duration = Duration::from_millis(500), Period;
+        /// How long a call may wait in all for a provider that takes no requests; its run is
+        /// paused meanwhile. 0: it never waits.
+        "max_wait" => max_wait: Duration = Duration::from_secs(3600), Span;
         /// Headers that go with each call. Their values are not shown.
         "headers" => headers: BTreeMap<String, Secret> = BTreeMap::new(), Headers;
         /// The models that are offered; if empty any.

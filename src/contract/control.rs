@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::BoxFuture;
 use super::finding::Finding;
 use crate::kernel::fault::Fault;
+use crate::kernel::provider_health::Seen;
 
 /// How far the daemon has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,10 @@ pub struct ModelProvider {
     pub models: Vec<String>,
     /// Why no call can succeed as things are; never a secret.
     pub problem: Option<String>,
+    /// How it is with its key; `None`: it was not asked yet, or needs no network.
+    pub health: Option<Seen>,
+    /// What its models were found not to take, a line each.
+    pub learned: Vec<String>,
 }
 
 /// What follows a drain.

@@ -10,6 +10,7 @@ use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Compacted};
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Intent, Step, Used};
+use crate::kernel::time::Timestamp;
 
 /// What a run does next.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,14 @@ pub enum StepOutcome {
     TooLong(RunError),
     /// None yet: the step waits for something, and gets its outcome from elsewhere.
     Waits,
+    /// None yet: the provider of the model takes no requests. The step is to be carried out once
+    /// more at `until`.
+    AwaitsProvider {
+        /// When.
+        until: Timestamp,
+        /// What the provider has said.
+        reason: String,
+    },
     /// The run cannot go on.
     Failed {
         /// It ends with this error.

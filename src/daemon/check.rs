@@ -21,6 +21,7 @@ impl AgentCheck {
             script: config.script.clone(),
             tables: config.named.providers.clone(),
             clock: Clock::system(),
+            on_change: Arc::new(|_, _| {}),
         })
         .map_err(|fault| failure(&fault))?;
         let clock = Clock::system();

@@ -23,7 +23,7 @@ mod untouched;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -164,6 +164,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     }
     let mut writer_ended = opened.writer_ended;
     let delegate = DelegateSlot::default();
+    let told: Arc<OnceLock<Registry>> = Arc::default();
     let workers = parts::workers(
         &folder,
         socket_path.as_deref(),
@@ -171,6 +172,15 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         &config,
         &opened.store,
         Arc::clone(&delegate),
+        {
+            let told = Arc::clone(&told);
+            Arc::new(move |name, seen| {
+                // Runs ask providers only once it is there.
+                if let Some(registry) = told.get() {
+                    registry.provider_changed(name, seen);
+                }
+            })
+        },
     )?;
     let skills = workers.skills;
     let processes = Arc::clone(&workers.processes);
@@ -192,6 +202,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         boot,
     });
 
+    told.get_or_init(|| registry.clone());
     // Runs start later than this, so no tool finds the place empty.
     delegate.get_or_init(|| Arc::new(registry.clone()));
 

@@ -169,6 +169,7 @@ pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
         script: config.script.clone(),
         tables: config.named.providers.clone(),
         clock: clock.clone(),
+        on_change: Arc::new(|_, _| {}),
     })
     .map_err(Fault::internal)?;
     let programs: ProgramCheck = Arc::new(|_| Ok(()));
@@ -242,8 +243,8 @@ fn policy(config: &Config) -> Policy {
 }
 
 /// Agents, providers, tools and what programs are started with, over the rows of `store`;
-/// `delegate` is where tools find
-/// the registry once it is there, `socket` where programs find the daemon.
+/// `delegate` is where tools find the registry once it is there, `socket` where programs find the
+/// daemon; `on_change` is told how providers are.
 pub fn workers(
     folder: &Path,
     socket: Option<&str>,
@@ -251,12 +252,14 @@ pub fn workers(
     config: &Config,
     store: &Store,
     delegate: DelegateSlot,
+    on_change: provider::OnChange,
 ) -> Result<Workers, Failure> {
     let workspace = workspace(config)?;
     let providers = Providers::new(provider::Options {
         script: config.script.clone(),
         tables: config.named.providers.clone(),
         clock: clock.clone(),
+        on_change,
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let providers = Arc::new(providers);

@@ -175,7 +175,14 @@ impl InForce {
         parts.registry.configure(options);
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
+        let other = {
+            let known = self.lock();
+            known.running.config.named.providers != config.named.providers
+        };
         parts.providers.configure(&config.named.providers);
+        if other {
+            parts.registry.providers_configured().await?;
+        }
         parts.servers.configure(&config.named.mcp).await;
         let programs = Arc::clone(&parts.models.borrow().programs);
         let models = parts::models(config, &parts.providers, programs);

@@ -38,6 +38,7 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         held,
         elapsed_ms,
         deadline_at,
+        provider_wait,
     } = detail;
     let mut result = run.result;
     let mut result_truncated = false;
@@ -62,6 +63,13 @@ pub(super) fn run(detail: RunDetail, most: usize) -> shapes::Run {
         title: run.title,
         state: run.state.as_str().into(),
         pause_reason: pause.map(|reason| reason.as_str().into()),
+        provider_wait: provider_wait.and_then(|step| {
+            Some(shapes::ProviderWait {
+                since: step.started_at,
+                until: step.waits?.until?,
+                reason: step.error.unwrap_or_default(),
+            })
+        }),
         step: step.map(|(seq, what)| shapes::CurrentStep { seq, what }),
         tool_calls: run.tool_calls,
         loops: run.loops,
@@ -263,6 +271,8 @@ pub(super) fn thinking(level: ThinkingLevel) -> Thinking {
         ThinkingLevel::Low => Thinking::Low,
         ThinkingLevel::Medium => Thinking::Medium,
         ThinkingLevel::High => Thinking::High,
+        ThinkingLevel::XHigh => Thinking::XHigh,
+        ThinkingLevel::Max => Thinking::Max,
     }
 }
 

@@ -94,6 +94,14 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
                 kind: provider.kind.to_owned(),
                 models: provider.models,
                 problem: provider.problem,
+                health: provider.health.map(|seen| wire::Health {
+                    state: seen.condition.as_str().into(),
+                    since: seen.since,
+                    until: seen.until,
+                    failures: seen.failures,
+                    reason: seen.reason,
+                }),
+                learned: provider.learned,
             })
             .collect(),
         salvaged: context.registry.salvaged()?.map(|report| wire::Salvaged {

@@ -104,6 +104,8 @@ super::text_enum::text_enum! {
         UsageAlert = "usage.alert",
         /// Something that a person should look at.
         AlertRaised = "alert.raised",
+        /// A provider of models takes no requests, or does again.
+        ProviderHealth = "provider.health",
         /// The daemon is up.
         GatewayStarted = "gateway.started",
         /// The daemon takes no work until it is stopped or resumes.

@@ -10,7 +10,7 @@
 
 use super::action::{Action, EventKind};
 use super::event::RunEvent;
-use super::run::{Outcome, Run, RunError, RunOrigin, RunState};
+use super::run::{Outcome, PauseReason, Run, RunError, RunOrigin, RunState};
 use super::step::StepKind;
 use super::time::Moment;
 
@@ -152,7 +152,13 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
         (Queued | Running | Paused(_) | Settling, RunEvent::TimedOut) => {
             next.release_if_running();
             let limit = run.limit_ms.unwrap_or(0);
-            let message = format!("its limit of {limit} ms running time passed");
+            let mut message = format!("its limit of {limit} ms running time passed");
+            if run.state == Paused(PauseReason::Provider) {
+                message.push_str(
+                    " while it waited for the provider of its model, which took no \
+                                  requests; runs.steps has its last refusal",
+                );
+            }
             next.end(
                 Outcome::Timeout,
                 Some(RunError::new("run_timeout", message)),
@@ -271,10 +277,10 @@ impl Moving {
 
 /// Does time in this state count against the run's limit?
 fn counts(state: RunState) -> bool {
-    use super::run::PauseReason::{Child, Reply};
+    use super::run::PauseReason::{Child, Provider, Reply};
     matches!(
         state,
-        RunState::Running | RunState::Settling | RunState::Paused(Child | Reply)
+        RunState::Running | RunState::Settling | RunState::Paused(Child | Reply | Provider)
     )
 }
 

@@ -23,6 +23,7 @@ pub mod overlay;
 pub mod pack;
 pub mod pattern;
 pub mod policy;
+pub mod provider_health;
 pub mod question;
 pub mod recover;
 pub mod redact;

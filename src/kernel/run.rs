@@ -26,6 +26,8 @@ text_enum! {
         Input = "input",
         /// A paired machine is away.
         Node = "node",
+        /// The provider of its model takes no requests now.
+        Provider = "provider",
     }
 }
 

@@ -91,6 +91,9 @@ text_enum! {
         Review = "review",
         /// A value of its run's environment.
         Value = "value",
+        /// The provider of its model, which takes no requests before the window is over. Then the
+        /// step is carried out once more.
+        Provider = "provider",
     }
 }
 
@@ -103,6 +106,7 @@ impl WaitKind {
             WaitKind::Answer | WaitKind::Value => PauseReason::Input,
             WaitKind::Approval => PauseReason::Approval,
             WaitKind::Review => PauseReason::Review,
+            WaitKind::Provider => PauseReason::Provider,
         }
     }
 }

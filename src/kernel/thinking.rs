@@ -15,5 +15,9 @@ text_enum! {
         Medium = "medium",
         /// A lot.
         High = "high",
+        /// More than a lot.
+        XHigh = "xhigh",
+        /// As much as the model can.
+        Max = "max",
     }
 }

@@ -59,6 +59,8 @@ pub fn is_there(kind: WaitKind, awaited: &[Run]) -> bool {
         WaitKind::AnyChild => awaited.iter().any(ended),
         // Only a person brings it.
         WaitKind::Answer | WaitKind::Approval | WaitKind::Review | WaitKind::Value => false,
+        // Only time does.
+        WaitKind::Provider => false,
     }
 }
 
@@ -292,7 +294,10 @@ mod tests {
                 let counts = run.counting_since.is_some();
                 let expected = matches!(
                     run.state,
-                    RunState::Running | RunState::Paused(PauseReason::Reply | PauseReason::Child)
+                    RunState::Running
+                        | RunState::Paused(
+                            PauseReason::Reply | PauseReason::Child | PauseReason::Provider
+                        )
                 );
                 prop_assert_eq!(counts, expected);
             }

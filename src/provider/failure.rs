@@ -6,18 +6,27 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use super::refusal::Refusal;
+use super::verdict::{Size, Verdict, judge};
+use super::wait;
 use crate::kernel::step::TOO_LONG;
-use crate::kernel::text::preview;
 use crate::kernel::time::Timestamp;
 
-/// The most characters that are repeated of what a provider says about a failure.
-const MESSAGE_LIMIT: usize = 500;
+/// What a person can do where an account has nothing left.
+const NO_CREDIT: &str = "; the account of this key has no credit or quota left: add some, use \
+                         another key, or name other models in fallback_models";
+/// What a person can do where a single request is larger than the account's whole allowance.
+const OVER_ALLOWANCE: &str = "; this one request is larger than the account's allowance for a \
+                              span of time, so waiting does not help: raise the allowance, or name \
+                              other models in fallback_models";
 
 /// What may be done about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// It may pass: try again, and after that ask another model.
     Again,
+    /// The provider takes no requests now, from any run: ask another model, or wait for it.
+    Later,
     /// It will not pass here: ask another model. The key is wrong, the model unknown, the
     /// quota used up.
     Elsewhere,
@@ -28,8 +37,8 @@ pub(super) enum Remedy {
 /// Why a try gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// `provider`, `provider_timeout`, `provider_auth`, `provider_request`, `refused` or
-    /// [`TOO_LONG`].
+    /// `provider`, `provider_timeout`, `provider_auth`, `provider_credit`, `provider_request`,
+    /// `refused` or [`TOO_LONG`].
     pub kind: &'static str,
     /// What happened, with the provider's own words.
     pub message: String,
@@ -37,6 +46,8 @@ pub(super) struct Failure {
     pub remedy: Remedy,
     /// How long the provider asks to wait before the next try.
     pub retry_after: Option<Duration>,
+    /// What the provider has said, where it has.
+    pub refusal: Option<Box<Refusal>>,
 }
 
 impl Failure {
@@ -47,6 +58,7 @@ impl Failure {
             message: message.into(),
             remedy: Remedy::Again,
             retry_after: None,
+            refusal: None,
         }
     }
 
@@ -82,165 +94,112 @@ impl Failure {
         body: &str,
         now: Timestamp,
     ) -> Self {
-        let error = Said::read(body);
-        let message = match error.text.is_empty() {
+        let refusal = Refusal::read(status.as_u16(), body);
+        let message = match refusal.text.is_empty() {
             true => format!("HTTP {status}"),
-            false => format!("HTTP {status}: {}", error.text),
+            false => format!("HTTP {status}: {}", refusal.text),
         };
         let told_not_to = headers
             .get("x-should-retry")
             .is_some_and(|value| value == "false");
-        let (kind, remedy) = match status.as_u16() {
-            400 | 413 | 422 | 500 if error.is_too_long() => (TOO_LONG, Remedy::Nothing),
-            // A quota that is used up does not come back by waiting a little.
-            429 if error.names("insufficient_quota") => ("provider", Remedy::Elsewhere),
-            408 | 409 | 429 | 500.. if told_not_to => ("provider", Remedy::Elsewhere),
-            408 | 409 | 429 | 500.. => ("provider", Remedy::Again),
-            401 | 403 => ("provider_auth", Remedy::Elsewhere),
-            // No such model, or nobody at that address.
-            404 => ("provider", Remedy::Elsewhere),
-            300..=399 => ("provider", Remedy::Elsewhere),
-            _ if error.names("model_not_found") => ("provider", Remedy::Elsewhere),
-            _ => ("provider_request", Remedy::Nothing),
-        };
-        Failure {
-            kind,
-            message,
-            remedy,
-            retry_after: retry_after(headers, now),
+        let asked = wait::asked(headers, now).or(refusal.wait).or_else(|| {
+            let is_rate = status == StatusCode::TOO_MANY_REQUESTS;
+            is_rate.then(|| wait::until_allowed(headers, now))?
+        });
+        let mut failure = Failure::judged(refusal, message, Size::default(), |refusal| {
+            match status.as_u16() {
+                408 | 409 | 500.. if asked.is_some() => ("provider", Remedy::Later),
+                408 | 409 | 500.. => ("provider", Remedy::Again),
+                401 | 403 => ("provider_auth", Remedy::Elsewhere),
+                // No such model, or nobody at that address.
+                404 => ("provider", Remedy::Elsewhere),
+                300..=399 => ("provider", Remedy::Elsewhere),
+                _ if refusal.names("model_not_found") => ("provider", Remedy::Elsewhere),
+                _ => ("provider_request", Remedy::Nothing),
+            }
+        });
+        failure.retry_after = asked;
+        if told_not_to && matches!(failure.remedy, Remedy::Again | Remedy::Later) {
+            failure.remedy = Remedy::Elsewhere;
         }
+        failure
     }
 
-    /// An error that came in the middle of a stream whose status was a success. `words` are
-    /// the types and codes that say that another try is of no use.
+    /// An error that came in the middle of a stream whose status was a success.
     pub(super) fn in_stream(error: &Value) -> Self {
-        let said = Said::of(error);
-        let message = match said.text.is_empty() {
+        let refusal = Refusal::of(error);
+        let message = match refusal.text.is_empty() {
             true => "the provider broke off with an error".to_owned(),
-            false => format!("the provider broke off: {}", said.text),
+            false => format!("the provider broke off: {}", refusal.text),
         };
-        let status = said.status;
-        let is = |words: &[&str]| words.iter().any(|word| said.names(word));
-        let (kind, remedy) = if said.is_too_long() {
-            (TOO_LONG, Remedy::Nothing)
-        } else if is(&["authentication_error", "permission_error"])
-            || matches!(status, Some(401 | 403))
-        {
-            ("provider_auth", Remedy::Elsewhere)
-        } else if is(&["not_found_error", "model_not_found", "insufficient_quota"])
-            || status == Some(404)
-        {
-            ("provider", Remedy::Elsewhere)
-        } else if is(&["invalid_request_error", "request_too_large"])
-            || matches!(status, Some(400 | 405 | 406 | 410..=428))
-        {
-            ("provider_request", Remedy::Nothing)
-        } else {
-            ("provider", Remedy::Again)
+        let asked = refusal.wait;
+        let mut failure = Failure::judged(refusal, message, Size::default(), |refusal| {
+            let is = |words: &[&str]| words.iter().any(|word| refusal.names(word));
+            let status = refusal.status;
+            if is(&["authentication_error", "permission_error"])
+                || matches!(status, Some(401 | 403))
+            {
+                ("provider_auth", Remedy::Elsewhere)
+            } else if is(&["not_found_error", "model_not_found"]) || status == Some(404) {
+                ("provider", Remedy::Elsewhere)
+            } else if is(&["invalid_request_error", "request_too_large"])
+                || matches!(status, Some(400 | 405 | 406 | 410..=428))
+            {
+                ("provider_request", Remedy::Nothing)
+            } else {
+                ("provider", Remedy::Again)
+            }
+        });
+        failure.retry_after = asked;
+        failure
+    }
+
+    /// By what the refusal means; `other` says what it is where that says nothing.
+    fn judged(
+        refusal: Refusal,
+        mut message: String,
+        size: Size,
+        other: impl FnOnce(&Refusal) -> (&'static str, Remedy),
+    ) -> Self {
+        let (kind, remedy) = match judge(&refusal, size) {
+            Verdict::TooLong => (TOO_LONG, Remedy::Nothing),
+            Verdict::NoCredit => {
+                message.push_str(NO_CREDIT);
+                ("provider_credit", Remedy::Elsewhere)
+            }
+            Verdict::OverAllowance => {
+                message.push_str(OVER_ALLOWANCE);
+                ("provider", Remedy::Elsewhere)
+            }
+            Verdict::Busy => ("provider", Remedy::Later),
+            Verdict::Other => other(&refusal),
         };
         Failure {
             kind,
             message,
             remedy,
             retry_after: None,
-        }
-    }
-}
-
-/// What a provider says about an error: its words, and the names it gives it.
-struct Said {
-    text: String,
-    names: Vec<String>,
-    status: Option<u64>,
-}
-
-impl Said {
-    /// Out of the body of an answer, whatever that is.
-    fn read(body: &str) -> Self {
-        match serde_json::from_str::<Value>(body) {
-            Ok(value) => match value.get("error") {
-                Some(error) => Said::of(error),
-                None => Said::of(&value),
-            },
-            Err(_) => Said {
-                text: preview(body, MESSAGE_LIMIT),
-                names: Vec::new(),
-                status: None,
-            },
+            refusal: Some(Box::new(refusal)),
         }
     }
 
-    fn of(error: &Value) -> Self {
-        let field = |name: &str| error.get(name).and_then(Value::as_str);
-        let words = match error {
-            Value::String(text) => Some(text.as_str()),
-            error => field("message").or_else(|| error.get("detail").and_then(Value::as_str)),
-        };
-        let text = match words {
-            Some(words) => preview(words, MESSAGE_LIMIT),
-            None if error.is_null() => String::new(),
-            None => preview(&error.to_string(), MESSAGE_LIMIT),
-        };
-        let names = [field("type"), field("code"), field("status")];
-        Said {
-            text,
-            names: names.into_iter().flatten().map(str::to_owned).collect(),
-            status: ["code", "status"]
-                .iter()
-                .find_map(|name| error.get(*name).and_then(Value::as_u64)),
+    /// With the address that was asked.
+    pub(super) fn at(mut self, address: &str) -> Self {
+        self.message.push_str(&format!("; asked was {address}"));
+        self
+    }
+
+    /// Judged once more, now that the size of the request is known: a refusal without clear words
+    /// may be one of its length.
+    pub(super) fn sized(mut self, size: Size) -> Self {
+        let refusal = self.refusal.as_deref();
+        if self.kind == "provider_request"
+            && refusal.is_some_and(|refusal| judge(refusal, size) == Verdict::TooLong)
+        {
+            self.kind = TOO_LONG;
         }
+        self
     }
-
-    /// Is it said that the request is longer than the model can take? Few providers have a name
-    /// for it; the others say it in words.
-    fn is_too_long(&self) -> bool {
-        const NAMES: [&str; 3] = [
-            "context_length_exceeded",
-            "exceed_context_size_error",
-            "request_too_large",
-        ];
-        const WORDS: [&str; 8] = [
-            "prompt is too long",
-            "maximum context length",
-            "context length exceeded",
-            "context window",
-            "context size",
-            "input is too long",
-            "input length",
-            "too many tokens",
-        ];
-        let text = self.text.to_ascii_lowercase();
-        NAMES.iter().any(|name| self.names(name)) || WORDS.iter().any(|words| text.contains(words))
-    }
-
-    fn names(&self, word: &str) -> bool {
-        self.names.iter().any(|name| name == word)
-    }
-}
-
-/// How long the provider asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a
-/// date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let seconds = |text: &str| {
-        let number: f64 = text.parse().ok()?;
-        Duration::try_from_secs_f64(number).ok()
-    };
-    if let Some(wait) = text("retry-after-ms")
-        .and_then(|text| text.parse::<f64>().ok())
-        .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
-    {
-        return Some(wait);
-    }
-    let text = text("retry-after")?;
-    if let Some(wait) = seconds(text) {
-        return Some(wait);
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    let at = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let now = Duration::from_millis(u64::try_from(now.0).ok()?);
-    // A date in the past asks for no wait at all.
-    Some(at.saturating_sub(now))
 }
 
 #[cfg(test)]

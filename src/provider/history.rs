@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use super::adapt::Switches;
 use super::{Call, ModelRequest};
 use crate::kernel::message::{Block, Message, Note, Role};
 use crate::kernel::thinking::Thinking;
@@ -34,7 +35,20 @@ impl<'a> Call<'a> {
             api,
             base_url,
             plain_up_to: refused.map_or(i64::MIN, |message| message.seq - 1),
+            switches: Switches::default(),
         }
+    }
+
+    /// The same without what the model was found not to take.
+    pub(super) fn with(mut self, switches: &Switches) -> Self {
+        self.switches.clone_from(switches);
+        self
+    }
+
+    /// The level of thinking that is sent: the nearest one that the model takes.
+    pub(super) fn level(&self) -> Option<Thinking> {
+        let level = self.thinking().filter(|_| !self.switches.no_thinking)?;
+        self.switches.level(level)
     }
 
     /// The same with the whole conversation as text and calls, and without thinking.

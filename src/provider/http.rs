@@ -9,19 +9,25 @@ use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
 use hyper::body::Bytes;
 use reqwest::{Client, Response, Url, redirect};
+use serde_json::Value;
 use sse_stream::SseStream;
 
 use super::ModelAnswer;
 use super::answer::{Known, Piece, Progress, Reader};
-use super::failure::Failure;
+use super::failure::{Failure, Remedy};
+use super::health::Permit;
 use crate::clock::Clock;
 use crate::contract::runner::TextSink;
+use crate::kernel::text::preview;
 use crate::outbound;
 
 /// The longest answer that is read, bytes on the wire.
 const ANSWER_LIMIT: usize = 64 << 20;
 /// So much of a refusal is read.
 const REFUSAL_LIMIT: usize = 64 << 10;
+/// So much of what is no answer is read, bytes, and so much of that is shown, characters.
+const FIRST_WORDS: usize = 4 << 10;
+const SHOWN_WORDS: usize = 200;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How the message begins where nobody was reached.
@@ -90,8 +96,9 @@ pub(super) async fn attempt(
     known: Known,
     speaking: &Speaking<'_>,
     clock: &Clock,
+    permit: &mut Permit,
 ) -> Result<ModelAnswer, Failure> {
-    let whole = send_and_read(letter, reader, known, speaking, clock);
+    let whole = send_and_read(letter, reader, known, speaking, clock, permit);
     match tokio::time::timeout(letter.limit, whole).await {
         Ok(answer) => answer,
         Err(_) => Err(Failure::timeout(format!(
@@ -107,6 +114,7 @@ async fn send_and_read(
     known: Known,
     speaking: &Speaking<'_>,
     clock: &Clock,
+    permit: &mut Permit,
 ) -> Result<ModelAnswer, Failure> {
     let sent = letter
         .client
@@ -114,6 +122,8 @@ async fn send_and_read(
         .headers(letter.headers.clone())
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "text/event-stream, application/json")
+        // A stream is read piece by piece; what packs it holds pieces back.
+        .header(header::ACCEPT_ENCODING, "identity")
         .body(letter.body.clone())
         .send();
     let response = match tokio::time::timeout(letter.stall, sent).await {
@@ -127,25 +137,66 @@ async fn send_and_read(
         }
     };
     let status = response.status();
+    if let Some(encoding) = encoding(response.headers()) {
+        return Err(Failure::elsewhere(
+            "provider",
+            format!(
+                "{} answered in the encoding {encoding}, which is not read here although only \
+                 identity was asked for; set the server or the proxy before it right",
+                shown(letter.url)
+            ),
+        ));
+    }
     if !status.is_success() {
         let headers = response.headers().clone();
         let body = refusal(response, letter.stall).await;
-        return Err(Failure::of_status(status, &headers, &body, clock.now()));
+        let failure = Failure::of_status(status, &headers, &body, clock.now());
+        let names_address = matches!(status.as_u16(), 300..=399 | 404 | 405) || is_page(&body);
+        return Err(match names_address {
+            true => failure.at(&shown(letter.url)),
+            false => failure,
+        });
     }
+    permit.taken();
     let mut pieces = Vec::new();
-    if is_json(response.headers()) {
-        let mut bytes = std::pin::pin!(pieces_of(response, letter.stall, ANSWER_LIMIT));
-        let mut body = Vec::new();
-        while let Some(piece) = bytes.next().await {
-            body.extend_from_slice(&piece.map_err(Failure::from)?);
+    let kind = content_type(response.headers());
+    let mut bytes = Box::pin(pieces_of(response, letter.stall, ANSWER_LIMIT).fuse());
+    let mut begun = Vec::new();
+    let mut form = Form::Unknown;
+    while form == Form::Unknown {
+        match bytes.next().await {
+            Some(piece) => begun.extend_from_slice(&piece.map_err(Failure::from)?),
+            None => break,
         }
-        let body = String::from_utf8(body)
+        form = Form::of(&kind, &begun);
+    }
+    if form == Form::Page {
+        return Err(no_answer(letter.url, &kind, begun, bytes).await);
+    }
+    if form == Form::Json {
+        while let Some(piece) = bytes.next().await {
+            begun.extend_from_slice(&piece.map_err(Failure::from)?);
+        }
+        if !begun.trim_ascii_start().starts_with(b"{") {
+            return Err(no_answer(letter.url, &kind, begun, bytes).await);
+        }
+        let body = String::from_utf8(begun)
             .map_err(|_| Failure::passing("the answer is no UTF-8".to_owned()))?;
+        if let Some(other) = other_than_answer(&body) {
+            let failure = Failure::in_stream(other.get("error").unwrap_or(&other));
+            return Err(
+                match failure.remedy == Remedy::Again && other.get("error").is_none() {
+                    true => no_answer(letter.url, &kind, body.into_bytes(), bytes).await,
+                    false => failure,
+                },
+            );
+        }
         reader.whole(&body, &mut pieces)?;
         speaking.say(&mut pieces);
         return reader.answer(known);
     }
-    let bytes = pieces_of(response, letter.stall, ANSWER_LIMIT);
+    let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
+    let bytes = stream::iter(begun).chain(bytes);
     // The last event of a stream that ends properly counts also without its empty line.
     let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
@@ -176,14 +227,121 @@ async fn send_and_read(
     reader.answer(known)
 }
 
-fn bytes_of(text: &'static str) -> hyper::body::Bytes {
-    hyper::body::Bytes::from_static(text.as_bytes())
+fn bytes_of(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Not known yet.
+    Unknown,
+    /// As a stream of events.
+    Events,
+    /// As one JSON text.
+    Json,
+    /// It is no answer of a model: a web page, for one.
+    Page,
+}
+
+impl Form {
+    /// By the beginning of the content: servers name other types, or none. A stream that is said
+    /// to be one may also begin with what no field begins with.
+    fn of(kind: &str, begun: &[u8]) -> Self {
+        match (Form::of_beginning(begun), kind) {
+            (Form::Page, "text/event-stream") if !is_page(&String::from_utf8_lossy(begun)) => {
+                Form::Events
+            }
+            (form, _) => form,
+        }
+    }
+
+    fn of_beginning(begun: &[u8]) -> Self {
+        const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
+        let begun = begun.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begun);
+        let begun = begun.trim_ascii_start();
+        match begun.first() {
+            None => Form::Unknown,
+            Some(b'{' | b'[') => Form::Json,
+            Some(b'<') => Form::Page,
+            Some(_) if FIELDS.iter().any(|field| begun.starts_with(field)) => Form::Events,
+            Some(_) if FIELDS.iter().any(|field| field.starts_with(begun)) => Form::Unknown,
+            Some(_) => Form::Page,
+        }
+    }
+}
+
+/// The type of the content without its parameters, in small letters.
+fn content_type(headers: &HeaderMap) -> String {
     let kind = headers.get(header::CONTENT_TYPE);
-    kind.and_then(|kind| kind.to_str().ok())
-        .is_some_and(|kind| kind.trim_start().starts_with("application/json"))
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
+}
+
+/// How the content is packed, if it is.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encoding = headers.get(header::CONTENT_ENCODING)?;
+    let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_ascii_lowercase();
+    (!matches!(encoding.trim(), "" | "identity")).then_some(encoding)
+}
+
+fn is_page(body: &str) -> bool {
+    body.trim_start().starts_with('<')
+}
+
+/// An address as people are shown it: without what may be a secret in it.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Both fail only for addresses that have none of them.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
+/// The JSON object of a success that is no answer of a model.
+fn other_than_answer(body: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(body).ok()?;
+    let fields = value.as_object()?;
+    let is_answer = ["choices", "content"]
+        .iter()
+        .any(|field| fields.contains_key(*field));
+    (!is_answer).then_some(value)
+}
+
+/// The answer is a success that no model has given. Another try would bring the same.
+async fn no_answer(
+    url: &Url,
+    kind: &str,
+    begun: Vec<u8>,
+    mut rest: impl Stream<Item = Result<Bytes, Cut>> + Unpin,
+) -> Failure {
+    let mut body = begun;
+    while body.len() < FIRST_WORDS
+        && let Some(Ok(piece)) = rest.next().await
+    {
+        body.extend_from_slice(&piece);
+    }
+    let body = String::from_utf8_lossy(&body[..body.len().min(FIRST_WORDS)]).into_owned();
+    let what = match is_page(&body) {
+        true => "a web page",
+        false => "something",
+    };
+    let kind = match kind {
+        "" => "without a content type".to_owned(),
+        kind => format!("({})", preview(kind, 80)),
+    };
+    Failure::elsewhere(
+        "provider",
+        format!(
+            "{} answered with {what} {kind} that is no answer of a model: {:?}; is the base_url of \
+             the provider right?",
+            shown(url),
+            preview(&body, SHOWN_WORDS)
+        ),
+    )
 }
 
 /// Why no more comes.
@@ -226,7 +384,7 @@ fn pieces_of(
     response: Response,
     stall: Duration,
     most: usize,
-) -> impl Stream<Item = Result<hyper::body::Bytes, Cut>> {
+) -> impl Stream<Item = Result<Bytes, Cut>> {
     let begin = Some((Box::pin(response.bytes_stream()), 0));
     stream::unfold(begin, move |state| async move {
         let (mut bytes, so_far) = state?;
@@ -260,7 +418,9 @@ fn unsent(url: &Url, fault: &reqwest::Error) -> Failure {
     let why = causes(fault);
     match fault.is_builder() || fault.is_redirect() {
         true => Failure::elsewhere("provider", format!("the request cannot be sent: {why}")),
-        false if fault.is_connect() => Failure::passing(format!("{NO_CONNECTION} to {url}: {why}")),
+        false if fault.is_connect() => {
+            Failure::passing(format!("{NO_CONNECTION} to {}: {why}", shown(url)))
+        }
         false => Failure::passing(format!("the connection was lost: {why}")),
     }
 }
@@ -295,5 +455,34 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
             known.unwrap_or("the request failed").to_owned()
         }
         None => innermost.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_known_by_its_beginning() {
+        for (begun, form) in [
+            ("", Form::Unknown),
+            (" \n", Form::Unknown),
+            ("\u{feff}data: {}", Form::Events),
+            ("da", Form::Unknown),
+            (": ping", Form::Events),
+            ("event: x", Form::Events),
+            (" {\"choices\"", Form::Json),
+            ("[", Form::Json),
+            ("<!doctype", Form::Page),
+            ("Bad gateway", Form::Page),
+        ] {
+            assert_eq!(Form::of_beginning(begun.as_bytes()), form, "{begun:?}");
+        }
+    }
+
+    #[test]
+    fn a_shown_address_holds_no_secret() {
+        let url = Url::parse("https://me:canary@a.example/v1?key=canary#canary").unwrap();
+        assert_eq!(shown(&url), "https://a.example/v1");
     }
 }

@@ -4,28 +4,36 @@
 //!
 //! ```text
 //! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (fields) ─▶ stream ─▶ answer
-//!                            └─▶ failure: again, elsewhere, nothing
+//!   │      ▲                 └─▶ failure ◀─ verdict ◀─ refusal, wait
+//!   │      └─ adapt, repair (in which form), hide (without the key)
+//!   └─ health (whether now; one for each key, for all runs)
 //! ```
 
+mod adapt;
 mod answer;
 mod anthropic;
 mod failure;
+mod health;
+mod hide;
 mod history;
 mod http;
 mod key;
 mod offline;
 pub mod ollama;
 mod openai;
+mod refusal;
 mod remote;
 mod repair;
 mod script;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+mod verdict;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -37,8 +45,13 @@ use crate::contract::BoxFuture;
 use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message};
+use crate::kernel::provider_health::Seen;
 use crate::kernel::run::Usage;
 use crate::kernel::thinking::Thinking;
+use crate::kernel::time::Timestamp;
+
+pub use health::OnChange;
+use health::Record;
 
 /// What a provider speaks that needs no network. Its answers cost nothing.
 pub const BUILT_IN: &str = "built-in";
@@ -84,6 +97,10 @@ pub struct ModelRequest {
     pub options: Map<String, Value>,
     /// How long one try may take at a provider that has no limit of its own.
     pub limit: Duration,
+    /// The most tokens that a request may have by the settings; 0: not known.
+    pub window: u64,
+    /// It is asked in place of another model, which has failed.
+    pub stands_in: bool,
 }
 
 /// What a model answers.
@@ -101,13 +118,26 @@ pub struct ModelAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderFault {
-    /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_config`,
-    /// `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
+    /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
+    /// `provider_config`, `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,
     /// Another model may be asked in its place. Not so where the request itself is wrong.
     pub switches: bool,
+    /// The provider takes no requests now; a run may wait for it.
+    pub wait: Option<Wait>,
+}
+
+/// A provider that takes no requests now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Its name.
+    pub provider: String,
+    /// When it may be asked again.
+    pub until: Timestamp,
+    /// The longest time for which one call waits in all.
+    pub most: Duration,
 }
 
 impl ProviderFault {
@@ -117,7 +147,14 @@ impl ProviderFault {
             kind: "provider",
             message: message.into(),
             switches: true,
+            wait: None,
         }
+    }
+
+    /// A run may wait for the provider.
+    fn waits(mut self, wait: Wait) -> Self {
+        self.wait = Some(wait);
+        self
     }
 }
 
@@ -149,6 +186,8 @@ struct Call<'a> {
     base_url: &'a str,
     /// Entries up to this one go back as text and calls, not as the provider gave them.
     plain_up_to: i64,
+    /// What the model was found not to take.
+    switches: adapt::Switches,
 }
 
 /// Answers for models.
@@ -174,6 +213,16 @@ pub trait Provider: Send + Sync + 'static {
         None
     }
 
+    /// How it is with the key that was used last; `None`: it was not asked yet.
+    fn health(&self) -> Option<Seen> {
+        None
+    }
+
+    /// What its models were found not to take, a line each.
+    fn learned(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What it speaks.
     fn kind(&self) -> &'static str {
         BUILT_IN
@@ -189,7 +238,7 @@ pub trait Provider: Send + Sync + 'static {
 }
 
 /// Which providers there are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The answers of the `script` provider; without it there is none.
     pub script: Option<PathBuf>,
@@ -197,13 +246,27 @@ pub struct Options {
     pub tables: BTreeMap<String, ProviderTable>,
     /// Measures and dates.
     pub clock: Clock,
+    /// Is told when a provider takes no requests, and when it does again.
+    pub on_change: OnChange,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("script", &self.script)
+            .field("tables", &self.tables)
+            .finish_non_exhaustive()
+    }
 }
 
 /// All providers by name.
 pub struct Providers {
     built_in: Vec<Arc<dyn Provider>>,
     remote: RwLock<Vec<Arc<dyn Provider>>>,
+    /// What is known of each, by its name and address: a reload that changes neither keeps it.
+    records: Mutex<BTreeMap<(String, String), Arc<Record>>>,
     clock: Clock,
+    on_change: OnChange,
 }
 
 impl Providers {
@@ -217,7 +280,9 @@ impl Providers {
         let providers = Providers {
             built_in,
             remote: RwLock::default(),
+            records: Mutex::default(),
             clock: options.clock,
+            on_change: options.on_change,
         };
         providers.configure(&options.tables);
         Ok(providers)
@@ -229,11 +294,21 @@ impl Providers {
         let ollama = ProviderTable::default();
         let usual = (!tables.contains_key(OLLAMA)).then_some((OLLAMA, &ollama));
         let tables = tables.iter().map(|(name, table)| (name.as_str(), table));
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *records);
         let remote = tables.chain(usual).map(|(name, table)| {
-            let remote = remote::Remote::new(name, table, self.clock.clone());
+            let url = table.base_url.clone().unwrap_or_default();
+            let key = (format!("{name} {:?}", table.kind), url);
+            let record = before.get(&key).map(Arc::clone);
+            let record = record.unwrap_or_else(|| {
+                Record::new(name, self.clock.clone(), Arc::clone(&self.on_change))
+            });
+            records.insert(key, Arc::clone(&record));
+            let remote = remote::Remote::new(name, table, self.clock.clone(), record);
             Arc::new(remote) as Arc<dyn Provider>
         });
         let remote = remote.collect();
+        drop(records);
         *self.remote.write().unwrap_or_else(PoisonError::into_inner) = remote;
     }
 
@@ -261,6 +336,8 @@ impl Providers {
             kind: one.kind(),
             models: one.offered(),
             problem: one.problem(),
+            health: one.health(),
+            learned: one.learned(),
         });
         shown.collect()
     }
@@ -293,6 +370,7 @@ mod tests {
             script: None,
             tables: BTreeMap::new(),
             clock: Clock::system(),
+            on_change: Arc::new(|_, _| {}),
         }
     }
 

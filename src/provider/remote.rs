@@ -1,30 +1,44 @@
 //! A provider that is reached over HTTP, as a `[providers.NAME]` table describes it: it asks,
-//! and asks again where that may help. The adapters know what is said; this knows how often.
+//! in another form where that was refused, and again where that may help. The adapters know what
+//! is said; this knows how often and when.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use hyper::body::Bytes;
 use reqwest::{Client, Url};
 
+use super::adapt::{Sent, Switches};
 use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
+use super::health::{Gate, KeyHash, Record, Waiting};
+use super::hide::Hidden;
 use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
 use super::key::{self, secret};
 use super::repair::Repair;
-use super::{Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, anthropic, openai};
+use super::verdict::Size;
+use super::{
+    Call, ModelAnswer, ModelRequest, Origin, Provider, ProviderFault, Wait, anthropic, openai,
+};
 use crate::clock::Clock;
 use crate::config::{ProviderKind, ProviderTable};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
-use crate::kernel::redact::Redactor;
-use crate::kernel::secret::{Reference, Secret};
+use crate::kernel::provider_health::Seen;
+use crate::kernel::secret::Reference;
+use crate::kernel::time::Timestamp;
 
-/// A provider may ask for a pause of so long at most; who asks for more gets no other try.
-const LONGEST_ASKED: Duration = Duration::from_secs(120);
-/// The longest pause that nobody has asked for.
+/// The longest pause between two tries of a request that has failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A provider that takes no requests is waited for so long without giving up the call; for longer
+/// its run pauses, or another model is asked.
+const SHORT: Duration = Duration::from_secs(1);
+/// All such waits of one call together.
+const SHORT_IN_ALL: Duration = Duration::from_secs(3);
+/// So many times a request is sent in another form.
+const MOST_FORMS: u32 = 8;
 
 /// A provider over HTTP. Cheap to clone.
 #[derive(Clone)]
@@ -43,16 +57,23 @@ struct Inner {
     stall: Duration,
     retries: u32,
     retry_wait: Duration,
+    max_wait: Duration,
     models: Vec<String>,
     /// What the requests are sent with, and where to.
     way: OnceLock<Result<(Client, Url), String>>,
+    record: Arc<Record>,
     clock: Clock,
 }
 
 impl Remote {
     /// As `table` describes it. What is wrong with that is a problem of its calls, not of the
-    /// daemon's.
-    pub(super) fn new(name: &str, table: &ProviderTable, clock: Clock) -> Self {
+    /// daemon's. `record`: what is known of it from before.
+    pub(super) fn new(
+        name: &str,
+        table: &ProviderTable,
+        clock: Clock,
+        record: Arc<Record>,
+    ) -> Self {
         let mut problem = None;
         let kind = table.kind.or_else(|| usual_kind(name)).unwrap_or_else(|| {
             problem = Some(format!(
@@ -61,17 +82,8 @@ impl Remote {
             ProviderKind::OpenAi
         });
         let base_url = match &table.base_url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None => usual_url(name, kind).to_owned(),
-        };
-        let path = match kind {
-            ProviderKind::OpenAi => openai::PATH,
-            ProviderKind::Anthropic => anthropic::PATH,
-        };
-        // Both ways of writing the address of this API are in use.
-        let path = match base_url.ends_with("/v1") {
-            true => path.trim_start_matches("v1/"),
-            false => path,
+            Some(url) => url.trim(),
+            None => usual_url(name, kind),
         };
         let key = key_place(name, table).unwrap_or_else(|why| {
             problem.get_or_insert(why);
@@ -92,8 +104,8 @@ impl Remote {
             }
         }
         Remote(Arc::new(Inner {
-            url: format!("{base_url}/{path}"),
-            base_url,
+            url: endpoint(kind, base_url),
+            base_url: base_url.to_owned(),
             key,
             headers,
             problem,
@@ -101,12 +113,41 @@ impl Remote {
             stall: table.stall_timeout.unwrap_or(usual_stall(name)),
             retries: table.retries,
             retry_wait: table.retry_wait,
+            max_wait: table.max_wait,
             models: table.models.clone(),
             way: OnceLock::new(),
+            record,
             clock,
             name: name.to_owned(),
             kind,
         }))
+    }
+}
+
+/// The address of the API. `base` may end at any part of its path, and may have a query.
+fn endpoint(kind: ProviderKind, base: &str) -> String {
+    let (path, query) = match base.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (base, None),
+    };
+    let path = path.trim_end_matches('/');
+    let whole = match kind {
+        ProviderKind::OpenAi => openai::PATH,
+        ProviderKind::Anthropic => anthropic::PATH,
+    };
+    let last = whole.trim_start_matches("v1/");
+    // All ways of writing the address of an API are in use.
+    let below = match path.ends_with("/v1") {
+        true => last,
+        false => whole,
+    };
+    let url = match path.ends_with(&format!("/{last}")) {
+        true => path.to_owned(),
+        false => format!("{path}/{below}"),
+    };
+    match query {
+        Some(query) => format!("{url}?{query}"),
+        None => url,
     }
 }
 
@@ -152,19 +193,6 @@ fn key_place(name: &str, table: &ProviderTable) -> Result<Option<Reference>, Str
 }
 
 impl Inner {
-    /// Takes out of a provider's words what is not to be repeated: it has seen the key.
-    fn secrets(headers: &HeaderMap) -> Redactor {
-        let secrets = headers.iter().filter(|(_, value)| value.is_sensitive());
-        let secrets: Vec<(&str, Secret)> = secrets
-            .filter_map(|(name, value)| {
-                let text = value.to_str().ok()?;
-                let text = text.strip_prefix("Bearer ").unwrap_or(text);
-                Some((name.as_str(), Secret::new(text)))
-            })
-            .collect();
-        Redactor::new(secrets.iter().map(|(name, value)| (*name, value)))
-    }
-
     /// The headers of a call, with the key.
     fn headers(&self) -> Result<HeaderMap, String> {
         if let Some(problem) = &self.problem {
@@ -207,8 +235,9 @@ impl Inner {
         Ok((client(&self.base_url)?, url))
     }
 
-    fn body(&self, request: &ModelRequest, repair: &Repair) -> String {
-        let mut call = Call::new(request, &self.name, self.kind.as_str(), &self.base_url);
+    fn body(&self, request: &ModelRequest, switches: &Switches, repair: &Repair) -> String {
+        let call = Call::new(request, &self.name, self.kind.as_str(), &self.base_url);
+        let mut call = call.with(switches);
         if repair.is_done() {
             call = call.plain();
         }
@@ -225,98 +254,253 @@ impl Inner {
     ) -> Result<ModelAnswer, ProviderFault> {
         let unusable = |why: String| ProviderFault {
             kind: "provider_config",
-            message: why,
-            switches: true,
+            ..ProviderFault::new(why)
         };
         let headers = self.headers().map_err(unusable)?;
         let way = self.way.get_or_init(|| self.way());
         let (client, url) = way.as_ref().map_err(|why| unusable(why.clone()))?;
+        let gate = self.gate(&headers, &request);
         let mut repair = Repair::default();
-        let mut letter = Letter {
-            client,
-            url,
-            headers: &headers,
-            body: self.body(&request, &repair).into(),
-            stall: self.stall,
-            limit: self.timeout.unwrap_or(request.limit),
-        };
-        let secrets = Self::secrets(&headers);
         let known = Known::of(&request);
         let speaking = Speaking::new(sink);
-        let begun = self.clock.monotonic();
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(self.retry_wait)
-            .with_max_delay(LONGEST_PAUSE)
-            .with_factor(2.0)
-            .with_max_times(self.retries as usize)
-            // Up to one pause more, so that many who failed together do not come back so.
-            .with_jitter()
-            .build();
-        let mut failures: Vec<Failure> = Vec::new();
+        let mut switches = self.record.switches(&request.model);
+        let mut forms = 0;
+        let mut tries = Tries::new(self);
+        let mut body = Bytes::from(self.body(&request, &switches, &repair));
         loop {
+            let mut permit = match gate.enter() {
+                Ok(permit) => permit,
+                Err(waiting) => {
+                    tries.hold(&gate, waiting).await?;
+                    continue;
+                }
+            };
+            let letter = Letter {
+                client,
+                url,
+                headers: &headers,
+                body: body.clone(),
+                stall: self.stall,
+                limit: self.timeout.unwrap_or(request.limit),
+            };
             let reader = self.reader(&request.model);
-            let tried = attempt(&letter, reader, known.clone(), &speaking, &self.clock).await;
-            let mut failure = match tried {
+            let tried = attempt(
+                &letter,
+                reader,
+                known.clone(),
+                &speaking,
+                &self.clock,
+                &mut permit,
+            );
+            let failure = match tried.await {
                 Ok(mut answer) => {
+                    permit.answered();
                     repair.mark(&mut answer, &self.name);
+                    answer.warnings.extend(switches.warnings(&request));
                     return Ok(answer);
                 }
                 Err(failure) => failure,
             };
+            let mut failure = failure.sized(Size {
+                bytes: body.len() as u64,
+                window: request.window,
+            });
             if self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION) {
                 failure.message.push_str("; is it running? (ollama serve)");
             }
-            secrets.in_place(&mut failure.message);
+            Hidden::of(&headers).in_place(&mut failure.message);
             speaking.take_back();
+            if forms < MOST_FORMS
+                && let Some(other) = self.other_form(&failure, &switches, &body, &request)
+            {
+                permit.answered();
+                forms += 1;
+                switches = other;
+                body = self.body(&request, &switches, &repair).into();
+                continue;
+            }
             if repair.begins(&failure, &request) {
+                permit.answered();
                 tracing::warn!(
                     provider = %self.name,
                     model = %request.model,
                     refusal = %failure.message,
                     "the provider refuses the conversation; it is sent again in plain form"
                 );
-                letter.body = self.body(&request, &repair).into();
-                failures.push(failure);
+                body = self.body(&request, &switches, &repair).into();
+                tries.failures.push(failure);
                 continue;
             }
-            let pause = next_pause(&failure, &mut pauses);
-            tracing::warn!(
-                provider = %self.name,
-                model = %request.model,
-                failure = %failure.message,
-                again_in = ?pause.as_ref().ok(),
-                "a model call has failed"
-            );
-            failures.push(failure);
-            match pause {
-                Ok(pause) => tokio::time::sleep(pause).await,
-                Err(why) => {
-                    let took = self.clock.monotonic().saturating_sub(begun);
-                    return Err(told(&failures, why, took));
+            let reason = failure.message.clone();
+            let asked = failure.retry_after;
+            let remedy = failure.remedy;
+            let next = tries.after(failure, &request.model);
+            let until = match remedy {
+                Remedy::Later => {
+                    let asked = asked.filter(|asked| *asked <= self.max_wait);
+                    permit.busy(&reason, self.retry_wait, asked, self.max_wait)
                 }
+                Remedy::Again => permit.failed(&reason, self.retry_wait),
+                Remedy::Elsewhere | Remedy::Nothing => permit.answered(),
+            };
+            match next {
+                Next::Again(pause) => tokio::time::sleep(pause).await,
+                Next::Held => {}
+                Next::Pause => return Err(tries.over(None).waits(tries.wait(until))),
+                Next::Over(why) => return Err(tries.over(why)),
             }
         }
     }
+
+    /// The gate of the key that these headers hold.
+    fn gate(&self, headers: &HeaderMap, request: &ModelRequest) -> Arc<Gate> {
+        let secrets = headers.values().filter(|value| value.is_sensitive());
+        let key = KeyHash::of(secrets.map(HeaderValue::as_bytes));
+        let stands_in = request.stands_in.then_some(request.model.as_str());
+        self.record.gate(key, stands_in)
+    }
+
+    /// How the request is sent in another form, if the refusal names what of it is not taken.
+    /// Later requests of the model have that form from the beginning.
+    fn other_form(
+        &self,
+        failure: &Failure,
+        switches: &Switches,
+        body: &[u8],
+        request: &ModelRequest,
+    ) -> Option<Switches> {
+        let refusal = failure.refusal.as_deref()?;
+        let body = std::str::from_utf8(body).ok()?;
+        let sent = Sent::new(body, self.kind == ProviderKind::Anthropic);
+        let change = switches.adapted(refusal, &sent, request)?;
+        tracing::info!(
+            provider = %self.name,
+            model = %request.model,
+            refusal = %failure.message,
+            form = ?change.switches.shown(),
+            "a request is sent in another form"
+        );
+        if !change.once {
+            self.record.learn(&request.model, change.switches.clone());
+        }
+        Some(change.switches)
+    }
 }
 
-/// How long to wait before the next try, or why there is none.
-fn next_pause(
-    failure: &Failure,
-    pauses: &mut impl Iterator<Item = Duration>,
-) -> Result<Duration, Option<String>> {
-    if failure.remedy != Remedy::Again {
-        return Err(None);
+/// What follows a failed try.
+enum Next {
+    /// Another one, after this pause.
+    Again(Duration),
+    /// Another one, as soon as the breaker lets it through.
+    Held,
+    /// None now: the run may wait for the provider.
+    Pause,
+    /// None, for this reason if the failure itself is not the whole of it.
+    Over(Option<String>),
+}
+
+/// The tries of one call.
+struct Tries<'a> {
+    of: &'a Inner,
+    begun: Duration,
+    pauses: ExponentialBackoff,
+    failures: Vec<Failure>,
+    /// Failures of all runs when this call began to wait for the breaker.
+    seen: Option<u32>,
+    held: Duration,
+}
+
+impl<'a> Tries<'a> {
+    fn new(of: &'a Inner) -> Self {
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(of.retry_wait)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_factor(2.0)
+            .with_max_times(of.retries as usize)
+            // Up to one pause more, so that many who failed together do not come back so.
+            .with_jitter()
+            .build();
+        Tries {
+            of,
+            begun: of.clock.monotonic(),
+            pauses,
+            failures: Vec::new(),
+            seen: None,
+            held: Duration::ZERO,
+        }
     }
-    let pause = pauses.next().ok_or(None)?;
-    match failure.retry_after {
-        // Not before, and not all at the same moment either.
-        Some(asked) if asked <= LONGEST_ASKED => Ok(asked + pause / 4),
-        Some(asked) => Err(Some(format!(
-            "the provider asks for a pause of {}, and none is longer than {}",
-            humantime::format_duration(Duration::from_secs(asked.as_secs())),
-            humantime::format_duration(LONGEST_ASKED)
-        ))),
-        None => Ok(pause),
+
+    /// What follows this failure.
+    fn after(&mut self, failure: Failure, model: &str) -> Next {
+        let remedy = failure.remedy;
+        let asked = failure.retry_after.unwrap_or_default();
+        let pause = match remedy {
+            Remedy::Again | Remedy::Later => self.pauses.next(),
+            Remedy::Elsewhere | Remedy::Nothing => None,
+        };
+        tracing::warn!(
+            provider = %self.of.name,
+            %model,
+            failure = %failure.message,
+            again_in = ?pause,
+            "a model call has failed"
+        );
+        self.failures.push(failure);
+        let waits = remedy == Remedy::Later && !self.of.max_wait.is_zero();
+        match pause {
+            _ if waits && asked > self.of.max_wait => Next::Over(Some(format!(
+                "the provider asks for a pause of {}, and providers.{}.max_wait is {}",
+                humantime::format_duration(Duration::from_secs(asked.as_secs())),
+                self.of.name,
+                humantime::format_duration(self.of.max_wait)
+            ))),
+            Some(_) if waits && asked <= SHORT => Next::Held,
+            _ if waits => Next::Pause,
+            Some(pause) => Next::Again(pause),
+            None => Next::Over(None),
+        }
+    }
+
+    /// The breaker lets nothing through: waits for it, as long as that is short. Where requests
+    /// of others fail meanwhile, their failures count as tries of this call.
+    async fn hold(&mut self, gate: &Gate, waiting: Waiting) -> Result<(), ProviderFault> {
+        let seen = *self.seen.get_or_insert(waiting.failures);
+        if waiting.busy && (waiting.left > SHORT || self.held >= SHORT_IN_ALL) {
+            let fault = match self.failures.is_empty() {
+                true => ProviderFault::new(waiting.reason),
+                false => self.over(None),
+            };
+            return Err(fault.waits(self.wait(waiting.until)));
+        }
+        if !waiting.busy && waiting.failures > seen {
+            self.seen = Some(waiting.failures);
+            for _ in seen..waiting.failures {
+                if self.pauses.next().is_none() {
+                    return Err(ProviderFault::new(format!(
+                        "{}; so it was {} times in a row, for this run and others",
+                        waiting.reason, waiting.failures
+                    )));
+                }
+            }
+        }
+        let before = self.of.clock.monotonic();
+        gate.wait(waiting.left.min(LONGEST_PAUSE)).await;
+        self.held += self.of.clock.monotonic().saturating_sub(before);
+        Ok(())
+    }
+
+    fn wait(&self, until: Timestamp) -> Wait {
+        Wait {
+            provider: self.of.name.clone(),
+            until,
+            most: self.of.max_wait,
+        }
+    }
+
+    /// What a person is told: what happened last, how often it was tried, what happened before.
+    fn over(&self, why: Option<String>) -> ProviderFault {
+        let took = self.of.clock.monotonic().saturating_sub(self.begun);
+        told(&self.failures, why, took)
     }
 }
 
@@ -345,8 +529,8 @@ fn told(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFa
     }
     ProviderFault {
         kind: last.kind,
-        message,
         switches: last.remedy != Remedy::Nothing,
+        ..ProviderFault::new(message)
     }
 }
 
@@ -380,6 +564,14 @@ impl Provider for Remote {
 
     fn kind(&self) -> &'static str {
         self.0.kind.as_str()
+    }
+
+    fn health(&self) -> Option<Seen> {
+        self.0.record.seen()
+    }
+
+    fn learned(&self) -> Vec<String> {
+        self.0.record.learned()
     }
 
     fn complete(

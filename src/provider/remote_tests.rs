@@ -7,7 +7,9 @@ use super::*;
 use crate::config::Secret;
 
 fn remote(name: &str, table: ProviderTable) -> Remote {
-    Remote::new(name, &table, Clock::system())
+    let clock = Clock::system();
+    let record = Record::new(name, clock.clone(), Arc::new(|_, _| {}));
+    Remote::new(name, &table, clock, record)
 }
 
 #[test]
@@ -95,17 +97,98 @@ fn g11_1_a_failure_says_what_was_tried() {
 }
 
 #[test]
-fn g11_2_no_pause_is_shorter_than_the_provider_asks_and_none_is_endless() {
-    let asking = |seconds| Failure {
+fn every_way_of_writing_the_address_of_an_api_is_understood() {
+    for (kind, base, url) in [
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/v1",
+            "https://a.example/v1/chat/completions",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/v1//",
+            "https://a.example/v1/chat/completions",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/v1/chat/completions",
+            "https://a.example/v1/chat/completions",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/api/paas/v4/chat/completions/",
+            "https://a.example/api/paas/v4/chat/completions",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/openai/deployments/d?api-version=1",
+            "https://a.example/openai/deployments/d/chat/completions?api-version=1",
+        ),
+        (
+            ProviderKind::OpenAi,
+            "https://a.example/d/chat/completions?api-version=1",
+            "https://a.example/d/chat/completions?api-version=1",
+        ),
+        (
+            ProviderKind::Anthropic,
+            "https://a.example",
+            "https://a.example/v1/messages",
+        ),
+        (
+            ProviderKind::Anthropic,
+            "https://a.example/v1/",
+            "https://a.example/v1/messages",
+        ),
+        (
+            ProviderKind::Anthropic,
+            "https://a.example/v1/messages/",
+            "https://a.example/v1/messages",
+        ),
+    ] {
+        assert_eq!(endpoint(kind, base), url, "{base}");
+    }
+}
+
+fn tries_of(table: ProviderTable) -> Remote {
+    remote(
+        "x",
+        ProviderTable {
+            kind: Some(ProviderKind::OpenAi),
+            ..table
+        },
+    )
+}
+
+fn asking(seconds: u64) -> Failure {
+    Failure {
         retry_after: Some(Duration::from_secs(seconds)),
+        remedy: Remedy::Later,
         ..Failure::passing("HTTP 429")
+    }
+}
+
+#[test]
+fn g11_2_a_long_wait_pauses_the_run_and_an_endless_one_ends_it() {
+    let remote = tries_of(ProviderTable::default());
+    let mut tries = Tries::new(&remote.0);
+    assert!(matches!(tries.after(asking(0), "m"), Next::Held));
+    assert!(matches!(tries.after(asking(7), "m"), Next::Pause));
+    let Next::Over(Some(why)) = tries.after(asking(86_400), "m") else {
+        panic!("it waits for a day");
     };
-    let mut pauses = std::iter::repeat(Duration::from_millis(400));
-    let pause = next_pause(&asking(7), &mut pauses).unwrap();
-    assert_eq!(pause, Duration::from_millis(7100));
-    let why = next_pause(&asking(3600), &mut pauses).unwrap_err().unwrap();
-    assert!(why.contains("1h") && why.contains("2m"), "{why}");
+    assert!(why.contains("1day") && why.contains("1h"), "{why}");
     let lasting = Failure::lasting("provider_request", "HTTP 400");
-    assert_eq!(next_pause(&lasting, &mut pauses), Err(None));
-    assert_eq!(next_pause(&asking(1), &mut std::iter::empty()), Err(None));
+    assert!(matches!(tries.after(lasting, "m"), Next::Over(None)));
+}
+
+#[test]
+fn a_provider_that_is_never_waited_for_has_its_tries_and_no_more() {
+    let remote = tries_of(ProviderTable {
+        max_wait: Duration::ZERO,
+        retries: 1,
+        ..ProviderTable::default()
+    });
+    let mut tries = Tries::new(&remote.0);
+    assert!(matches!(tries.after(asking(7), "m"), Next::Again(_)));
+    assert!(matches!(tries.after(asking(7), "m"), Next::Over(None)));
 }

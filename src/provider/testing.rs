@@ -84,5 +84,7 @@ pub(super) fn request(messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_tokens: None,
         limit: std::time::Duration::from_secs(10),
+        window: 0,
+        stands_in: false,
     }
 }

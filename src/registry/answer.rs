@@ -124,6 +124,8 @@ pub struct RunDetail {
     pub reviews: Vec<Step>,
     /// Names of its environment that it holds still for, each with the reason.
     pub lacks: Vec<(String, String)>,
+    /// The model call that waits for its provider.
+    pub provider_wait: Option<Step>,
     /// Why that is undelivered.
     pub held: Option<String>,
     /// Running time used up to now, milliseconds.

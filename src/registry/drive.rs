@@ -27,7 +27,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::RunState;
 use crate::kernel::step::{Effect, Step, StepState};
-use crate::store::command::{Conclusion, RunAfter};
+use crate::store::command::{AwaitProvider, Conclusion, RunAfter, StepRef};
 use crate::store::{Command, Reply, memories, read, runs, steps};
 use crate::telemetry::hidden::{Hidden, hide};
 
@@ -335,6 +335,20 @@ impl Drive<'_> {
                 };
                 let sealed = said::sealed(&inner.seal, &step, &mut outcome, &redactor);
                 redact(&mut outcome, &redactor);
+                if let StepOutcome::AwaitsProvider { until, reason } = outcome {
+                    reach("drive.pausing");
+                    let wait = Command::AwaitProvider(Box::new(AwaitProvider {
+                        by: StepRef {
+                            run: step.run,
+                            step: step.seq,
+                            attempt: step.attempts,
+                        },
+                        until,
+                        reason,
+                    }));
+                    let waits = submit_any(&inner, wait).await;
+                    return (step, waits.map(|_| StepOutcome::Waits.into()));
+                }
                 (step, sealed.map(|sealed| Came { outcome, sealed }))
             }));
         }

@@ -26,6 +26,7 @@ mod lifecycle;
 mod memory;
 mod options;
 mod outputs;
+mod providers;
 mod questions;
 mod recall;
 mod redact;

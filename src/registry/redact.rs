@@ -41,6 +41,7 @@ pub(super) fn redact(outcome: &mut StepOutcome, redactor: &Redactor) {
             remember.iter_mut().for_each(|one| redactor.in_place(one));
         }
         StepOutcome::TooLong(failed) | StepOutcome::Failed { error: failed, .. } => error(failed),
+        StepOutcome::AwaitsProvider { reason, .. } => redactor.in_place(reason),
         StepOutcome::Waits => {}
     }
 }

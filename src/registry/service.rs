@@ -43,6 +43,8 @@ pub(super) enum Signal {
     DeliverAgain(SessionId),
     /// Open rows and live tasks differ in these runs, seen twice.
     Suspected(Suspects),
+    /// The event log is to say this of the daemon.
+    Note(GatewayNote),
 }
 
 /// How often limits and delayed starts are looked at.
@@ -280,6 +282,7 @@ impl Service {
             Signal::Delivered(session, delivered) => self.announcer.over(session, delivered),
             Signal::DeliverAgain(session) => self.announcer.deliver(session),
             Signal::Suspected(suspects) => self.settle_suspects(suspects),
+            Signal::Note(note) => self.note(note),
         }
     }
 
@@ -425,7 +428,10 @@ impl Service {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
             let boot = inner.boot;
-            let command = Command::NoteGateway { boot, note };
+            let command = Command::NoteGateway {
+                boot,
+                note: note.clone(),
+            };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 tracing::warn!(%fault, ?note, "the event log does not say so");
             }

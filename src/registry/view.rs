@@ -310,6 +310,7 @@ impl Registry {
             todo: None,
             reviews: shown.reviews,
             lacks: shown.lacks,
+            provider_wait: shown.provider_wait,
             held: shown.announce.and_then(|entry| entry.held),
             elapsed_ms: run.used_at(moment.steady),
             deadline_at: match left {

@@ -228,6 +228,8 @@ impl TurnRunner {
             options: definition.provider.clone(),
             max_tokens: Some(u32::try_from(most + kept).unwrap_or(u32::MAX)),
             limit: self.options.borrow().model_timeout,
+            window,
+            stands_in: false,
         };
         match self.ask(view, definition, request, Arc::new(Nobody)).await {
             StepOutcome::Answer { blocks, used, .. } => {

@@ -50,6 +50,7 @@ impl Driver {
             script: script.map(Path::to_owned),
             tables: std::collections::BTreeMap::new(),
             clock: Clock::system(),
+            on_change: Arc::new(|_, _| {}),
         })
         .unwrap();
         let tools = Catalogue::new(tool::Options::default());
@@ -167,7 +168,9 @@ impl Driver {
     pub(super) fn finish(&mut self, index: usize, outcome: StepOutcome) -> Result<(), RunError> {
         let seq = match outcome {
             StepOutcome::Failed { error, .. } => return Err(error),
-            StepOutcome::Waits => panic!("nothing here waits"),
+            StepOutcome::Waits | StepOutcome::AwaitsProvider { .. } => {
+                panic!("nothing here waits")
+            }
             StepOutcome::TooLong(error) => {
                 let step = Arc::make_mut(&mut self.view.steps[index]);
                 step.state = StepState::Failed;

@@ -12,6 +12,11 @@ use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::Used;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 
+/// A shorter pause of a run is not worth its two writes, milliseconds.
+const LEAST_PAUSE_MS: u64 = 1000;
+/// The ends of pauses of many runs lie this far apart at most, milliseconds.
+const MOST_SPREAD_MS: u64 = 5000;
+
 impl TurnRunner {
     /// The models that may answer, the one that is asked first at the head. Once another has
     /// stood in, the rest of the run stays with it: what failed a moment ago is not waited for
@@ -35,7 +40,8 @@ impl TurnRunner {
     }
 
     /// Asks one model after another until one answers, or until a failure says that no other
-    /// would. A switch is said in the answer's warnings.
+    /// would. A switch is said in the answer's warnings. Where none answers and a provider takes
+    /// no requests now, the step waits for that one.
     pub(super) async fn ask(
         &self,
         view: &RunView,
@@ -45,9 +51,14 @@ impl TurnRunner {
     ) -> StepOutcome {
         let models = self.models(view, definition);
         let limited = view.run.budget.and_then(|budget| budget.cost_micros);
+        let own = &view.run.model;
         let mut failed: Vec<(String, ProviderFault)> = Vec::new();
         for model in &models {
-            let fault = match self.ask_one(model, limited, &request, &sink).await {
+            let request = ModelRequest {
+                stands_in: model != own,
+                ..request.clone()
+            };
+            let fault = match self.ask_one(model, limited, request, &sink).await {
                 Ok(mut answer) => {
                     answer.usage.cost_micros = self.cost(model, &answer.usage);
                     return answered(answer, model, &failed);
@@ -61,7 +72,36 @@ impl TurnRunner {
             }
             sink.reset();
         }
-        StepOutcome::failed(gave_up(&failed))
+        self.waits(view, &failed)
+            .unwrap_or_else(|| StepOutcome::failed(gave_up(&failed)))
+    }
+
+    /// How the step goes on later, if a provider is to be waited for: the one that can be asked
+    /// first, as long as this call has not waited for too long already.
+    fn waits(&self, view: &RunView, failed: &[(String, ProviderFault)]) -> Option<StepOutcome> {
+        let (_, last) = failed.last()?;
+        if !last.switches {
+            return None;
+        }
+        let now = self.clock.now();
+        let waits = failed
+            .iter()
+            .filter_map(|(model, fault)| Some((fault.wait.as_ref()?, model, fault)));
+        let (wait, model, fault) = waits.min_by_key(|(wait, ..)| wait.until)?;
+        let begun = view.steps.iter().rev().find(|step| step.state.is_open());
+        let waited = begun.map_or(0, |step| now.since(step.started_at));
+        if u128::from(waited) >= wait.most.as_millis() {
+            return None;
+        }
+        let left = wait.until.since(now).max(LEAST_PAUSE_MS);
+        // Many runs wait for the same provider: they do not come back at the same moment.
+        let spread = (left / 8).clamp(1, MOST_SPREAD_MS);
+        let own = view.run.id.0.as_u128() % u128::from(spread);
+        let own = u64::try_from(own).unwrap_or_default();
+        Some(StepOutcome::AwaitsProvider {
+            until: now.plus_ms(left + own),
+            reason: format!("model {model}: {fault}"),
+        })
     }
 
     /// What that use of a model cost, in millionths: prices are for a million tokens.
@@ -84,7 +124,7 @@ impl TurnRunner {
         &self,
         model: &str,
         limited: Option<u64>,
-        request: &ModelRequest,
+        request: ModelRequest,
         sink: &Arc<dyn TextSink>,
     ) -> Result<ModelAnswer, ProviderFault> {
         let Some((provider, name)) = self.providers.find(model) else {
@@ -105,7 +145,7 @@ impl TurnRunner {
         }
         let request = ModelRequest {
             model: name.to_owned(),
-            ..request.clone()
+            ..request
         };
         within(request.limit, provider.as_ref(), request, Arc::clone(sink)).await
     }
@@ -159,7 +199,15 @@ fn answered(answer: ModelAnswer, model: &str, failed: &[(String, ProviderFault)]
 fn gave_up(failed: &[(String, ProviderFault)]) -> RunError {
     let told: Vec<String> = failed
         .iter()
-        .map(|(model, fault)| format!("model {model}: {fault}"))
+        .map(|(model, fault)| match &fault.wait {
+            Some(wait) => format!(
+                "model {model}: {fault}; the call waited for it as long as \
+                 providers.{}.max_wait allows ({})",
+                wait.provider,
+                humantime::format_duration(wait.most)
+            ),
+            None => format!("model {model}: {fault}"),
+        })
         .collect();
     let kind = failed.last().map_or("provider", |(_, fault)| fault.kind);
     let message = format!(

@@ -82,6 +82,8 @@ impl TurnRunner {
             options: definition.provider.clone(),
             max_tokens: definition.max_tokens,
             limit: self.options.borrow().model_timeout,
+            window: self.options.borrow().window,
+            stands_in: false,
         })
     }
 

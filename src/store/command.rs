@@ -87,7 +87,7 @@ pub(crate) use sweep::is_due;
 pub use sweep::{Sweep, Swept};
 pub use turn::{Asks, RunTurn};
 pub use usage::Thresholds;
-pub use waiting::{StepRef, WaitFor};
+pub use waiting::{AwaitProvider, StepRef, WaitFor};
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident ($($payload:tt)*) = $name:literal,)+) => {
@@ -198,6 +198,8 @@ commands! {
     ProvideEnvironment((Box<ProvideEnvironment>)) = "provide_environment",
     /// The event log says that nothing carries the ended run's environment any more.
     RestoreEnvironment({ /** The run. */ run: RunId }) = "restore_environment",
+    /// The step waits for the provider of its run's model until then, or its run is ending.
+    AwaitProvider((Box<AwaitProvider>)) = "await_provider",
     /// The window is over: who waits is told how far things are.
     WindowOver({ /** Which. */ window: Window }) = "window_over",
     /// The audit row of a call that no other command has taken along is there.
@@ -403,6 +405,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::LackEnvironment(lack) => environment::lack(context, *lack),
         Command::ProvideEnvironment(given) => environment::provide(context, *given),
         Command::RestoreEnvironment { run } => environment::restore(context, run),
+        Command::AwaitProvider(wait) => waiting::await_provider(context, *wait),
         Command::WindowOver { window } => waiting::window_over(context, window),
         Command::Audit { entry, outcome } => {
             let (seq, now) = (context.take_seq()?, context.now.wall);

@@ -23,7 +23,7 @@ use crate::kernel::question::Question;
 use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
 use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
-use crate::kernel::step::Step;
+use crate::kernel::step::{Step, WaitKind};
 use crate::kernel::time::Timestamp;
 
 /// A runner sees at most so many messages of a transcript: the newest.
@@ -87,6 +87,8 @@ pub struct Shown {
     pub reviews: Vec<Step>,
     /// Names of its environment that it holds still for, each with the reason.
     pub lacks: Vec<(String, String)>,
+    /// The model call that waits for its provider.
+    pub provider_wait: Option<Step>,
 }
 
 /// The columns of a run as lists show it: [`runs::COLUMNS`], its place, and what its last step
@@ -114,6 +116,7 @@ fn shown(row: &dyn Row) -> Result<Shown, DbError> {
         approvals: Vec::new(),
         reviews: Vec::new(),
         lacks: Vec::new(),
+        provider_wait: None,
         run,
     })
 }
@@ -158,16 +161,21 @@ fn beside(tx: &mut dyn Tx, page: &mut [Shown]) -> Result<(), DbError> {
     for (run, step) in steps::open_of_runs(tx, &at_work)? {
         steps.entry(run).or_insert(step);
     }
-    let in_review: Vec<RunId> = page
-        .iter()
-        .filter(|shown| shown.run.state.pause() == Some(PauseReason::Review))
-        .map(|shown| shown.run.id)
-        .collect();
+    let paused = |reason| {
+        let page = page.iter();
+        let paused = page.filter(move |shown| shown.run.state.pause() == Some(reason));
+        paused.map(|shown| shown.run.id).collect::<Vec<RunId>>()
+    };
+    let in_review = paused(PauseReason::Review);
+    let held = paused(PauseReason::Provider);
     let mut reviews: HashMap<RunId, Vec<Step>> = HashMap::new();
-    for step in steps::in_review(tx, &in_review)? {
+    for step in steps::waiting(tx, &in_review, WaitKind::Review)? {
         reviews.entry(step.run).or_default().push(step);
     }
+    let held = steps::waiting(tx, &held, WaitKind::Provider)?.into_iter();
+    let mut held: HashMap<RunId, Step> = held.map(|step| (step.run, step)).collect();
     for shown in page {
+        shown.provider_wait = held.remove(&shown.run.id);
         let holds_still = shown.run.state.pause() == Some(PauseReason::Input);
         if holds_still && !shown.run.env.is_empty() {
             let values = environment::of(tx, shown.run.id)?.into_iter();

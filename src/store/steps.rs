@@ -164,14 +164,15 @@ pub fn by_id(tx: &mut dyn Tx, run: RunId, id: StepId) -> Result<Option<Step>, Db
     )
 }
 
-/// The steps of these runs that a person must look at, each run's in call order.
-pub fn in_review(tx: &mut dyn Tx, runs: &[RunId]) -> Result<Vec<Step>, DbError> {
+/// The steps of these runs that wait for that, each run's in call order.
+pub fn waiting(tx: &mut dyn Tx, runs: &[RunId], kind: WaitKind) -> Result<Vec<Step>, DbError> {
     if runs.is_empty() {
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
     filter.one_of("run_id", runs.iter().map(|run| &run.0));
-    filter.only("ended_at IS NULL AND waits = 'review'");
+    filter.only("ended_at IS NULL");
+    filter.by("waits = ?", kind.as_str());
     let (conditions, params) = filter.finish();
     let sql = format!("SELECT {COLUMNS} FROM steps WHERE {conditions} ORDER BY run_id, seq");
     all(tx, &sql, &params, read)

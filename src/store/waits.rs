@@ -54,6 +54,18 @@ pub fn remove(tx: &mut dyn Tx, run: RunId, step: u32) -> Result<(), DbError> {
     .map(|_| ())
 }
 
+/// Every step that waits for the provider of its run's model.
+pub fn for_providers(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32)>, DbError> {
+    all(
+        tx,
+        "SELECT steps.run_id, steps.seq FROM steps \
+         WHERE (steps.run_id, steps.seq) IN (SELECT run_id, step FROM waits) \
+         AND steps.waits = 'provider'",
+        &[],
+        |row| Ok((RunId(uuid(row, 0)?), count(row, 1)?)),
+    )
+}
+
 /// Every step that waits for no longer than a window, with its end.
 pub fn windows(tx: &mut dyn Tx) -> Result<Vec<(RunId, u32, Timestamp)>, DbError> {
     all(

@@ -82,7 +82,7 @@ pub(super) const ALL: &[Dealing] = &[
             },
             Parameter {
                 name: "thinking",
-                shape: Shape::Choice(&["off", "minimal", "low", "medium", "high"]),
+                shape: Shape::Choice(&["off", "minimal", "low", "medium", "high", "xhigh", "max"]),
                 required: false,
                 description: "In place of its agent's thinking level.",
             },

@@ -159,9 +159,17 @@ mod tests {
     #[test]
     fn a_thinking_level_is_a_word_of_the_list() {
         let spawn = r#"{"task": "t", "thinking": "deep"}"#;
-        refused::<Spawn>(spawn, "thinking", "off, minimal, low, medium, high");
+        refused::<Spawn>(
+            spawn,
+            "thinking",
+            "off, minimal, low, medium, high, xhigh, max",
+        );
         let turn = r#"{"sessionKey": "a", "message": "m", "thinking": "deep"}"#;
-        refused::<Turn>(turn, "thinking", "off, minimal, low, medium, high");
+        refused::<Turn>(
+            turn,
+            "thinking",
+            "off, minimal, low, medium, high, xhigh, max",
+        );
     }
 
     #[test]

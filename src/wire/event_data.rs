@@ -60,6 +60,7 @@ pub const SHAPES: &[(EventKind, Shape)] = &[
     (EventKind::ApprovalResolved, shape::<ApprovalResolved>),
     (EventKind::UsageAlert, shape::<UsageAlert>),
     (EventKind::AlertRaised, shape::<AlertRaised>),
+    (EventKind::ProviderHealth, shape::<ProviderHealth>),
     (EventKind::GatewayStarted, shape::<GatewayStarted>),
     (EventKind::GatewayDraining, shape::<GatewayDraining>),
     (EventKind::GatewayResumed, shape::<GatewayResumed>),
@@ -174,10 +175,33 @@ pub struct RunMoved {
 }
 
 /// A run holds still.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPaused {
     /// Why.
     pub pause: Option<Word>,
+    /// For `provider`: when it is asked again.
+    pub until: Option<Timestamp>,
+    /// For `provider`: what it has said.
+    pub reason: Option<String>,
+}
+
+/// A provider of models takes no requests, or does again.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProviderHealth {
+    /// Its name.
+    pub provider: String,
+    /// `paused`: it takes none; `recovering` or `ok`: it does again.
+    pub state: Word,
+    /// Since when it takes none.
+    pub since: Option<Timestamp>,
+    /// Until when none is sent.
+    pub until: Option<Timestamp>,
+    /// Failures since the last request that was answered.
+    pub failures: u32,
+    /// What it has said.
+    pub reason: Option<String>,
 }
 
 /// A run has ended.

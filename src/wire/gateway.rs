@@ -6,6 +6,7 @@ use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{DrainTimeout, choice};
+use super::shapes::Word;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 
@@ -158,6 +159,30 @@ pub struct ModelProvider {
     /// Why no call can succeed as things are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// How it is with the key that was used last; unset: it was not asked since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// What its models were found not to take since the start, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<String>,
+}
+
+/// How a provider is, for all runs that ask it with one key.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// `ok`; `paused`: no request is sent; `probing`: one is, to see whether it is taken;
+    /// `recovering`: it was, and others follow, a few at a time.
+    pub state: Word,
+    /// Since when it is not `ok`.
+    pub since: Option<Timestamp>,
+    /// Until when no request is sent.
+    pub until: Option<Timestamp>,
+    /// Failures since the last request that was answered.
+    pub failures: u32,
+    /// What has failed last.
+    pub reason: Option<String>,
 }
 
 /// What was saved of a damaged store.

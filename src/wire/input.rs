@@ -94,6 +94,10 @@ choice! {
         Medium = "medium",
         /// A lot.
         High = "high",
+        /// More than a lot.
+        XHigh = "xhigh",
+        /// As much as the model can.
+        Max = "max",
     }
 }
 

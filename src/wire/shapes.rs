@@ -53,6 +53,8 @@ pub struct Run {
     pub state: Word,
     /// Why it holds still.
     pub pause_reason: Option<Word>,
+    /// For the reason `provider`: since when, until when and why.
+    pub provider_wait: Option<ProviderWait>,
     /// The step that is open, or the last one.
     pub step: Option<CurrentStep>,
     /// Tool calls that have an outcome.
@@ -117,6 +119,18 @@ pub struct Run {
     pub trace_id: String,
     /// How far the telling of its end has come.
     pub announce: AnnounceProgress,
+}
+
+/// A run waits for the provider of its model, which takes no requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderWait {
+    /// When the model call began that has no answer yet.
+    pub since: Timestamp,
+    /// When the provider is asked again.
+    pub until: Timestamp,
+    /// What it has said.
+    pub reason: String,
 }
 
 /// The call of a tool that a run carries out for the one above it, which waits for it.

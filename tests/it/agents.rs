@@ -409,7 +409,9 @@ fn a_thinking_level_is_kept_by_run_and_session() {
         let error = client.refused("sessions.spawn", params).await;
         assert_eq!(error.data["path"], "thinking");
         assert!(
-            error.message.contains("off, minimal, low, medium, high"),
+            error
+                .message
+                .contains("off, minimal, low, medium, high, xhigh, max"),
             "{}",
             error.message
         );

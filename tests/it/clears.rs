@@ -163,7 +163,10 @@ fn a_thinking_level_is_patched_and_taken_away() {
         assert_eq!(kind_of(&refused), "invalid_params");
         assert_eq!(refused.data["path"], "thinking");
         let said = &refused.message;
-        assert!(said.contains("off, minimal, low, medium, high"), "{said}");
+        assert!(
+            said.contains("off, minimal, low, medium, high, xhigh, max"),
+            "{said}"
+        );
         assert_eq!(session(&client, &talk).await["thinking"], "high");
         let none = client
             .call("sessions.patch", patch(serde_json::Value::Null).await)

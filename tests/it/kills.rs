@@ -25,6 +25,7 @@ const BETWEEN: &[&str] = &[
     "migrate.step",
     "drive.started",
     "drive.asking",
+    "drive.pausing",
     "drive.performing",
     "drive.recording",
     "store.salvaged",

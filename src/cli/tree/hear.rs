@@ -8,7 +8,7 @@ use super::{Followed, Tree, is_ended};
 use crate::kernel::ids::RunId;
 use crate::wire::event_data::{RunEnded, StepMoved, ToolProgress};
 use crate::wire::events::{Event, MessageText};
-use crate::wire::shapes::{CurrentStep, Step};
+use crate::wire::shapes::{CurrentStep, ProviderWait, Step};
 
 /// The source of events that tell a caller's stream what a child's own events say, too.
 const MIRRORED: &str = "subagent:";
@@ -210,6 +210,12 @@ impl Followed {
                 self.run.state = "paused".into();
                 let why = event.data["pause"].as_str();
                 self.run.pause_reason = why.map(|why| why.to_owned().into());
+                let until = serde_json::from_value(event.data["until"].clone());
+                self.run.provider_wait = until.ok().map(|until| ProviderWait {
+                    since: event.at,
+                    until,
+                    reason: event.data["reason"].as_str().unwrap_or_default().to_owned(),
+                });
             }
             (kind, Some(state)) => {
                 self.run.state = state.to_owned().into();

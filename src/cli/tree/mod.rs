@@ -15,7 +15,8 @@ pub(crate) use draw::Look;
 
 use super::asked::Asked;
 use super::print::{BAD, BUSY, GOOD, styled};
-use super::text::short;
+use super::text::{line, short, span};
+use crate::clock::Clock;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::wire::shapes::{Run, Step};
 
@@ -155,6 +156,7 @@ pub(crate) fn calls(count: impl Into<u64>) -> String {
 pub(crate) fn pause(run: &Run) -> String {
     match run.pause_reason.as_deref() {
         Some("child") => "waits for a run that it asked for".to_owned(),
+        Some("provider") => provider_wait(run),
         Some("reply") => "waits for a reply".to_owned(),
         Some("approval") => "wants to call a tool; allow or deny it: abide approvals".to_owned(),
         Some("review") => format!("needs a review: abide review {}", short(run.run_id)),
@@ -164,6 +166,19 @@ pub(crate) fn pause(run: &Run) -> String {
         Some("input") => "asks something; answer it: abide answer".to_owned(),
         Some(other) => format!("holds still: {other}"),
         None => "holds still".to_owned(),
+    }
+}
+
+/// What a run waits for whose provider takes no requests.
+fn provider_wait(run: &Run) -> String {
+    let now = Clock::system().now();
+    match &run.provider_wait {
+        Some(wait) => format!(
+            "paused: provider, asked again in {} ({})",
+            span(wait.until.since(now)),
+            line(&wait.reason, 160)
+        ),
+        None => "paused: provider".to_owned(),
     }
 }
 

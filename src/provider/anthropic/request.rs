@@ -8,15 +8,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::super::Call;
 use super::super::answer::{kept, object, written};
 use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
-use super::super::{Call, ModelRequest};
 use crate::kernel::message::{Block, Message, Role};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
 
 /// How long an answer may get where the agent does not say: this API wants to be told.
 const MAX_TOKENS: u32 = 8192;
+
+/// The least budget for thinking that the API takes.
+const LEAST_BUDGET: u32 = 1024;
 
 /// Said in place of what came before a conversation that begins in the middle.
 const EARLIER: &str = "(What was said before is left out.)";
@@ -25,6 +28,7 @@ const EARLIER: &str = "(What was said before is left out.)";
 struct Body<'a> {
     model: &'a str,
     max_tokens: u32,
+    #[serde(skip_serializing_if = "is_not")]
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
@@ -57,14 +61,16 @@ enum Content<'a> {
 
 /// The request as JSON text.
 pub(in crate::provider) fn body(call: &Call<'_>) -> String {
-    let request = call.request;
-    let budget = call.thinking().and_then(budget);
+    let (request, switches) = (call.request, &call.switches);
+    let level = call.level();
+    // What is thought is taken out of the limit, which says how long the answer may get.
+    let room = level.map_or(0, budget);
+    let max_tokens = switches.limited(request.max_tokens.unwrap_or(MAX_TOKENS) + room);
     let body = Body {
         model: &request.model,
-        // The budget is taken out of the limit, which says how long the answer may get.
-        max_tokens: request.max_tokens.unwrap_or(MAX_TOKENS) + budget.unwrap_or(0),
-        stream: true,
-        system: system(request),
+        max_tokens,
+        stream: !switches.no_stream,
+        system: system(call),
         tools: request
             .tools
             .iter()
@@ -75,48 +81,76 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
             })
             .collect(),
         messages: messages(call),
-        more: more(request, budget),
+        more: more(call, level, max_tokens),
     };
     written(&body, request)
 }
 
 /// The system prompt, marked as the end of what is the same in every call: tools and prompt
 /// are read once and paid for in part from then on.
-fn system(request: &ModelRequest) -> Vec<Value> {
+fn system(call: &Call<'_>) -> Vec<Value> {
+    let request = call.request;
     if request.system.is_empty() {
         return Vec::new();
     }
-    vec![json!({
-        "type": "text",
-        "text": request.system,
-        "cache_control": { "type": "ephemeral" },
-    })]
+    let mut prompt = json!({ "type": "text", "text": request.system });
+    if !call.switches.no_cache_control {
+        prompt["cache_control"] = json!({ "type": "ephemeral" });
+    }
+    vec![prompt]
 }
 
-fn more(request: &ModelRequest, budget: Option<u32>) -> Map<String, Value> {
+fn is_not(flag: &bool) -> bool {
+    !flag
+}
+
+/// Thinking has one of two forms: older models take a budget of tokens, newer ones an effort.
+fn more(call: &Call<'_>, level: Option<Thinking>, max_tokens: u32) -> Map<String, Value> {
+    let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Messages);
-    match (budget, request.temperature) {
+    match (level, request.temperature) {
         // A model that thinks takes no other temperature than its own.
-        (Some(tokens), _) => {
+        (Some(level), _) if switches.adaptive => {
+            more.insert("thinking".to_owned(), json!({ "type": "adaptive" }));
+            if !switches.no_effort {
+                let effort = json!({ "effort": effort(level) });
+                more.insert("output_config".to_owned(), effort);
+            }
+        }
+        (Some(level), _) => {
+            // It must leave room for an answer, also where the model takes less than was asked for.
+            let answer = request.max_tokens.unwrap_or(MAX_TOKENS).min(max_tokens / 4);
+            let most = max_tokens.saturating_sub(answer).max(LEAST_BUDGET);
+            let tokens = budget(level).min(most);
             let thinking = json!({ "type": "enabled", "budget_tokens": tokens });
             more.insert("thinking".to_owned(), thinking);
         }
-        (None, Some(temperature)) => {
+        (None, Some(temperature)) if !switches.no_temperature => {
             more.insert("temperature".to_owned(), temperature.into());
         }
-        (None, None) => {}
+        (None, _) => {}
     }
     more
 }
 
-fn budget(level: Thinking) -> Option<u32> {
+/// The level as adaptive thinking names it.
+fn effort(level: Thinking) -> &'static str {
     match level {
-        Thinking::Off => None,
-        // The least that the API takes.
-        Thinking::Minimal => Some(1024),
-        Thinking::Low => Some(4096),
-        Thinking::Medium => Some(10_240),
-        Thinking::High => Some(24_576),
+        Thinking::Off | Thinking::Minimal => Thinking::Low.as_str(),
+        level => level.as_str(),
+    }
+}
+
+/// About how many tokens a level may take.
+fn budget(level: Thinking) -> u32 {
+    match level {
+        Thinking::Off => 0,
+        Thinking::Minimal => LEAST_BUDGET,
+        Thinking::Low => 4096,
+        Thinking::Medium => 10_240,
+        Thinking::High => 24_576,
+        Thinking::XHigh => 40_960,
+        Thinking::Max => 57_344,
     }
 }
 

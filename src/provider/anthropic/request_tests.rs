@@ -2,6 +2,8 @@
 
 use super::super::super::testing::{announce, assistant, calls, request, result, user};
 use super::*;
+use crate::provider::ModelRequest;
+use crate::provider::adapt::Switches;
 
 fn call(id: &str, arguments: Value) -> Block {
     Block::ToolCall {
@@ -12,12 +14,12 @@ fn call(id: &str, arguments: Value) -> Block {
 }
 
 fn text_of(request: &ModelRequest) -> String {
-    body(&Call::new(
-        request,
-        "claude",
-        "anthropic",
-        "https://api.anthropic.com",
-    ))
+    written_with(request, &Switches::default())
+}
+
+fn written_with(request: &ModelRequest, switches: &Switches) -> String {
+    let base_url = "https://api.anthropic.com";
+    body(&Call::new(request, "claude", "anthropic", base_url).with(switches))
 }
 
 fn sent(request: &ModelRequest) -> Value {
@@ -98,6 +100,60 @@ fn thinking_has_its_budget_beside_the_limit_and_no_temperature() {
     assert_eq!(body.get("temperature"), None);
     asked.thinking = Some(Thinking::Off);
     assert_eq!(sent(&asked).get("thinking"), None);
+}
+
+#[test]
+fn thinking_has_the_form_that_the_model_takes() {
+    let mut asked = request(vec![user(1, "hi")]);
+    asked.system = "be brief".to_owned();
+    asked.max_tokens = Some(1000);
+    let written = |level, switches: &Switches| -> Value {
+        let asked = ModelRequest {
+            thinking: Some(level),
+            ..asked.clone()
+        };
+        serde_json::from_str(&written_with(&asked, switches)).unwrap()
+    };
+    let adaptive = Switches {
+        adaptive: true,
+        ..Switches::default()
+    };
+    for (level, effort) in [
+        (Thinking::Minimal, "low"),
+        (Thinking::Medium, "medium"),
+        (Thinking::XHigh, "xhigh"),
+        (Thinking::Max, "max"),
+    ] {
+        let body = written(level, &adaptive);
+        assert_eq!(body["thinking"], json!({"type": "adaptive"}), "{level}");
+        assert_eq!(body["output_config"], json!({"effort": effort}), "{level}");
+        let budget = &written(level, &Switches::default())["thinking"]["budget_tokens"];
+        assert!(body["max_tokens"].as_u64().unwrap() == 1000 + budget.as_u64().unwrap());
+    }
+    assert_eq!(written(Thinking::Off, &adaptive).get("thinking"), None);
+    let small = Switches {
+        most_tokens: Some(8000),
+        ..Switches::default()
+    };
+    let body = written(Thinking::Max, &small);
+    assert_eq!(body["max_tokens"], 8000);
+    assert_eq!(
+        body["thinking"]["budget_tokens"], 7000,
+        "there is room for an answer"
+    );
+    let none = Switches {
+        no_thinking: true,
+        no_cache_control: true,
+        no_effort: true,
+        ..adaptive
+    };
+    let body = written(Thinking::High, &none);
+    assert_eq!(
+        (body.get("thinking"), body.get("output_config")),
+        (None, None)
+    );
+    assert_eq!(body["max_tokens"], 1000);
+    assert_eq!(body["system"][0].get("cache_control"), None);
 }
 
 #[test]

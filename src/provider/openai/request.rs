@@ -13,7 +13,6 @@ use super::super::answer::{kept, object, written};
 use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
 use crate::kernel::message::{Block, Message, Role, plain_text};
 use crate::kernel::options::{Api, for_api};
-use crate::kernel::thinking::Thinking;
 
 /// The names that some servers know fields by and others do not.
 const NEW_LIMIT: &str = "max_completion_tokens";
@@ -23,8 +22,10 @@ const OLD_LIMIT: &str = "max_tokens";
 struct Body<'a> {
     model: &'a str,
     messages: Vec<Sent<'a>>,
+    #[serde(skip_serializing_if = "is_not")]
     stream: bool,
-    stream_options: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(flatten)]
@@ -50,8 +51,9 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
     let body = Body {
         model: &request.model,
         messages: messages(call),
-        stream: true,
-        stream_options: json!({ "include_usage": true }),
+        stream: !call.switches.no_stream,
+        stream_options: (!call.switches.no_stream_options)
+            .then(|| json!({ "include_usage": true })),
         tools: request
             .tools
             .iter()
@@ -69,34 +71,31 @@ pub(in crate::provider) fn body(call: &Call<'_>) -> String {
     written(&body, request)
 }
 
-/// What is sent only where somebody has set it: servers refuse what their model does not know.
+fn is_not(flag: &bool) -> bool {
+    !flag
+}
+
+/// What is sent only where somebody has set it, and without what the model was found not to take.
 fn more(call: &Call<'_>) -> Map<String, Value> {
-    let request = call.request;
+    let (request, switches) = (call.request, &call.switches);
     let mut more = for_api(&request.options, Api::Chat);
-    if let Some(level) = call.thinking().and_then(effort) {
-        more.insert("reasoning_effort".to_owned(), level.into());
+    // For `off` the field is left away: that is the one form that every server takes.
+    if let Some(level) = call.level() {
+        more.insert("reasoning_effort".to_owned(), level.as_str().into());
     }
-    if let Some(most) = request.max_tokens {
+    if let Some(most) = request.max_tokens.filter(|_| !switches.no_limit) {
         // Only OpenAI itself has given the old name up.
         let is_openai = call.base_url.starts_with("https://api.openai.com/");
-        let name = if is_openai { NEW_LIMIT } else { OLD_LIMIT };
-        more.insert(name.to_owned(), most.into());
+        let name = match is_openai != switches.other_limit {
+            true => NEW_LIMIT,
+            false => OLD_LIMIT,
+        };
+        more.insert(name.to_owned(), switches.limited(most).into());
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = request.temperature.filter(|_| !switches.no_temperature) {
         more.insert("temperature".to_owned(), temperature.into());
     }
     more
-}
-
-fn effort(level: Thinking) -> Option<&'static str> {
-    match level {
-        // To leave the field away is the one form that every server takes.
-        Thinking::Off => None,
-        Thinking::Minimal => Some("minimal"),
-        Thinking::Low => Some("low"),
-        Thinking::Medium => Some("medium"),
-        Thinking::High => Some("high"),
-    }
 }
 
 /// One message. Written out of what it is made of: a conversation is sent again with each call,

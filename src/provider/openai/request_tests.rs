@@ -2,13 +2,23 @@
 
 use super::super::super::testing::{assistant, calls, request, result, user};
 use super::*;
+use crate::kernel::thinking::Thinking;
+use crate::provider::adapt::Switches;
 
 fn sent(messages: Vec<Message>) -> Value {
     sent_to("https://example.org/v1", &mut request(messages))
 }
 
 fn sent_to(base_url: &str, request: &mut crate::provider::ModelRequest) -> Value {
-    let call = Call::new(request, "mine", "openai", base_url);
+    written_with(base_url, request, &Switches::default())
+}
+
+fn written_with(
+    base_url: &str,
+    request: &crate::provider::ModelRequest,
+    switches: &Switches,
+) -> Value {
+    let call = Call::new(request, "mine", "openai", base_url).with(switches);
     serde_json::from_str(&body(&call)).unwrap()
 }
 
@@ -91,6 +101,54 @@ fn what_is_set_is_sent_under_the_name_that_the_server_knows() {
     asked.thinking = Some(Thinking::Off);
     let body = sent_to("http://127.0.0.1:1/v1", &mut asked);
     assert_eq!(body.get("reasoning_effort"), None);
+}
+
+#[test]
+fn what_a_model_was_found_not_to_take_is_not_sent() {
+    let mut asked = request(vec![user(1, "hi")]);
+    asked.thinking = Some(Thinking::Max);
+    asked.temperature = Some(0.3);
+    asked.max_tokens = Some(100);
+    let body = written_with("http://127.0.0.1:1/v1", &asked, &Switches::default());
+    assert_eq!(body["reasoning_effort"], "max");
+    let switches = Switches {
+        no_stream_options: true,
+        no_stream: true,
+        no_temperature: true,
+        other_limit: true,
+        most_tokens: Some(64),
+        refused: [Thinking::Max as u8].into(),
+        ..Switches::default()
+    };
+    let body = written_with("http://127.0.0.1:1/v1", &asked, &switches);
+    let fields: Vec<&str> = body
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "model",
+            "messages",
+            "tools",
+            "reasoning_effort",
+            "max_completion_tokens"
+        ]
+    );
+    assert_eq!(
+        (&body["reasoning_effort"], &body["max_completion_tokens"]),
+        (&json!("xhigh"), &json!(64))
+    );
+    let switches = Switches {
+        no_thinking: true,
+        no_limit: true,
+        ..Switches::default()
+    };
+    let body = written_with("http://127.0.0.1:1/v1", &asked, &switches);
+    assert_eq!(body.get("reasoning_effort"), None);
+    assert_eq!(body.get("max_tokens"), None);
 }
 
 #[test]

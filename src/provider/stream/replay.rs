@@ -137,5 +137,7 @@ fn next_request(answer: &ModelAnswer) -> ModelRequest {
         max_tokens: None,
         options: Map::new(),
         limit: Duration::from_secs(1),
+        window: 0,
+        stands_in: false,
     }
 }

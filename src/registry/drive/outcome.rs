@@ -47,7 +47,7 @@ impl Drive<'_> {
             },
             StepOutcome::TooLong(error) => Recorded::TooLong(error),
             StepOutcome::Failed { error, used } => Recorded::Failed { error, used },
-            StepOutcome::Waits => {
+            StepOutcome::Waits | StepOutcome::AwaitsProvider { .. } => {
                 return Err(Fault::internal("a step that waits has no outcome yet"));
             }
         };

@@ -8,10 +8,11 @@ use super::context::Context;
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
+use crate::kernel::provider_health::Seen;
 use crate::store::{boots, db_fault};
 
 /// What the daemon itself does, for the event log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatewayNote {
     /// It takes no work.
     Draining {
@@ -26,6 +27,13 @@ pub enum GatewayNote {
         after: &'static str,
         /// How long that was.
         away_ms: u64,
+    },
+    /// A provider of models takes no requests, or does again.
+    Provider {
+        /// Its name.
+        name: String,
+        /// How it is.
+        seen: Seen,
     },
 }
 
@@ -56,6 +64,17 @@ pub fn note(context: &mut Context<'_>, boot: BootId, note: GatewayNote) -> Resul
         GatewayNote::Resumed { after, away_ms } => (
             EventKind::GatewayResumed,
             json!({ "bootId": boot, "after": after, "awayMs": away_ms }),
+        ),
+        GatewayNote::Provider { name, seen } => (
+            EventKind::ProviderHealth,
+            json!({
+                "provider": name,
+                "state": seen.condition,
+                "since": seen.since,
+                "until": seen.until,
+                "failures": seen.failures,
+                "reason": seen.reason,
+            }),
         ),
     };
     context.emit_gateway(kind, data);

@@ -13,8 +13,8 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::machine;
 use crate::kernel::message::Message;
-use crate::kernel::run::{AnnouncePolicy, Run, RunState};
-use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState};
+use crate::kernel::run::{AnnouncePolicy, PauseReason, Run, RunState};
+use crate::kernel::step::{Effect as Class, Intent, Step, StepKind, StepState, WaitKind};
 use crate::kernel::text::storable;
 use crate::store::{db_fault, messages, outbox, runs, sends, sessions, steers, steps};
 
@@ -117,8 +117,14 @@ fn close_steps(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
             let why = "the run ended while it was at work: it may have happened";
             (StepState::Uncertain, Some(why.to_owned()))
         } else {
-            let why = "the run ended before it had an outcome";
-            (StepState::Failed, Some(why.to_owned()))
+            let held = step
+                .waits
+                .is_some_and(|wait| wait.kind == WaitKind::Provider);
+            let why = match step.error.take().filter(|_| held) {
+                Some(reason) => format!("the run ended while it waited for its provider: {reason}"),
+                None => "the run ended before it had an outcome".to_owned(),
+            };
+            (StepState::Failed, Some(why))
         };
         step.ended_at = Some(context.now.wall);
         steps::update(context.tx, &step).map_err(db_fault)?;
@@ -181,11 +187,25 @@ fn emit(context: &mut Context<'_>, run: &Run, kind: EventKind) -> Result<(), Fau
             // Said too late for any model call of this run.
             "steersDropped": steers::give_up(context.tx, run.id).map_err(db_fault)?,
         }),
-        EventKind::RunPaused => json!({ "pause": run.state.pause() }),
+        EventKind::RunPaused => paused(context, run)?,
         _ => json!({ "state": run.state.as_str() }),
     };
     context.emit(kind, run, data);
     Ok(())
+}
+
+/// Why a run is paused; for its provider also until when, and what that has said.
+fn paused(context: &mut Context<'_>, run: &Run) -> Result<serde_json::Value, Fault> {
+    let mut data = json!({ "pause": run.state.pause() });
+    if run.state == RunState::Paused(PauseReason::Provider) {
+        let open = steps::open(context.tx, run.id).map_err(db_fault)?;
+        let waits = |step: &Step| Some((step.waits?, step.error.clone()));
+        if let Some((wait, reason)) = open.iter().find_map(waits) {
+            data["until"] = json!(wait.until);
+            data["reason"] = json!(reason);
+        }
+    }
+    Ok(data)
 }
 
 /// Writes the outbox row of an ended run.

@@ -140,6 +140,8 @@ pub fn record(
     step.ended_at = Some(context.now.wall);
     step.state = StepState::Done;
     step.used = outcome.used().cloned();
+    // While it waited for its provider the reason was there.
+    step.error = None;
     let error = outcome.error();
     let mut warnings = Vec::new();
     let mut message = outcome.message(&step, context.message_id());

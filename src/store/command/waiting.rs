@@ -47,6 +47,17 @@ pub struct WaitFor {
     pub until: Timestamp,
 }
 
+/// A model call waits for its provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitProvider {
+    /// The step that waits.
+    pub by: StepRef,
+    /// Until then.
+    pub until: Timestamp,
+    /// What the provider has said.
+    pub reason: String,
+}
+
 /// The run that acts by this step, if the step is open and may still have an effect.
 pub fn acting(context: &mut Context<'_>, by: StepRef) -> Result<(Run, Step), Fault> {
     let run = load(context, by.run)?;
@@ -176,12 +187,45 @@ pub fn run_ended(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
     exchange::run_ended(context, run, told)
 }
 
+/// The step waits for its provider from now on, with the reason as its error so far. The same
+/// again changes nothing; a run that is ending waits for nothing.
+pub fn await_provider(context: &mut Context<'_>, wait: AwaitProvider) -> Result<Reply, Fault> {
+    let run = load(context, wait.by.run)?;
+    if run.cancel.is_some() || run.state.is_terminal() {
+        return Ok(Reply::Done);
+    }
+    let mut step = open_step(context, wait.by.run, wait.by.step, wait.by.attempt)?;
+    if step.waits.is_some() {
+        return Ok(Reply::Done);
+    }
+    step.error = Some(preview(&wait.reason, SUMMARY));
+    steps::update(context.tx, &step).map_err(db_fault)?;
+    let until = Wait {
+        kind: WaitKind::Provider,
+        until: Some(wait.until),
+    };
+    // What has a row among the waits is found again by the next process.
+    begin(context, &run, &step, until, &[step.id.0])?;
+    Ok(Reply::Done)
+}
+
 /// Gives the waiting step its outcome if what it waits for is there, or if its window is over.
 /// Whether it did.
 fn look(context: &mut Context<'_>, id: RunId, seq: u32, over: bool) -> Result<bool, Fault> {
-    let Some(wait) = waiting_step(context, id, seq)?.and_then(|step| step.waits) else {
+    let Some(mut step) = waiting_step(context, id, seq)? else {
         return Ok(false);
     };
+    let Some(wait) = step.waits else {
+        return Ok(false);
+    };
+    if wait.kind == WaitKind::Provider {
+        if over {
+            step.error = None;
+            steps::update(context.tx, &step).map_err(db_fault)?;
+            release(context, id, seq)?;
+        }
+        return Ok(over);
+    }
     let awaited = waits::of(context.tx, id, seq).map_err(db_fault)?;
     if wait.kind == WaitKind::Answer {
         if over {

@@ -24,6 +24,7 @@ struct Shared {
 struct State {
     rules: Vec<(String, VecDeque<Reply>)>,
     pages: Vec<(String, String, Reply)>,
+    otherwise: Option<Reply>,
     requests: Vec<Request>,
     let_go: BTreeSet<String>,
 }
@@ -126,6 +127,15 @@ impl Reply {
         self
     }
 
+    /// With this content type in place of its own; empty: with none.
+    pub(crate) fn with_type(mut self, kind: &str) -> Reply {
+        self.headers.retain(|(name, _)| *name != "content-type");
+        if !kind.is_empty() {
+            self.headers.push(("content-type", kind.to_owned()));
+        }
+        self
+    }
+
     /// Only the first so many pieces; then the connection is cut.
     pub(crate) fn cut_after(mut self, pieces: usize) -> Reply {
         self.pieces.truncate(pieces);
@@ -190,6 +200,12 @@ impl ModelServer {
         let mut state = self.0.state.lock().unwrap();
         let replies: VecDeque<Reply> = replies.into_iter().collect();
         state.rules.push((text.to_owned(), replies));
+        self
+    }
+
+    /// This reply to every request for which there is no other.
+    pub(crate) fn otherwise(&self, reply: Reply) -> &Self {
+        self.0.state.lock().unwrap().otherwise = Some(reply);
         self
     }
 
@@ -260,6 +276,7 @@ impl ModelServer {
             };
             let reply = state.rules.iter_mut().find(fits);
             let reply = reply.and_then(|(_, replies)| replies.pop_front());
+            let reply = reply.or_else(|| state.otherwise.clone());
             let mut pages = state.pages.iter();
             let page =
                 pages.find(|(path, text, _)| request.path == *path && request.body.contains(text));

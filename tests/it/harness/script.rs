@@ -44,6 +44,11 @@ impl Script {
         self.rule(text, true, answers)
     }
 
+    /// Has it no answers at all?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     fn rule(
         mut self,
         text: &str,

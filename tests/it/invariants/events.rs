@@ -60,6 +60,7 @@ fn concerns(kind: EventKind) -> (Option<bool>, Option<bool>) {
         Kind::AgentsChanged
         | Kind::SkillsChanged
         | Kind::UsageAlert
+        | Kind::ProviderHealth
         | Kind::GatewayStarted
         | Kind::GatewayDraining
         | Kind::GatewayResumed => (Some(false), Some(false)),

@@ -137,7 +137,7 @@ fn g11_2_the_wait_that_the_provider_asks_for_is_kept() {
     assert_eq!(asked, 1, "nobody waits a day");
     let message = message_of(&ended);
     assert!(
-        message.contains("1day") && message.contains("2m"),
+        message.contains("1day") && message.contains("max_wait is 1h"),
         "{message}"
     );
 }
@@ -208,6 +208,117 @@ fn nobody_at_the_address_is_told_as_that() {
         message.contains("no connection") && message.contains("refused"),
         "{message}"
     );
+}
+
+/// What is no answer of a model is said once, with the address and the first words.
+#[test]
+fn a_success_that_no_model_has_given_is_told_and_not_tried_again() {
+    let page = b"<!DOCTYPE html><html><title>Sign in to the portal</title></html>";
+    let reply = |kind: &str, body: &[u8]| Reply::bytes(body).with_type(kind);
+    for (what, faulty, words) in [
+        (
+            "a web page",
+            reply("text/html; charset=utf-8", page),
+            "Sign in to the portal",
+        ),
+        ("a page without a type", reply("", page), "a web page"),
+        (
+            "a page that is said to be a stream",
+            reply("text/event-stream", page),
+            "a web page",
+        ),
+        (
+            "a page that is said to be JSON",
+            reply("application/json", page),
+            "a web page",
+        ),
+        ("a text", reply("text/plain", b"It works!"), "It works!"),
+        ("a list", reply("application/json", b"[1, 2]"), "[1, 2]"),
+        (
+            "another object",
+            reply("application/json", b"{\"status\": \"up\"}"),
+            "status",
+        ),
+        (
+            "a packed answer",
+            reply("text/event-stream", b"\x1f\x8b\x08\x00").with_header("content-encoding", "gzip"),
+            "gzip",
+        ),
+    ] {
+        let server = ModelServer::start();
+        let place = place(&server, "chat/small");
+        let (ended, asked) = ended_with(&place, &server, vec![faulty, chat::says(&["never"])]);
+        assert_eq!(
+            (&ended["error"]["kind"], asked),
+            (&json!("provider"), 1),
+            "{what}: {ended}"
+        );
+        let message = message_of(&ended);
+        assert!(
+            message.contains(&server.url("/v1/chat/completions")),
+            "{what}: {message}"
+        );
+        assert!(message.contains(words), "{what}: {message}");
+        assert!(!message.contains("cut"), "{what}: {message}");
+        assert_eq!(
+            server.requests()[0].header("accept-encoding"),
+            Some("identity")
+        );
+    }
+}
+
+#[test]
+fn a_stream_or_a_whole_answer_is_known_by_its_beginning_whatever_its_type() {
+    let whole = json!({
+        "choices": [{ "message": { "role": "assistant", "content": "all at once" }, "finish_reason": "stop" }],
+    });
+    for (reply, result) in [
+        (Reply::whole(&whole).with_type("text/plain"), "all at once"),
+        (
+            Reply::whole(&whole).with_type("text/event-stream"),
+            "all at once",
+        ),
+        (chat::says(&["in pieces"]).with_type(""), "in pieces"),
+        (
+            chat::says(&["in pieces"])
+                .with_type("application/json")
+                .in_bytes(1),
+            "in pieces",
+        ),
+    ] {
+        let server = ModelServer::start();
+        let (ended, asked) = ended_with(&place(&server, "chat/small"), &server, vec![reply]);
+        assert_eq!(
+            (ended["result"].as_str(), asked),
+            (Some(result), 1),
+            "{ended}"
+        );
+    }
+}
+
+#[test]
+fn an_address_with_the_whole_path_of_the_api_is_taken_as_it_is() {
+    for (name, path, model, reply) in [
+        (
+            "chat",
+            "/v1/chat/completions/",
+            "chat/small",
+            chat::says(&["done"]),
+        ),
+        (
+            "claude",
+            "/v1/messages",
+            "claude/big",
+            messages::answers(&[json!({ "type": "text", "text": "done" })], "end_turn"),
+        ),
+    ] {
+        let server = ModelServer::start();
+        let url = format!("{:?}", server.url(path));
+        let place = place(&server, model).with(&format!("providers.{name}.base_url"), &url);
+        let (ended, _) = ended_with(&place, &server, vec![reply]);
+        assert_eq!(ended["result"], "done", "{ended}");
+        assert_eq!(server.requests()[0].path, path.trim_end_matches('/'));
+    }
 }
 
 #[test]

@@ -121,6 +121,63 @@ fn g11_7_what_the_provider_finds_too_long_is_shortened_once_and_asked_again() {
 }
 
 #[test]
+fn a_conversation_that_is_too_long_is_shortened_whatever_the_words() {
+    let gemini = json!([{ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message":
+        "The input token count (1189042) is above the maximum number of tokens allowed (1048576)." } }]);
+    for body in [
+        json!({ "error": { "code": "1261", "message": "Prompt exceeds max length" } }),
+        json!({ "error": { "type": "invalid_request_error", "message":
+            "Invalid request: it is over the model token limit: 8192 (requested: 12345)" } }),
+        gemini,
+        json!({ "error": { "code": 400, "message": "Provider returned error", "metadata":
+            { "raw": "{\"error\":{\"message\":\"prompt is too long: 9 tokens > 8\"}}" } } }),
+    ] {
+        let server = ModelServer::start();
+        server.on(SUMMARY, [chat::says(&["the gist of it"])]);
+        let refused = Reply::whole(&body).refuses(400);
+        server.on(
+            "[job]",
+            [chat::says(&[&long()]), refused, chat::says(&["done"])],
+        );
+        let place = agent(place(&server, "chat/small"), "");
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = talk(&client, &["[job] first", "[job] second"]).await;
+            assert_eq!(ended["result"], "done", "{body}: {ended}");
+            assert!(
+                kinds(&client).await.contains(&"compaction".to_owned()),
+                "{body}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_limit_for_a_span_of_time_never_shortens_the_conversation() {
+    for status in [400, 429] {
+        let server = ModelServer::start();
+        let words = "Too many tokens per day, please wait before trying again.";
+        server.on(
+            "[job]",
+            [
+                chat::says(&[&long()]),
+                Reply::status(status, words),
+                chat::says(&["done"]),
+            ],
+        );
+        let place = agent(place(&server, "chat/small"), "");
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = talk(&client, &["[job] first", "[job] second"]).await;
+            assert_eq!(ended["result"], "done", "{status}: {ended}");
+            assert_eq!(kinds(&client).await, ["text"; 4], "{status}");
+        });
+    }
+}
+
+#[test]
 fn g11_7_what_stays_too_long_ends_with_one_clear_error() {
     for (execution, overflow, tries, why) in [
         ("", "summarize", 2, "also after it was shortened"),

@@ -90,6 +90,48 @@ fn a_wrong_key_and_an_unknown_model_switch_and_a_wrong_request_does_not() {
     }
 }
 
+#[test]
+fn an_account_without_credit_switches_and_the_error_says_what_to_do() {
+    let anthropic = json!({ "type": "error", "error": { "type": "invalid_request_error",
+        "message": "Your credit balance is too low for this API." } });
+    for refusal in [
+        Reply::status(402, "Insufficient Balance"),
+        Reply::whole(&anthropic).refuses(400),
+        Reply::status(
+            429,
+            "Over your current quota, please check your plan and billing details.",
+        ),
+        Reply::bytes(b"insufficient credits")
+            .with_type("text/plain")
+            .refuses(400),
+        Reply::bytes(b"").with_type("").refuses(402),
+    ] {
+        let first = ModelServer::start();
+        first.on("", vec![refusal.clone(); 2]);
+        let second = ModelServer::start();
+        second.on("", [answer("stood in")]);
+        let url = format!("{:?}", second.url(""));
+        let place = place(&first, "chat/small").with("providers.claude.base_url", &url);
+        let others = place.with_agent("alone", "mode: all\nfallback_models: []\ntools: [list]");
+        let place = others.with("defaults.fallback_models", "[\"claude/big\"]");
+        run(async {
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let spawned = client.spawn(json!({ "task": "[job]" })).await;
+            let ended = client.ended(&spawned.id).await;
+            assert_eq!(ended["result"], "stood in", "{refusal:?}: {ended}");
+            let spawned = client
+                .spawn(json!({ "task": "[job]", "agent": "alone" }))
+                .await;
+            let ended = client.ended(&spawned.id).await;
+            assert_eq!(ended["error"]["kind"], "provider_credit", "{ended}");
+            let message = ended["error"]["message"].as_str().unwrap();
+            assert!(message.contains("fallback_models"), "{message}");
+            assert_eq!(first.requests().len(), 2, "{refusal:?}: tried once each");
+        });
+    }
+}
+
 /// The switch away from an answer that had begun takes that back, and what one provider
 /// thought is not sent to another.
 #[test]

@@ -16,6 +16,7 @@ mod lifecycle;
 mod mcp;
 mod memory;
 mod processes;
+mod providers;
 mod runs;
 mod skills;
 mod tools;
@@ -56,6 +57,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         skills::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
+        providers::SCENARIOS,
     ];
     areas.into_iter().flatten().collect()
 }

@@ -1,0 +1,296 @@
+//! How a provider is with one key, shared by all runs that ask it: its breaker, and what its
+//! models were found not to take. Kept in memory; `remote` asks it before each request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::adapt::Switches;
+use crate::clock::Clock;
+use crate::kernel::provider_health::{Breaker, Condition, Entry, Pass, Seen};
+use crate::kernel::time::Timestamp;
+
+/// Keys of one provider that are remembered. A key that is changed every hour must not grow the
+/// list.
+const KEYS: usize = 4;
+/// Models of one provider of which something is remembered.
+const MODELS: usize = 256;
+
+/// Shorter pauses are not told of, milliseconds.
+const TOLD_MS: u64 = 1000;
+
+/// Is told when a provider is no longer as it was: its name, and how it is now.
+pub type OnChange = Arc<dyn Fn(&str, Seen) + Send + Sync>;
+
+/// What is known of a provider, whatever its key.
+pub(super) struct Record {
+    name: String,
+    clock: Clock,
+    on_change: OnChange,
+    gates: Mutex<Vec<(KeyHash, Arc<Gates>)>>,
+    switches: Mutex<BTreeMap<String, Switches>>,
+}
+
+/// Tells keys apart without holding one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// Of the key, or of everything that stands for one.
+    pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        KeyHash(*hasher.finalize().as_bytes())
+    }
+}
+
+/// The gates of one key.
+struct Gates {
+    all: Arc<Gate>,
+    /// Of models that stand in for one of the same provider: what holds the first back need not
+    /// hold for them.
+    standing_in: Mutex<HashMap<String, Arc<Gate>>>,
+}
+
+impl Record {
+    pub(super) fn new(name: &str, clock: Clock, on_change: OnChange) -> Arc<Self> {
+        Arc::new(Record {
+            name: name.to_owned(),
+            clock,
+            on_change,
+            gates: Mutex::default(),
+            switches: Mutex::default(),
+        })
+    }
+
+    /// The gate for requests with this key; `stands_in`: for this model, which stands in for
+    /// another.
+    pub(super) fn gate(self: &Arc<Self>, key: KeyHash, stands_in: Option<&str>) -> Arc<Gate> {
+        let gates = {
+            let mut known = lock(&self.gates);
+            let found = known.iter().position(|(hash, _)| *hash == key);
+            let entry = match found {
+                Some(at) => known.remove(at),
+                None => (key, Arc::new(self.fresh())),
+            };
+            let gates = Arc::clone(&entry.1);
+            known.insert(0, entry);
+            known.truncate(KEYS);
+            gates
+        };
+        let Some(model) = stands_in else {
+            return Arc::clone(&gates.all);
+        };
+        let mut standing_in = lock(&gates.standing_in);
+        if standing_in.len() >= MODELS {
+            standing_in.clear();
+        }
+        let gate = standing_in.entry(model.to_owned());
+        Arc::clone(gate.or_insert_with(|| Arc::new(Gate::new(self, false))))
+    }
+
+    fn fresh(self: &Arc<Self>) -> Gates {
+        Gates {
+            all: Arc::new(Gate::new(self, true)),
+            standing_in: Mutex::default(),
+        }
+    }
+
+    /// How the provider is with the key that was used last.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        let gates = lock(&self.gates)
+            .first()
+            .map(|(_, gates)| Arc::clone(gates))?;
+        Some(lock(&gates.all.breaker).seen(self.clock.now()))
+    }
+
+    /// What is known of this model.
+    pub(super) fn switches(&self, model: &str) -> Switches {
+        lock(&self.switches).get(model).cloned().unwrap_or_default()
+    }
+
+    /// This is known of the model from now on.
+    pub(super) fn learn(&self, model: &str, switches: Switches) {
+        let mut known = lock(&self.switches);
+        if known.len() >= MODELS && !known.contains_key(model) {
+            known.clear();
+        }
+        known.insert(model.to_owned(), switches);
+    }
+
+    /// What was learned, a line for each model.
+    pub(super) fn learned(&self) -> Vec<String> {
+        let known = lock(&self.switches);
+        let lines = known
+            .iter()
+            .map(|(model, switches)| format!("{model}: {}", switches.shown().join(", ")));
+        lines.collect()
+    }
+}
+
+/// Lets requests through as a breaker says.
+pub(super) struct Gate {
+    breaker: Mutex<Breaker>,
+    changed: Notify,
+    record: std::sync::Weak<Record>,
+    clock: Clock,
+    /// People are told of it; gates of models that stand in are not shown.
+    is_shown: bool,
+    /// They were told that nothing is sent.
+    told: AtomicBool,
+}
+
+impl Gate {
+    fn new(record: &Arc<Record>, is_shown: bool) -> Self {
+        Gate {
+            breaker: Mutex::default(),
+            changed: Notify::new(),
+            record: Arc::downgrade(record),
+            clock: record.clock.clone(),
+            is_shown,
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks whether a request may be sent now.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Permit, Waiting> {
+        let mut breaker = lock(&self.breaker);
+        match breaker.enter(self.clock.now()) {
+            Entry::Go(pass) => Ok(Permit {
+                gate: Arc::clone(self),
+                pass: Some(pass),
+            }),
+            Entry::Wait { until, busy } => Err(Waiting {
+                left: Duration::from_millis(until.since(self.clock.now())),
+                until,
+                busy,
+                failures: breaker.failures(),
+                reason: breaker.reason().to_owned(),
+            }),
+        }
+    }
+
+    /// Until it has changed, or for this long.
+    pub(super) async fn wait(&self, at_most: Duration) {
+        let _ = tokio::time::timeout(at_most, self.changed.notified()).await;
+    }
+
+    fn tell(&self, changed: bool, breaker: MutexGuard<'_, Breaker>) {
+        let now = self.clock.now();
+        let seen = breaker.seen(now);
+        drop(breaker);
+        if !changed {
+            return;
+        }
+        self.changed.notify_waiters();
+        let is_held = seen.until.is_some_and(|until| until.since(now) >= TOLD_MS);
+        let is_back = matches!(seen.condition, Condition::Ok | Condition::Recovering);
+        let is_news = match (is_held, is_back) {
+            (true, _) => {
+                self.told.store(true, Ordering::Relaxed);
+                true
+            }
+            (_, true) => self.told.swap(false, Ordering::Relaxed),
+            _ => false,
+        };
+        if let Some(record) = self.record.upgrade().filter(|_| is_news && self.is_shown) {
+            (record.on_change)(&record.name, seen);
+        }
+    }
+}
+
+/// Why no request may be sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// When to ask again.
+    pub until: Timestamp,
+    /// How long that is.
+    pub left: Duration,
+    /// The provider has said that it takes none; otherwise requests have failed.
+    pub busy: bool,
+    /// Failures since the last request that was answered.
+    pub failures: u32,
+    /// What has failed last.
+    pub reason: String,
+}
+
+/// One request on its way. Dropped without a word it says nothing of the provider.
+pub(super) struct Permit {
+    gate: Arc<Gate>,
+    pass: Option<Pass>,
+}
+
+impl Permit {
+    /// The provider has taken the request, and its answer begins.
+    pub(super) fn taken(&mut self) {
+        if let Some(pass) = &mut self.pass {
+            let mut breaker = lock(&self.gate.breaker);
+            let changed = breaker.taken(pass, self.gate.clock.now());
+            self.gate.tell(changed, breaker);
+        }
+    }
+
+    /// The provider has answered, or refused the request for a reason of its own.
+    pub(super) fn answered(self) -> Timestamp {
+        self.over(Breaker::answered)
+    }
+
+    /// The provider takes no requests now, for `asked` if it says so, and at most for `most`.
+    /// Until when none is sent.
+    pub(super) fn busy(
+        self,
+        reason: &str,
+        base: Duration,
+        asked: Option<Duration>,
+        most: Duration,
+    ) -> Timestamp {
+        let asked = (asked.map(millis), millis(most));
+        self.over(|breaker, pass, now| breaker.busy(pass, now, reason, millis(base), asked))
+    }
+
+    /// The request has failed in a way that may pass. Until when none is sent.
+    pub(super) fn failed(self, reason: &str, base: Duration) -> Timestamp {
+        self.over(|breaker, pass, now| breaker.failed(pass, now, reason, millis(base)))
+    }
+
+    fn over(
+        mut self,
+        change: impl FnOnce(&mut Breaker, &mut Pass, Timestamp) -> bool,
+    ) -> Timestamp {
+        let now = self.gate.clock.now();
+        let Some(mut pass) = self.pass.take() else {
+            return now;
+        };
+        let mut breaker = lock(&self.gate.breaker);
+        let changed = change(&mut breaker, &mut pass, now);
+        let until = breaker.seen(now).until.unwrap_or(now);
+        self.gate.tell(changed, breaker);
+        until
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(mut pass) = self.pass.take() {
+            let mut breaker = lock(&self.gate.breaker);
+            breaker.given_up(&mut pass, self.gate.clock.now());
+            drop(breaker);
+            self.gate.changed.notify_waiters();
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is whole before the next one can panic.
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,129 @@
+//! Tests of what is left of a key in what a provider says.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::provider::key::secret;
+
+const KEY: &str = "sk-proj-Zq81XvTn04WbLd77PhRc52Ym";
+
+fn hidden(name: &'static str, value: &str) -> Hidden {
+    let mut headers = HeaderMap::new();
+    headers.insert(name, secret(value).unwrap());
+    Hidden::of(&headers)
+}
+
+fn shown(text: &str) -> String {
+    let mut text = text.to_owned();
+    hidden("authorization", &format!("Bearer {KEY}")).in_place(&mut text);
+    text
+}
+
+/// The longest part of the key that is in the text, whatever its case.
+fn longest_part(text: &str) -> usize {
+    let (key, text) = (KEY.to_ascii_lowercase(), text.to_ascii_lowercase());
+    let parts = (0..key.len()).flat_map(|from| (from + 1..=key.len()).map(move |to| (from, to)));
+    let found = parts.filter(|(from, to)| text.contains(&key[*from..*to]));
+    found.map(|(from, to)| to - from).max().unwrap_or(0)
+}
+
+#[test]
+fn no_part_of_a_key_is_left_wherever_it_is_cut_or_masked() {
+    for said in [
+        format!("Incorrect API key provided: {KEY}."),
+        format!("bad key {}", &KEY[..12]),
+        format!("bad key ending in {}", &KEY[KEY.len() - 10..]),
+        format!("bad key, its middle is {}", &KEY[9..17]),
+        format!("bad key {}", KEY.to_uppercase()),
+        format!("bad key {}****{}", &KEY[..8], &KEY[KEY.len() - 4..]),
+        format!("bad key {}…{}", &KEY[..4], &KEY[KEY.len() - 4..]),
+        format!("bad key {}...{}", &KEY[..3], &KEY[KEY.len() - 3..]),
+        format!("bad key {}•••••{}", &KEY[..4], &KEY[KEY.len() - 4..]),
+        format!("bad key **********{}", &KEY[KEY.len() - 4..]),
+        format!("{}-{}", &KEY[..6], &KEY[6..14]),
+    ] {
+        let left = shown(&said);
+        assert!(
+            left.contains(INSTEAD) || left.contains("[secret:"),
+            "{said} → {left}"
+        );
+        assert!(longest_part(&left) <= 3, "{said} → {left}");
+    }
+}
+
+#[test]
+fn nothing_that_is_computed_from_a_key_is_left() {
+    let sha256 = hex(digest::digest(&digest::SHA256, KEY.as_bytes()).as_ref());
+    let bearer = base64(format!("user:{KEY}").as_bytes());
+    for derived in [
+        sha256.clone(),
+        sha256[..8].to_owned(),
+        sha256[sha256.len() - 12..].to_owned(),
+        sha256.to_uppercase(),
+        hex(digest::digest(&digest::SHA512, KEY.as_bytes()).as_ref()),
+        hex(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, KEY.as_bytes()).as_ref()),
+        blake3::hash(KEY.as_bytes()).to_hex().to_string(),
+        hex(KEY.as_bytes()),
+        base64(KEY.as_bytes())[0].clone(),
+        base64(KEY.as_bytes())[1].clone(),
+    ] {
+        let left = shown(&format!("unknown credential ({derived}) here"));
+        assert_eq!(
+            left,
+            format!("unknown credential ({INSTEAD}) here"),
+            "{derived}"
+        );
+    }
+    // Within something else, only what is of the key can be known.
+    let left = shown(&format!("unknown credential {}", bearer[0]));
+    assert!(left.contains(INSTEAD) && left.len() < 40, "{left}");
+    // A digest that cannot be computed here.
+    let left = shown("the key with the md5 9e107d9d372bb6826bd81d3542a419d6 is unknown");
+    assert_eq!(left, format!("the key with the md5 {INSTEAD} is unknown"));
+}
+
+#[test]
+fn a_key_in_an_address_is_found_as_addresses_write_it() {
+    let hidden = hidden("x-api-key", "abc+def/ghi=jkl mno");
+    let mut text = "no such page: /v1?key=abc%2Bdef%2Fghi%3Djkl+mno".to_owned();
+    hidden.in_place(&mut text);
+    assert_eq!(text, format!("no such page: /v1?key={INSTEAD}"));
+}
+
+#[test]
+fn what_is_not_of_the_key_stays() {
+    for said in [
+        "HTTP 429 Too Many Requests: slow down, try again in 20s",
+        "model gpt-x does not exist (request req_011CSHoEeqs5C35K2UUqR7Fy)",
+        "zu viele Anfragen … später",
+        "x-request-id 4bf92f3577b34da6a3ce929d0e0e4736",
+    ] {
+        assert_eq!(shown(said), said);
+    }
+    // A header that holds no key is only taken out as a whole.
+    let hidden = hidden("anthropic-beta", "context-management-2025");
+    let mut text = "unknown beta context-management".to_owned();
+    hidden.in_place(&mut text);
+    assert_eq!(text, "unknown beta context-management");
+}
+
+#[test]
+fn base64_is_what_others_write() {
+    assert_eq!(base64(b"")[0], "");
+    assert_eq!(base64(b"M")[0], "TQ");
+    assert_eq!(base64(b"Ma")[0], "TWE");
+    assert_eq!(base64(b"Man")[0], "TWFu");
+    assert_eq!(base64(&[0xfb, 0xff])[0], "+/8");
+    assert_eq!(base64(&[0xfb, 0xff])[1], "-_8");
+}
+
+proptest! {
+    #[test]
+    fn no_five_characters_of_a_key_are_left(
+        from in 0usize..32, length in 0usize..33, before in "\\PC{0,12}", behind in "\\PC{0,12}"
+    ) {
+        let part = &KEY[from..(from + length).min(KEY.len())];
+        let left = shown(&format!("{before}{part}{behind}"));
+        prop_assert!(longest_part(&left) < PART, "{}", left);
+    }
+}

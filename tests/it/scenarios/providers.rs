@@ -1,0 +1,31 @@
+//! A run that waits for its provider.
+
+use serde_json::json;
+
+use super::Scenario;
+use crate::harness::{Caller, ModelServer, Place, Reply, chat};
+use crate::providers;
+
+/// The scenarios of providers.
+pub(crate) const SCENARIOS: &[Scenario] = &[Scenario {
+    name: "provider",
+    place,
+    play: |caller| Box::pin(waits(caller)),
+}];
+
+fn place() -> Place {
+    let server = ModelServer::start();
+    let busy = Reply::status(503, "busy").with_header("retry-after", "2");
+    server
+        .on("[job]", [busy])
+        .otherwise(chat::says(&["answered"]));
+    providers::place(&server, "chat/small")
+}
+
+/// The provider takes no request at first. Whatever is killed in the wait, the run goes on.
+async fn waits(caller: &mut Caller) {
+    let run = caller.spawn(json!({ "task": "[job] look" })).await;
+    let ended = caller.ended(&run.id).await;
+    assert_eq!(ended["result"], "answered", "{ended}");
+    assert_eq!(ended["loops"], 1, "{ended}");
+}
