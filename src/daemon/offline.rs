@@ -50,7 +50,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let mut is_held = false;
     let held = match &taken {
         Ok(_) => Finding::new("daemon.lock", Health::Ok, "no daemon runs on this folder"),
-        Err(Failure::Held { holder, .. }) => {
+        Err(Failure::Held { holder, .. } | Failure::Ending { holder, .. }) => {
             is_held = true;
             Finding::new(
                 "daemon.lock",

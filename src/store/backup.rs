@@ -69,13 +69,56 @@ fn there_already(path: &Path) -> Fault {
 
 /// A name with the time in it, in the store's own folder of backups.
 fn next_path(database: &Path, clock: &Clock) -> io::Result<PathBuf> {
-    let folder = database.with_file_name("backups");
+    let folder = folder(database);
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&folder)?;
     let time = clock.now().to_string().replace(':', "-");
     Ok(folder.join(format!("abide-{time}.db")))
+}
+
+/// The folder of the backups that have no name of their own.
+pub fn folder(database: &Path) -> PathBuf {
+    database.with_file_name("backups")
+}
+
+/// The newest backup in the store's own folder that is whole: each is read through, the newest
+/// first.
+pub fn newest(database: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder(database)).ok()?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let made = entry.metadata().ok()?.modified().ok()?;
+            let path = entry.path();
+            (path.extension()? == "db").then_some((made, path))
+        })
+        .collect();
+    files.sort();
+    let is_whole = |path: &PathBuf| {
+        let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
+        let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
+        known && findings().is_ok_and(|findings| findings.is_empty())
+    };
+    files.into_iter().rev().map(|(_, path)| path).find(is_whole)
+}
+
+/// What to do where nothing of a store can be read: which backup can take its place, and how.
+pub fn advice(database: &Path) -> String {
+    match newest(database) {
+        Some(backup) => format!(
+            "Its newest backup that is whole takes its place with `abide restore {} --force`, \
+             which keeps what is there beside it",
+            backup.display()
+        ),
+        None => format!(
+            "There is no whole backup in {}. Put one back from elsewhere (`abide restore FILE \
+             --force`), try `sqlite3 {} .recover`, or move the file away to start anew",
+            folder(database).display(),
+            database.display()
+        ),
+    }
 }
 
 fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failpoint::reach;
@@ -52,6 +52,49 @@ pub fn aside(path: &Path, why: &str, now: Timestamp) -> PathBuf {
     name
 }
 
+/// Which other processes hold locks on a database, as far as the system tells; those that write
+/// before those that read.
+pub fn locked_by(path: &Path) -> String {
+    let own = std::process::id();
+    let numbers: Vec<u64> = ["", LOG, INDEX]
+        .iter()
+        .filter_map(|ending| Some(fs::metadata(beside(path, ending)).ok()?.ino()))
+        .collect();
+    // `1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 EOF`
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut holders: Vec<(bool, u32)> = locks
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = words
+                .iter()
+                .position(|word| matches!(*word, "READ" | "WRITE"))?;
+            let pid: u32 = words.get(at + 1)?.parse().ok()?;
+            let number: u64 = words.get(at + 2)?.rsplit(':').next()?.parse().ok()?;
+            (pid != own && numbers.contains(&number)).then_some((words[at] == "READ", pid))
+        })
+        .collect();
+    holders.sort_unstable();
+    if let Some((reads, _)) = holders.first().copied() {
+        holders.retain(|holder| holder.0 == reads);
+    }
+    holders.dedup();
+    let names: Vec<String> = holders
+        .into_iter()
+        .map(|(_, pid)| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            match name.trim() {
+                "" => format!("process {pid}"),
+                name => format!("process {pid} ({name})"),
+            }
+        })
+        .collect();
+    match names.is_empty() {
+        true => "another process (fuser or lsof shows which)".to_owned(),
+        false => names.join(", "),
+    }
+}
+
 /// Removes a database file that is only half made, and what lies beside it.
 pub fn discard(path: &Path) -> io::Result<()> {
     for ending in ["", LOG, INDEX] {
@@ -86,8 +129,8 @@ pub fn private(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Once this returns, [`saved`] is the database at `path`, and the old one, with its
-/// write-ahead file, lies at `aside`. The new file must be whole: nothing beside it.
+/// Once this returns, [`saved`] is the database at `path`, and the old one, with the files beside
+/// it, lies at `aside`. The new file must be whole: nothing beside it.
 pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
     sync(&saved(path))?;
     let half = beside(path, ".switch.new");
@@ -114,14 +157,14 @@ pub fn finish(path: &Path) -> io::Result<()> {
     let aside = path.with_file_name(name.trim());
     if saved(path).exists() {
         // The log first: it must never lie beside a database that it does not belong to.
-        for ending in [LOG, ""] {
+        for ending in [LOG, INDEX, ""] {
             let (from, to) = (beside(path, ending), beside(&aside, ending));
             if from.exists() && !to.exists() {
                 fs::rename(from, to)?;
                 reach("store.switch.moved");
             }
         }
-        remove(&beside(path, INDEX))?;
+        discard_beside(path)?;
         // It is of the old one.
         remove(&outline(path))?;
         sync_folder(path)?;
@@ -198,7 +241,7 @@ mod tests {
                 fs::rename(&path, &old).unwrap();
             }
             if cut > 2 {
-                fs::remove_file(beside(&path, INDEX)).unwrap();
+                fs::rename(beside(&path, INDEX), beside(&old, INDEX)).unwrap();
             }
             if cut > 3 {
                 fs::rename(saved(&path), &path).unwrap();
@@ -208,7 +251,9 @@ mod tests {
                 assert_eq!(read(&path).as_deref(), Some("new"), "{cut}");
                 assert_eq!(read(&old).as_deref(), Some("old"), "{cut}");
                 assert_eq!(read(&beside(&old, LOG)).as_deref(), Some("old log"));
+                assert_eq!(read(&beside(&old, INDEX)).as_deref(), Some("index"));
                 assert!(!log(&path).exists() && !order(&path).exists());
+                assert!(!beside(&path, INDEX).exists());
             }
         }
     }

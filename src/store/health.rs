@@ -7,7 +7,7 @@ use super::outline::Outline;
 use super::salvage::{self, Report};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, first, number};
-use super::{boots, check, files, migrate, quarantine};
+use super::{backup, boots, check, files, migrate, quarantine};
 use crate::kernel::time::Timestamp;
 
 /// How a store is.
@@ -15,6 +15,8 @@ use crate::kernel::time::Timestamp;
 pub struct Health {
     /// The file.
     pub path: PathBuf,
+    /// A daemon has it open.
+    pub is_open: bool,
     /// What is wrong with the file; empty: nothing that was seen.
     pub damage: Vec<String>,
     /// How far it was checked.
@@ -56,7 +58,10 @@ pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbE
     }
     let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
     // The newest row is this life's own.
-    gather(tx, path, (damage, checked, schema), 1)
+    Ok(Health {
+        is_open: true,
+        ..gather(tx, path, (damage, checked, schema), 1)?
+    })
 }
 
 fn gather(
@@ -85,6 +90,7 @@ fn gather(
     )?;
     Ok(Health {
         path: path.to_owned(),
+        is_open: false,
         damage,
         checked,
         schema: (schema, migrate::SCHEMA),
@@ -135,8 +141,8 @@ pub enum Unexamined {
     Missing,
     /// A newer program wrote it: the version of its schema.
     Newer(i64),
-    /// Nothing of it can be read: why.
-    Unreadable(String),
+    /// It cannot be read as it is: why, and what to do where a start cannot repair it.
+    Unreadable(String, String),
 }
 
 /// How the store in this folder is, which nobody has open. All of it is read, and nothing of
@@ -146,7 +152,7 @@ pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
     if !path.exists() {
         return Err(Unexamined::Missing);
     }
-    let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message);
+    let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message, backup::advice(&path));
     let version = header_version(&path).map_err(unreadable)?;
     if version > migrate::SCHEMA {
         return Err(Unexamined::Newer(version));
@@ -178,6 +184,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
     }
     Ok(Health {
         path: path.to_owned(),
+        is_open: false,
         damage,
         checked,
         schema: (schema, migrate::SCHEMA),

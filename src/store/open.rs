@@ -18,7 +18,7 @@ use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
 use super::writer::{OnFatal, QUEUE, Told, Writer};
-use super::{boots, check, files, redo};
+use super::{backup, boots, check, files, redo};
 use crate::clock::Clock;
 
 /// How a store is opened.
@@ -42,24 +42,37 @@ pub enum OpenError {
     /// The file is damaged, or no database, and nothing of it could be read.
     #[error(
         "{path} cannot be read as a store: {why}. No row of it could be saved, so it was left as \
-         it is and nothing was started. Put back a backup with `abide restore FILE --force`, or \
-         move the file away to start anew"
+         it is and nothing was started. {advice}"
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+        /// Which backup can take its place.
+        advice: String,
     },
     /// The database is gone, its write-ahead file is not.
     #[error(
         "{log} holds what was written last, but the store that it belongs to is not there. \
-         Nothing was started, so that it is not lost. Put the store back (`abide restore FILE`), \
-         or move this file away to start anew"
+         Nothing was started, so that it is not lost. Put that file back. {advice}"
     )]
     OnlyLog {
         /// The write-ahead file.
         log: PathBuf,
+        /// Which backup can take the place of the store.
+        advice: String,
+    },
+    /// Another process holds the database locked.
+    #[error(
+        "{path} is locked by {by}. Nothing was started and nothing was changed. End that, or its \
+         transaction, and start again"
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// Which processes, as far as the system tells.
+        by: String,
     },
     /// The file, or its folder, takes no writes.
     #[error(
@@ -84,7 +97,10 @@ pub enum OpenError {
         source: DbError,
     },
     /// Anything else.
-    #[error("{path}: {source}")]
+    #[error(
+        "{path} cannot be opened: {source}. Nothing was started; what was accepted is kept. Look \
+         at it with `abide doctor`"
+    )]
     Db {
         /// The file.
         path: PathBuf,
@@ -99,13 +115,28 @@ impl OpenError {
         match source.kind {
             DbErrorKind::ReadOnly => OpenError::ReadOnly { path, source },
             DbErrorKind::Full => OpenError::NoRoom { path, source },
+            DbErrorKind::Busy => OpenError::Locked {
+                by: files::locked_by(&path),
+                path,
+            },
+            _ if source.is_damage() => OpenError::damaged(&path, source.message),
             _ => OpenError::Db { path, source },
+        }
+    }
+
+    fn damaged(path: &Path, why: String) -> Self {
+        OpenError::Damaged {
+            path: path.to_owned(),
+            why,
+            advice: backup::advice(path),
         }
     }
 
     fn of_schema(path: &Path, fault: MigrateError) -> Self {
         match fault {
-            MigrateError::Failed { source, .. } if source.kind == DbErrorKind::Full => {
+            MigrateError::Failed { source, .. }
+                if matches!(source.kind, DbErrorKind::Full | DbErrorKind::Busy) =>
+            {
                 OpenError::of(path, source)
             }
             MigrateError::Db(source) => OpenError::of(path, source),
@@ -135,12 +166,20 @@ impl Store {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
         let unusable = |fault| OpenError::of_schema(&path, fault);
-        let salvaged = prepare(&path, &options.clock)?;
-        let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
-        migrate::migrate(&mut db, &path).map_err(unusable)?;
-        let outline = Outline::of(&mut db).map_err(&wrap)?;
-        outline.keep(&path).map_err(|fault| wrap(fault.into()))?;
-        let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
+        let mut salvaged = prepare(&path, &options.clock)?;
+        let begun = match begin(&path, &options.clock) {
+            // Damage that no look before has met.
+            Err(MigrateError::Db(fault)) if fault.is_damage() && salvaged.is_none() => {
+                salvaged = Some(save(&path, None, &fault.message, &options.clock)?);
+                begin(&path, &options.clock)
+            }
+            begun => begun,
+        };
+        let Begun {
+            mut db,
+            id,
+            digest_key,
+        } = begun.map_err(unusable)?;
         let noticed = Arc::new(Noticed::new(&path));
         let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
@@ -204,6 +243,22 @@ impl Store {
     }
 }
 
+/// The writer's connection to a whole store, and what the store says of itself.
+struct Begun {
+    db: Sqlite,
+    id: String,
+    digest_key: [u8; 32],
+}
+
+/// Once this returns, the store has the schema of this program, whose outline is kept beside it.
+fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
+    let mut db = Sqlite::open(path, Use::Write)?;
+    migrate::migrate(&mut db, path)?;
+    Outline::of(&mut db)?.keep(path).map_err(DbError::from)?;
+    let (id, digest_key) = identity(&mut db, clock)?;
+    Ok(Begun { db, id, digest_key })
+}
+
 /// Once this returns, there is a whole database at `path`: the one that was there, a new one,
 /// or what could be saved of a damaged one, with the report of that.
 fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
@@ -213,7 +268,8 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     if !path.exists() {
         let log = files::log(path);
         if log.metadata().is_ok_and(|log| log.len() > 0) {
-            return Err(OpenError::OnlyLog { log });
+            let advice = backup::advice(path);
+            return Err(OpenError::OnlyLog { log, advice });
         }
         make(path, clock).map_err(|fault| OpenError::of_schema(path, fault))?;
         return Ok(None);
@@ -232,26 +288,33 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
                 None => check::at_start(path).map_err(wrap)?,
             }
         }
-        Err(fault) if fault.kind == DbErrorKind::Corrupt => Some(fault.message),
+        Err(fault) if fault.is_damage() => Some(fault.message),
         Err(fault) => return Err(wrap(fault)),
     };
     let Some(why) = damage else {
         files::clear_suspect(path).map_err(io)?;
         return Ok(None);
     };
-    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
     let source = redone.as_ref().map(redo::Redone::path);
-    match salvage::salvage(path, source, &why, clock) {
+    save(path, source, &why, clock).map(Some)
+}
+
+/// Once this returns, the damaged file at `path` is set aside and what could be read of it, or of
+/// `source` in its place, is the store. The failure says which backup can take its place.
+fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<Report, OpenError> {
+    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
+    match salvage::salvage(path, source, why, clock) {
         Ok(report) => {
             let summary = report.summary();
             tracing::error!(set_aside = %report.set_aside.display(), summary, "the store was salvaged");
-            Ok(Some(report))
+            Ok(report)
         }
-        Err(Unsaved::Nothing) => Err(OpenError::Damaged {
-            path: path.to_owned(),
-            why,
-        }),
-        Err(Unsaved::Db(source)) => Err(wrap(source)),
+        Err(Unsaved::Nothing) => Err(OpenError::damaged(path, why.to_owned())),
+        Err(Unsaved::Db(fault)) if fault.kind == DbErrorKind::Other || fault.is_damage() => {
+            let why = format!("{why}; copying out what can be read failed: {fault}");
+            Err(OpenError::damaged(path, why))
+        }
+        Err(Unsaved::Db(fault)) => Err(OpenError::of(path, fault)),
     }
 }
 

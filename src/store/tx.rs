@@ -296,6 +296,14 @@ impl DbError {
 }
 
 impl DbError {
+    /// Is the file damaged? Anything else is a matter of what is around it.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self.kind,
+            DbErrorKind::Corrupt | DbErrorKind::Column(_) | DbErrorKind::Undecodable
+        )
+    }
+
     /// A row that does not hold what it must hold.
     pub fn unreadable(row: BadRow) -> Self {
         DbError {

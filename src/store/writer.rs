@@ -373,9 +373,7 @@ impl Writer {
             fault.kind,
             DbErrorKind::Io | DbErrorKind::Corrupt | DbErrorKind::ReadOnly
         ) {
-            (self.on_fatal)(format!(
-                "the store failed: {fault}. What was answered is kept; the next start recovers the rest"
-            ));
+            (self.on_fatal)(fault.to_string());
         }
     }
 

@@ -26,6 +26,7 @@ mod cli_lifecycle;
 mod cli_live;
 mod completions;
 mod damage;
+mod damaged_schema;
 mod delegations;
 mod deletes;
 mod disk;
