@@ -143,7 +143,7 @@ impl Lock {
         if !is_at(&self.file, &self.path) {
             tracing::error!(path = %self.path.display(), "the lock file is gone; it is made anew");
             let folder = self.path.parent().unwrap_or(Path::new("/"));
-            *self = take_as(folder, std::mem::take(&mut self.text))?;
+            *self = take_as(folder, self.text.clone())?;
             return Ok(());
         }
         match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {

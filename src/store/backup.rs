@@ -1,9 +1,8 @@
 //! Copies of a whole store: made while it is open, and put in its place while it is not.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
@@ -42,18 +41,54 @@ pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backu
     if fs::symlink_metadata(&path).is_ok() {
         return Err(there_already(&path));
     }
-    let half = files::beside(&path, ".partial");
+    clear_halves(database);
+    let half = files::beside(&path, HALF);
+    note(database, &half);
     let made = make(database, &half, &path);
-    if made.is_err()
-        && let Err(fault) = files::discard(&half)
-    {
-        tracing::warn!(%fault, "a half backup stays behind");
-    }
+    clear_halves(database);
     let mut backup = made?;
     let took = (clock.monotonic() - began).as_millis();
     backup.took_ms = u64::try_from(took).unwrap_or(u64::MAX);
     tracing::info!(path = %backup.path.display(), bytes = backup.bytes, "a backup was made");
     Ok(backup)
+}
+
+/// What the name of a half backup ends with.
+const HALF: &str = ".partial";
+
+/// Whatever ends the process, the next start knows which half backup to remove. Where even that
+/// cannot be written, the backup itself says why.
+fn note(database: &Path, half: &Path) {
+    let note = files::copying(database);
+    let written =
+        files::private(&note).and_then(|()| fs::write(&note, half.as_os_str().as_encoded_bytes()));
+    if let Err(fault) = written {
+        tracing::warn!(%fault, "it is not noted which backup is being made");
+    }
+}
+
+/// Once this returns, nothing is left of backups that were not finished. None may be under way.
+pub fn clear_halves(database: &Path) {
+    let note = files::copying(database);
+    let noted = fs::read_to_string(&note).map(PathBuf::from).ok();
+    let own = fs::read_dir(folder(database));
+    let own = own
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let halves = own.chain(noted).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(HALF)
+    });
+    for half in halves {
+        if let Err(fault) = files::discard(&half) {
+            tracing::warn!(path = %half.display(), %fault, "a half backup stays behind");
+        }
+    }
+    if let Err(fault) = files::remove(&note) {
+        tracing::warn!(%fault, "the note of an earlier backup stays behind");
+    }
 }
 
 fn there_already(path: &Path) -> Fault {
@@ -70,10 +105,7 @@ fn there_already(path: &Path) -> Fault {
 /// A name with the time in it, in the store's own folder of backups.
 fn next_path(database: &Path, clock: &Clock) -> io::Result<PathBuf> {
     let folder = folder(database);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)?;
+    files::private_folder(&folder)?;
     let time = clock.now().to_string().replace(':', "-");
     Ok(folder.join(format!("abide-{time}.db")))
 }
@@ -149,10 +181,12 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
 
 fn unwritable(path: &Path, fault: &io::Error) -> Fault {
     match fault.kind() {
-        io::ErrorKind::StorageFull => db_fault(DbError {
-            kind: DbErrorKind::Full,
-            message: fault.to_string(),
-        }),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            db_fault(DbError {
+                kind: DbErrorKind::Full,
+                message: fault.to_string(),
+            })
+        }
         _ => Fault::new(
             Kind::InvalidParams,
             format!(

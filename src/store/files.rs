@@ -4,10 +4,12 @@
 //! The new file is made whole as `abide.db.saved`. Then `abide.db.switch` is written, which
 //! says where the old one goes; from then on every start finishes the switch.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
 
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
@@ -28,6 +30,31 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
 /// The database's write-ahead file.
 pub fn log(path: &Path) -> PathBuf {
     beside(path, LOG)
+}
+
+/// The database and the files beside it, there or not.
+pub fn all(path: &Path) -> Vec<PathBuf> {
+    ["", LOG, INDEX].map(|ending| beside(path, ending)).into()
+}
+
+/// Can a file of the database not grow any more because the process may not write larger ones?
+pub fn is_at_size_limit(path: &Path) -> bool {
+    room_in_files(path).is_some_and(|room| room < 2 * PAGE as u64)
+}
+
+/// By how much the largest file of the database may grow; `None`: the process has no limit.
+pub fn room_in_files(path: &Path) -> Option<u64> {
+    let limit = getrlimit(Resource::Fsize).current?;
+    let sizes = all(path)
+        .into_iter()
+        .filter_map(|path| fs::metadata(path).ok());
+    let largest = sizes.map(|about| about.len()).max().unwrap_or(0);
+    Some(limit.saturating_sub(largest))
+}
+
+/// The folder is there, made for its owner alone if it was not.
+pub fn private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Where the next file is made.
@@ -56,9 +83,9 @@ pub fn aside(path: &Path, why: &str, now: Timestamp) -> PathBuf {
 /// before those that read.
 pub fn locked_by(path: &Path) -> String {
     let own = std::process::id();
-    let numbers: Vec<u64> = ["", LOG, INDEX]
+    let numbers: Vec<u64> = all(path)
         .iter()
-        .filter_map(|ending| Some(fs::metadata(beside(path, ending)).ok()?.ino()))
+        .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
         .collect();
     // `1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 EOF`
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -97,7 +124,18 @@ pub fn locked_by(path: &Path) -> String {
 
 /// Removes a database file that is only half made, and what lies beside it.
 pub fn discard(path: &Path) -> io::Result<()> {
-    for ending in ["", LOG, INDEX] {
+    for ending in ["", LOG, INDEX, "-journal"] {
+        remove(&beside(path, ending))?;
+    }
+    Ok(())
+}
+
+/// Removes what a kill has left of work on the database at `path`, which is there.
+pub fn clear_leftovers(path: &Path) -> io::Result<()> {
+    for ending in [".saved", ".redone", ".patched"] {
+        discard(&beside(path, ending))?;
+    }
+    for ending in [".outline.new", ".switch.new"] {
         remove(&beside(path, ending))?;
     }
     Ok(())
@@ -111,7 +149,8 @@ pub fn discard_beside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Once this returns, there is no file at `path`.
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(fault),
         _ => Ok(()),
@@ -187,6 +226,11 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
         Some(folder) => sync(folder),
         None => Ok(()),
     }
+}
+
+/// Which half backup is being made.
+pub fn copying(path: &Path) -> PathBuf {
+    beside(path, ".copying")
 }
 
 /// What is kept of the database's schema; see `outline.rs`.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::noticed::{Checked, Noticed};
 use super::outline::Outline;
+use super::placement::Placement;
 use super::salvage::{self, Report};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, first, number};
@@ -47,7 +48,12 @@ pub struct Health {
 const LATEST: i64 = 20;
 
 /// How the open store is.
-pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbError> {
+pub fn of(
+    tx: &mut dyn Tx,
+    path: &Path,
+    noticed: &Noticed,
+    placement: &Placement,
+) -> Result<Health, DbError> {
     let checked = noticed.checked();
     let mut damage = match &checked {
         Checked::Done(_, findings) => findings.clone(),
@@ -56,6 +62,7 @@ pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbE
     if noticed.is_corrupt() && damage.is_empty() {
         damage.push("a page of the file could not be read".to_owned());
     }
+    damage.extend(placement.look().map(|moved| moved.what));
     let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
     // The newest row is this life's own.
     Ok(Health {
@@ -127,7 +134,9 @@ fn set_aside(path: &Path) -> Vec<PathBuf> {
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let rest = name.strip_prefix(&start).unwrap_or_default();
-            rest.starts_with("damaged") || rest.starts_with("before-")
+            ["damaged", "before-", "rescued"]
+                .iter()
+                .any(|why| rest.starts_with(why))
         })
         .collect();
     found.sort();

@@ -11,13 +11,14 @@ use super::handle::{Inner, Store};
 use super::migrate::{self, MigrateError};
 use super::noticed::Noticed;
 use super::outline::Outline;
+use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
 use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
-use super::writer::{OnFatal, QUEUE, Told, Writer};
+use super::writer::{Kept, Message, OnFatal, QUEUE, Told, Writer};
 use super::{backup, boots, check, files, redo};
 use crate::clock::Clock;
 
@@ -115,6 +116,7 @@ impl OpenError {
         match source.kind {
             DbErrorKind::ReadOnly => OpenError::ReadOnly { path, source },
             DbErrorKind::Full => OpenError::NoRoom { path, source },
+            DbErrorKind::Io if files::is_at_size_limit(&path) => OpenError::NoRoom { path, source },
             DbErrorKind::Busy => OpenError::Locked {
                 by: files::locked_by(&path),
                 path,
@@ -181,7 +183,9 @@ impl Store {
             digest_key,
         } = begun.map_err(unusable)?;
         let noticed = Arc::new(Noticed::new(&path));
-        let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
+        let placement = Arc::new(Placement::of(&path));
+        let readers = Readers::open(&path, Arc::clone(&noticed), Arc::clone(&placement));
+        let readers = readers.map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
         let (kept, clock) = (Arc::clone(&shared), options.clock.clone());
         let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
@@ -197,8 +201,11 @@ impl Store {
                 effects: effects_in,
                 head: head_in,
             },
-            Arc::clone(&shared),
-            Arc::clone(&noticed),
+            Kept {
+                checkpoints: Arc::clone(&shared),
+                noticed: Arc::clone(&noticed),
+                placement: Arc::clone(&placement),
+            },
             options.on_fatal,
         );
         let (alive, writer_ended) = oneshot::channel();
@@ -209,9 +216,16 @@ impl Store {
         };
         let writer = thread("abide-writer", work, &path)?;
         let (stop_checkpoints, stop) = std::sync::mpsc::channel();
+        let (looked_after, wake) = (Arc::clone(&placement), queue.clone());
+        let watch = move || {
+            if looked_after.look().is_some() {
+                // A queue that is full has the writer at work, which looks by itself.
+                let _ = wake.try_send(Message::Look);
+            }
+        };
         let checkpoints = thread(
             "abide-checkpoint",
-            move || checkpoint::run(checkpoint_db, &shared, &stop),
+            move || checkpoint::run(checkpoint_db, &shared, &stop, &watch),
             &path,
         )?;
         Ok(Opened {
@@ -220,6 +234,7 @@ impl Store {
                     queue: queue.clone(),
                     readers,
                     noticed,
+                    placement,
                     checkpoints: kept,
                     clock,
                     copying: Mutex::new(()),
@@ -265,6 +280,15 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     let wrap = |source: DbError| OpenError::of(path, source);
     let io = |fault: std::io::Error| wrap(DbError::from(fault));
     files::finish(path).map_err(io)?;
+    backup::clear_halves(path);
+    let saved = files::saved(path);
+    if path.exists() {
+        files::clear_leftovers(path).map_err(io)?;
+    } else if check::at_start(&saved).is_ok_and(|damage| damage.is_none()) {
+        // A kill came between the copy of a store that was gone and its switch.
+        let aside = files::aside(path, "before-rescue", clock.now());
+        files::switch(path, &aside).map_err(io)?;
+    }
     if !path.exists() {
         let log = files::log(path);
         if log.metadata().is_ok_and(|log| log.len() > 0) {

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::files;
 use super::tx::{BadRow, DbError, DbErrorKind, Param, Raw, Row, Tx};
 
 /// Older libraries can lose a write when a checkpoint meets a WAL reset.
@@ -290,7 +291,12 @@ impl Sqlite {
     }
 
     fn seen(&mut self, fault: rusqlite::Error) -> DbError {
-        let fault = error(fault);
+        let mut fault = error(fault);
+        // The engine takes a file that may not grow for a disk that fails.
+        let path = self.connection.path().map(Path::new);
+        if fault.kind == DbErrorKind::Io && path.is_some_and(files::is_at_size_limit) {
+            fault.kind = DbErrorKind::Full;
+        }
         self.corrupt |= fault.kind == DbErrorKind::Corrupt;
         fault
     }

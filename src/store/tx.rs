@@ -317,7 +317,9 @@ impl From<std::io::Error> for DbError {
     fn from(fault: std::io::Error) -> Self {
         use std::io::ErrorKind;
         let kind = match fault.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => DbErrorKind::Full,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                DbErrorKind::Full
+            }
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => DbErrorKind::ReadOnly,
             _ => DbErrorKind::Other,
         };

@@ -7,6 +7,7 @@
 
 mod accidents;
 mod agents;
+mod ages;
 mod announces;
 mod api;
 mod approvals;
@@ -36,6 +37,7 @@ mod environment;
 mod events;
 mod examples;
 mod failing;
+mod file_limit;
 mod harness;
 mod home;
 mod house;
@@ -80,6 +82,7 @@ mod starts;
 mod stdio;
 mod steers;
 mod storage;
+mod store_moved;
 mod sweeps;
 mod terminal;
 mod traces;
