@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
 
+use crate::kernel::ages::Machine;
 use crate::kernel::time::{Moment, Timestamp};
 
 /// Reads time and mints ids. Cheap to clone.
@@ -55,7 +56,8 @@ impl Clock {
                 let since = SystemTime::now()
                     .duration_since(SystemTime::UNIX_EPOCH)
                     .unwrap_or_default();
-                Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+                let now = Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+                set_otherwise(now)
             }
             Source::Test { ms, asleep_ms } => {
                 Timestamp(ms.load(Ordering::Relaxed) + asleep_ms.load(Ordering::Relaxed))
@@ -90,6 +92,30 @@ impl Clock {
         }
     }
 
+    /// The machine since its own start; `None` where the system does not say which start this is.
+    pub fn machine(&self) -> Option<Machine> {
+        if let Source::Test { .. } = &self.0 {
+            return None;
+        }
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = match crate::failpoint::given("clock.machine_boot") {
+            Some(other) => other.to_string(),
+            None => boot.trim().to_owned(),
+        };
+        let up_ms = u64::try_from(with_sleep().as_millis()).unwrap_or(u64::MAX);
+        Some(Machine { boot, up_ms })
+    }
+
+    /// Both clocks at once, the steady one with the machine's sleep.
+    pub fn moment_with_sleep(&self) -> Moment {
+        let moment = self.moment();
+        let asleep = u64::try_from(self.asleep().as_millis()).unwrap_or(u64::MAX);
+        Moment {
+            steady: moment.steady.plus_ms(asleep),
+            ..moment
+        }
+    }
+
     /// Both clocks at once.
     pub fn moment(&self) -> Moment {
         let steady = i64::try_from(self.monotonic().as_millis()).unwrap_or(i64::MAX);
@@ -117,6 +143,13 @@ impl Clock {
             add(asleep_ms, by);
         }
     }
+}
+
+/// The wall clock as a test has set it.
+fn set_otherwise(now: Timestamp) -> Timestamp {
+    let ahead = crate::failpoint::given("clock.ahead").unwrap_or(0);
+    let behind = crate::failpoint::given("clock.behind").unwrap_or(0);
+    now.plus_ms(ahead).minus_ms(behind)
 }
 
 fn add(ms: &AtomicI64, by: Duration) {

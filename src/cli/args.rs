@@ -51,8 +51,8 @@ A session is named by its key, by the last digits of it, by its label or a run.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;
-serve: 74 store, 75 folder or port taken, 77 permissions, 78 configuration,
-79 to be started again";
+serve: 74 store, 75 folder, port or store held, 77 permissions,
+78 configuration, 79 to be started again";
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -16,7 +16,7 @@ use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
 use crate::config::{Flag, Loaded, Source};
-use crate::daemon::{self, Ending, Options, Ready};
+use crate::daemon::{self, Ending, Options, Ready, offline};
 use crate::telemetry;
 use crate::wire::gateway::{NoParams, Status};
 
@@ -43,6 +43,10 @@ pub(crate) struct Serve {
     /// This is the process in the background
     #[arg(long, hide = true, conflicts_with = "detach")]
     background: bool,
+
+    /// This start follows one that found the store damaged
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    again: bool,
 }
 
 impl Serve {
@@ -72,17 +76,33 @@ impl Serve {
         }
         let warned = loaded.file.clone();
         let json = common.json;
+        let state = common.place.state_dir_to_serve()?;
         let ending = daemon::serve(Options {
             state_dir: common.place.state_dir_to_serve()?,
             source,
             loaded,
             on_ready: Box::new(move |ready| announce(ready, warned.as_deref(), json)),
-        })
-        .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
+        });
+        let ending = match ending {
+            Ok(ending) => ending,
+            // In the background the process that started this one starts the next.
+            Err(daemon::Failure::Store(why))
+                if !self.background && !self.again && offline::is_to_be_repaired(&state) =>
+            {
+                print::note(&format!(
+                    "{why}; starting once more, to have the store repaired"
+                ));
+                return Err(start_again(Some("--again")));
+            }
+            Err(failure) => {
+                let code = failure.exit_code();
+                return Err(Failure::new(code, "serve", failure.to_string()));
+            }
+        };
         match ending {
             Ending::Stopped => Ok(0),
             Ending::Restart => Ok(exit::RESTART),
-            Ending::StartAgain => Err(start_again()),
+            Ending::StartAgain => Err(start_again(None)),
         }
     }
 
@@ -149,10 +169,11 @@ async fn going_on(place: &Where) {
 
 /// This program anew in the place of this process, as it was called: what an upgrade has put
 /// there is what runs from now on. Returns only if that fails.
-fn start_again() -> Failure {
+fn start_again(with: Option<&str>) -> Failure {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_else(|| "abide".into());
-    let error = Command::new(&program).args(words).exec();
+    let words = words.filter(|word| word != "--again");
+    let error = Command::new(&program).args(words).args(with).exec();
     Failure::local(
         format!("{} cannot be started again", program.display()),
         error,

@@ -197,8 +197,9 @@ settings! {
         approval_timeout: Duration = Duration::from_mins(10), Period;
     /// Hosts, addresses and networks that fetch may reach although they are not public.
     Start "fetch.allow_private" => fetch_private: Vec<String> = Vec::new(), Texts;
-    /// Open runs without activity for longer are closed at start.
-    Reload "recovery.max_age" => max_age: Duration = Duration::from_hours(24), Span;
+    /// Open runs that were at work and without activity for longer are closed at a start; those
+    /// that wait for a person never are.
+    Reload "recovery.max_age" => max_age: Duration = Duration::from_hours(7 * 24), Span;
     /// Kills in the middle of the same step that a run survives.
     Reload "recovery.max_attempts" => max_attempts: u32 = 5, Count(1, 100);
     /// How often open rows are compared with live tasks.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -56,6 +57,11 @@ impl Endpoint {
     /// What a daemon has written there; `None` where there is nothing that can be read.
     pub fn read(folder: &Path) -> Option<Endpoint> {
         serde_json::from_str(&read_small(&folder.join(FILE))?).ok()
+    }
+
+    /// Where it listens, as an address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.url.strip_prefix("http://")?.parse().ok()
     }
 
     /// The daemon is gone. A file that stays behind is recognised by its process id.

@@ -22,6 +22,17 @@ pub enum Failure {
         /// What the lock file says about the holder.
         holder: String,
     },
+    /// The daemon that held the state folder is ending, but has not ended in time.
+    #[error(
+        "{folder} is still held by an abide that is ending ({holder}). Nothing was changed. Start \
+         again when its process is gone"
+    )]
+    Ending {
+        /// The state folder.
+        folder: PathBuf,
+        /// What the lock file says about the holder.
+        holder: String,
+    },
     /// Somebody listens on the address.
     #[error(
         "{0} is taken by another program. Nothing was restored. Free it, or choose another with \
@@ -92,11 +103,15 @@ impl Failure {
         }
     }
 
-    /// The exit code, after `sysexits.h`: 74 store, 75 held or taken, 77 permissions, 78
+    /// The exit code, after `sysexits.h`: 74 store, 75 held, taken or locked, 77 permissions, 78
     /// configuration, 71 the system.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Held { .. } | Failure::AddressTaken(_) | Failure::SocketTaken(_) => 75,
+            Failure::Held { .. }
+            | Failure::Ending { .. }
+            | Failure::AddressTaken(_)
+            | Failure::SocketTaken(_)
+            | Failure::Open(OpenError::Locked { .. }) => 75,
             Failure::NotPermitted(..)
             | Failure::NotOurs { .. }
             | Failure::Open(OpenError::ReadOnly { .. }) => 77,

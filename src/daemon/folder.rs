@@ -113,7 +113,9 @@ pub fn refused(path: &Path, fault: io::Error) -> Failure {
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::AlreadyExists => Failure::NotPermitted(what, fault),
-        io::ErrorKind::StorageFull => Failure::NoRoom(path.to_owned()),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Failure::NoRoom(path.to_owned())
+        }
         _ => Failure::System(what, fault),
     }
 }

@@ -5,12 +5,12 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 use super::Failure;
+use crate::clock::Clock;
 use crate::contract::finding::{Finding, Health};
 
 /// The socket's name in the state folder.
@@ -45,9 +45,10 @@ impl Drop for Local {
 
 /// Listens at `named`, or in the state folder, or where a path in the state folder would be
 /// too long, in the folder for sockets of this login. `None`: there is no place for one.
-pub fn listen(
+pub async fn listen(
     folder: &Path,
     named: Option<&Path>,
+    clock: &Clock,
 ) -> Result<Option<(UnixListener, Local)>, Failure> {
     let Some(path) = place(folder, named, runtime_folder().as_deref())? else {
         tracing::warn!(
@@ -60,7 +61,7 @@ pub fn listen(
     if let Some(parent) = path.parent() {
         private_folder(parent)?;
     }
-    clear(&path)?;
+    clear(&path, clock).await?;
     // Made in the runtime, which takes care of it from now on. Between this and the next line
     // others can connect, and are refused by who they are.
     let listener = UnixListener::bind(&path).map_err(|fault| refused(&path, fault))?;
@@ -129,7 +130,7 @@ pub fn look(
         );
         return Finding::new(id, Health::Fail, message).fix(format!("chmod 600 {shown}"));
     }
-    match (UnixStream::connect(&path), is_running) {
+    match (std::os::unix::net::UnixStream::connect(&path), is_running) {
         (Ok(_), true) => Finding::new(id, Health::Ok, format!("the daemon answers at {shown}")),
         (Ok(_), false) => {
             let message = format!("another daemon answers at {shown}");
@@ -213,25 +214,45 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
         })
 }
 
-/// Nothing is at `path` any more, or it belongs to somebody. A daemon that was killed leaves
-/// its socket behind; nobody answers there.
-fn clear(path: &Path) -> Result<(), Failure> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(fault) => return Err(refused(path, fault)),
-    };
-    if !found.file_type().is_socket() {
-        return Err(Failure::NoSocket(path.to_owned()));
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(Failure::SocketTaken(path.to_owned())),
-        Err(fault) if fault.kind() == io::ErrorKind::ConnectionRefused => {
-            tracing::info!(path = %path.display(), "a socket that nobody answers at is replaced");
-            fs::remove_file(path).map_err(|fault| refused(path, fault))
+/// Once this returns nothing is at `path`; the failure says that a daemon answers there. A daemon
+/// that was killed leaves its socket behind, and a program that it has just forked may listen on
+/// it for a moment.
+async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
+    let began = clock.monotonic();
+    loop {
+        let found = match fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(fault) => return Err(refused(path, fault)),
+        };
+        if !found.file_type().is_socket() {
+            return Err(Failure::NoSocket(path.to_owned()));
         }
-        Err(fault) => Err(refused(path, fault)),
+        match UnixStream::connect(path).await {
+            Ok(stream) if !is_left_behind(&stream) => {
+                if clock.monotonic() - began >= super::lock::STAYING {
+                    return Err(Failure::SocketTaken(path.to_owned()));
+                }
+                tokio::time::sleep(super::lock::LOOK).await;
+            }
+            Err(fault) if fault.kind() != io::ErrorKind::ConnectionRefused => {
+                return Err(refused(path, fault));
+            }
+            Ok(_) | Err(_) => {
+                tracing::info!(path = %path.display(), "a socket that was left behind is replaced");
+                return fs::remove_file(path).map_err(|fault| refused(path, fault));
+            }
+        }
     }
+}
+
+/// Has the process ended that made the socket at the other end, or is it about to?
+fn is_left_behind(stream: &UnixStream) -> bool {
+    let made_by = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    made_by
+        .and_then(|pid| u32::try_from(pid).ok())
+        // 0: in another name space of processes, of which nothing is known here.
+        .is_some_and(|pid| pid != 0 && crate::process::is_ending(pid))
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {

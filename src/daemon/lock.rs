@@ -1,59 +1,211 @@
-//! One daemon for each state folder: a lock of the operating system, which ends with the
-//! process, whatever ends the process.
+//! One daemon for each state folder, by a record lock of the operating system. Such a lock
+//! belongs to the process alone: a program that was just forked does not hold it on after a
+//! kill, and the system says which process has it.
+//!
+//! The system drops a record lock when its process closes any descriptor of the file, so nothing
+//! else in this process may open it. [`Lock::keep`] takes it again should that happen.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::Failure;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+
 use super::folder::{read_small, refused};
+use super::{Endpoint, Failure};
+use crate::clock::Clock;
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
+use crate::process;
 
 /// The lock file; where it is, the folder is a state folder.
 pub const FILE: &str = "abide.lock";
+/// What a process that is about to end adds to what it wrote there.
+const ENDING: &str = "ending\n";
+
+/// How long a start waits for a process that is going away.
+pub const GOING: Duration = Duration::from_secs(3);
+/// How long it waits for a process that stays, so far as can be seen: of a kill that came just
+/// now nothing may be seen yet.
+pub const STAYING: Duration = Duration::from_millis(500);
+/// How often it looks again.
+pub const LOOK: Duration = Duration::from_millis(5);
+/// How long a process may take to accept a connection on this machine.
+const CONNECT: Duration = Duration::from_millis(100);
 
 /// The lock; held until it is dropped.
 pub struct Lock {
-    _file: File,
+    file: File,
+    path: PathBuf,
+    /// What the file says of this process.
+    text: String,
 }
 
-/// Takes the folder's lock, or says who holds it.
+/// Takes the folder's lock, or says who holds it. A holder that is going away is waited for.
 pub fn take(folder: &Path, boot: BootId, pid: u32, started_at: Timestamp) -> Result<Lock, Failure> {
+    let text = format!("pid {pid}, since {started_at}, boot {boot}\n");
+    take_as(folder, text)
+}
+
+fn take_as(folder: &Path, text: String) -> Result<Lock, Failure> {
     let path = folder.join(FILE);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|fault| refused(&path, fault))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let holder = read_small(&path)
-                .map(|text| text.trim().to_owned())
-                .filter(|text| !text.is_empty())
-                .unwrap_or_else(|| "it has just started".to_owned());
-            return Err(Failure::Held {
-                folder: folder.to_owned(),
-                holder,
-            });
+    let clock = Clock::system();
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|fault| refused(&path, fault))?;
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // A file that was replaced meanwhile locks nobody out.
+            Ok(()) if is_at(&file, &path) => {
+                let mut lock = Lock { file, path, text };
+                lock.say().map_err(|fault| refused(&lock.path, fault))?;
+                return Ok(lock);
+            }
+            Ok(()) | Err(Errno::AGAIN | Errno::ACCESS) => {}
+            Err(fault) => return Err(refused(&path, fault.into())),
         }
-        Err(TryLockError::Error(fault)) => return Err(refused(&path, fault)),
-    }
-    let holder = format!("pid {pid}, since {started_at}, boot {boot}\n");
-    let written = file
-        .write_all(holder.as_bytes())
-        .and_then(|()| file.set_len(holder.len() as u64));
-    match written {
-        // The lock is held all the same; only whom to name is not known to others.
-        Err(fault) if fault.kind() == ErrorKind::StorageFull => {
-            tracing::warn!("the disk is full: the lock file does not say who holds it");
+        let said = read_small(&path).unwrap_or_default();
+        let is_going = is_going(&file, folder, &said);
+        let patience = if is_going { GOING } else { STAYING };
+        if clock.monotonic() >= patience {
+            return Err(held(folder, &said, is_going));
         }
-        written => written.map_err(|fault| refused(&path, fault))?,
+        std::thread::sleep(LOOK);
     }
-    Ok(Lock { _file: file })
+}
+
+/// The failure that names the holder by what it wrote into the lock file.
+fn held(folder: &Path, said: &str, is_going: bool) -> Failure {
+    let folder = folder.to_owned();
+    let holder = match said.lines().next().map(str::trim) {
+        None | Some("") => "it has just started".to_owned(),
+        Some(holder) => holder.to_owned(),
+    };
+    match is_going {
+        true => Failure::Ending { folder, holder },
+        false => Failure::Held { folder, holder },
+    }
+}
+
+/// Is the process that holds the lock of this file about to end, or ended already?
+fn is_going(file: &File, folder: &Path, said: &str) -> bool {
+    match fcntl_getlk(file, &Flock::from(FlockType::WriteLock)) {
+        // Let go of meanwhile.
+        Ok(None) => true,
+        Ok(Some(lock)) => match lock.pid {
+            Some(pid) => {
+                said.ends_with(ENDING)
+                    || process::is_ending(pid.as_raw_nonzero().get().unsigned_abs())
+            }
+            // In another name space of processes, whose numbers mean nothing here.
+            None => !answers(folder),
+        },
+        Err(_) => !answers(folder),
+    }
+}
+
+/// Does the daemon of this folder accept connections?
+fn answers(folder: &Path) -> bool {
+    let Some(endpoint) = Endpoint::read(folder) else {
+        return false;
+    };
+    let by_socket = endpoint.socket.as_ref();
+    if by_socket.is_some_and(|path| UnixStream::connect(path).is_ok()) {
+        return true;
+    }
+    endpoint
+        .address()
+        .is_some_and(|address: SocketAddr| TcpStream::connect_timeout(&address, CONNECT).is_ok())
+}
+
+/// Is this file still the one at `path`?
+fn is_at(file: &File, path: &Path) -> bool {
+    let own = file.metadata();
+    own.and_then(|own| Ok((own, fs::metadata(path)?)))
+        .is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+}
+
+impl Lock {
+    /// Once this returns the lock is held by the file that others look for, whatever became of
+    /// the one that was there; the failure names the process that holds it instead.
+    pub fn keep(&mut self) -> Result<(), Failure> {
+        if !is_at(&self.file, &self.path) {
+            tracing::error!(path = %self.path.display(), "the lock file is gone; it is made anew");
+            let folder = self.path.parent().unwrap_or(Path::new("/"));
+            *self = take_as(folder, self.text.clone())?;
+            return Ok(());
+        }
+        match fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(()),
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                let folder = self.path.parent().unwrap_or(&self.path);
+                let said = read_small(&self.path).unwrap_or_default();
+                Err(held(folder, &said, false))
+            }
+            Err(fault) => Err(refused(&self.path, fault.into())),
+        }
+    }
+
+    /// From now on a start waits for the end of this process.
+    pub fn ending(&mut self) {
+        if let Err(fault) = self.file.write_all(ENDING.as_bytes()) {
+            tracing::debug!(%fault, "the lock file does not say that this process ends");
+        }
+    }
+
+    /// Writes whose it is into the file.
+    fn say(&mut self) -> std::io::Result<()> {
+        let length = self.text.len() as u64;
+        let written = self.file.write_all(self.text.as_bytes());
+        match written.and_then(|()| self.file.set_len(length)) {
+            // The lock is held all the same; only whom to name is not known to others.
+            Err(fault)
+                if matches!(
+                    fault.kind(),
+                    ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded
+                ) =>
+            {
+                tracing::warn!("the disk is full: the lock file does not say who holds it");
+                Ok(())
+            }
+            written => written,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_file_was_removed_or_replaced_is_taken_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let boot = BootId(uuid::Uuid::from_u128(1));
+        let mut lock = take(folder.path(), boot, 7, Timestamp(0)).unwrap();
+        let path = folder.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("pid 7, since"), "{text}");
+        lock.keep().unwrap();
+        fs::remove_file(&path).unwrap();
+        lock.keep().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert!(is_at(&lock.file, &path));
+        fs::write(folder.path().join("other"), "x").unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
+        lock.keep().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        lock.ending();
+        assert!(fs::read_to_string(&path).unwrap().ends_with(ENDING));
+    }
 }

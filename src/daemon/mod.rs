@@ -23,7 +23,7 @@ mod untouched;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -46,6 +46,7 @@ use crate::process::Processes;
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use crate::telemetry::metrics::metrics;
+use lock::Lock;
 use phase::Process;
 use settings::{Followers, InForce};
 use signals::Signals;
@@ -140,14 +141,16 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let supervisor = Supervisor::from_env()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
-    let lock = lock::take(&folder, boot, pid, started_at)?;
+    let lock = Arc::new(Mutex::new(lock::take(&folder, boot, pid, started_at)?));
     let address = config.listen;
-    let listener = bind(address).await?;
+    let listener = bind(address, Endpoint::read(&folder), &clock).await?;
     let local = listener
         .local_addr()
         .map_err(|fault| Failure::System(format!("{address} gives no address"), fault))?;
     let url = format!("http://{local}");
-    let (unix, socket) = local::listen(&folder, config.socket.as_deref())?.unzip();
+    let (unix, socket) = local::listen(&folder, config.socket.as_deref(), &clock)
+        .await?
+        .unzip();
     let socket_path = socket
         .as_ref()
         .and_then(|socket| socket.path().to_str())
@@ -240,6 +243,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         },
     ));
     let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
+    let locking = AbortOnDropHandle::new(tokio::spawn(keep_lock(Arc::clone(&lock))));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
         let process = Arc::clone(&process);
@@ -367,6 +371,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         served = &mut doors => return Err(Failure::doors_ended(served)),
         _ = writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
     };
+    locked(&lock).ending();
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
     if watching.await.is_err() || keeping.await.is_err() {
@@ -386,7 +391,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     {
         tracing::error!("the store did not close in order; the next start recovers it");
     }
-    drop((lock, clean));
+    drop((locking, lock, clean));
     Ok(match then {
         Then::Restart if supervisor.is_there() => Ending::Restart,
         Then::Restart => Ending::StartAgain,
@@ -420,17 +425,56 @@ fn make_findable(
 
 /// What found a full disk is tried again after this long.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
+/// How often the lock of the state folder is looked at.
+const KEEP_LOCK: Duration = Duration::from_secs(1);
 /// How long clients may take to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|fault| match fault.kind() {
+/// Sees to it that the folder stays this process's own. Where another one has taken it, this one
+/// ends at once: two of them would do everything twice.
+async fn keep_lock(lock: Arc<Mutex<Lock>>) {
+    let mut ticks = tokio::time::interval(KEEP_LOCK);
+    loop {
+        ticks.tick().await;
+        match locked(&lock).keep() {
+            Ok(()) => {}
+            Err(failure @ Failure::Held { .. }) => parts::end_now(&failure),
+            // The lock is held, only its file could not be looked at.
+            Err(failure) => tracing::error!(%failure, "the lock file could not be looked at"),
+        }
+    }
+}
+
+fn locked(lock: &Mutex<Lock>) -> MutexGuard<'_, Lock> {
+    // A lock whose file could not be made anew is tried again at the next tick.
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Listens at `address`. Where the process before has listened there and left no clean end, it
+/// may still be ending: that is waited for. `left` is what that process has left behind.
+async fn bind(
+    address: SocketAddr,
+    left: Option<Endpoint>,
+    clock: &Clock,
+) -> Result<TcpListener, Failure> {
+    let was_ours = left.and_then(|left| left.address()) == Some(address);
+    let patience = if was_ours { lock::GOING } else { lock::STAYING };
+    let began = clock.monotonic();
+    loop {
+        let fault = match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(fault) => fault,
+        };
+        return Err(match fault.kind() {
+            std::io::ErrorKind::AddrInUse if clock.monotonic() - began < patience => {
+                tokio::time::sleep(lock::LOOK).await;
+                continue;
+            }
             std::io::ErrorKind::AddrInUse => Failure::AddressTaken(address),
             std::io::ErrorKind::PermissionDenied => {
                 Failure::NotPermitted(format!("{address} cannot be listened on"), fault)
             }
             _ => Failure::System(format!("{address} cannot be listened on"), fault),
-        })
+        });
+    }
 }

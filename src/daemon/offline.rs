@@ -2,7 +2,7 @@
 //! its place. Both take the folder's lock first. The command line calls this.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Endpoint, Failure, folder, local, lock, surroundings};
 use crate::clock::Clock;
@@ -14,6 +14,11 @@ use crate::store::{self, DATABASE, Placed, Unplaced, findings};
 /// Has a daemon worked on this folder whose store is gone? A start would make an empty one.
 pub fn is_bereft(state: &Path) -> bool {
     state.join(folder::TOKEN).exists() && !state.join(DATABASE).exists()
+}
+
+/// The newest backup in this state folder that is whole.
+pub fn newest_backup(state: &Path) -> Option<PathBuf> {
+    store::newest_backup(&state.join(DATABASE))
 }
 
 /// Has a life of the daemon marked the store as one that the next start is to look through and
@@ -50,7 +55,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let mut is_held = false;
     let held = match &taken {
         Ok(_) => Finding::new("daemon.lock", Health::Ok, "no daemon runs on this folder"),
-        Err(Failure::Held { holder, .. }) => {
+        Err(Failure::Held { holder, .. } | Failure::Ending { holder, .. }) => {
             is_held = true;
             Finding::new(
                 "daemon.lock",

@@ -75,7 +75,7 @@ pub fn store_options(folder: &Path, clock: &Clock, config: &Config) -> OpenOptio
         folder: folder.to_owned(),
         clock: clock.clone(),
         settings: store_settings(config),
-        on_fatal: Box::new(|why| end_now(&why)),
+        on_fatal: Box::new(|why| end_now(&Failure::Store(why))),
     }
 }
 
@@ -176,15 +176,15 @@ pub fn check_models(config: &Config, clock: &Clock) -> Result<(), Fault> {
     models(config, &Arc::new(providers), programs).check("defaults.model", &config.model)
 }
 
-/// Ends the process after a commit that cannot be trusted. Nothing may run on: what is on
-/// disk is only known after a fresh start.
+/// Ends the process: after a commit that cannot be trusted, or when another process has taken
+/// the state folder. Nothing may run on: what is on disk is only known after a fresh start.
 #[expect(
     clippy::disallowed_methods,
     reason = "destructors would write on, and nothing after a failed sync can be trusted"
 )]
-fn end_now(why: &str) {
-    tracing::error!("{why}");
-    std::process::exit(i32::from(Failure::Store(why.to_owned()).exit_code()));
+pub fn end_now(failure: &Failure) {
+    tracing::error!("{failure}");
+    std::process::exit(i32::from(failure.exit_code()));
 }
 
 /// The registry's settings.

@@ -1,8 +1,13 @@
-//! SIGTERM and SIGINT: the first begins the drain, a second ends its patience. SIGHUP: the
-//! configuration is read again.
+//! SIGTERM and SIGINT: the first begins the drain, a second ends its patience. SIGXCPU, which
+//! says that little processor time is left, counts like them. SIGHUP: the configuration is read
+//! again. SIGXFSZ, SIGUSR1 and SIGUSR2 would end the process without a word, and do nothing here:
+//! a write past the limit on file sizes fails, as on a full disk.
+//!
+//! They are caught and not ignored: programs that the daemon starts get back what the system does.
 
 use std::sync::Arc;
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Failure;
@@ -13,6 +18,7 @@ use crate::contract::control::{Change, Control};
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    processor_time: Signal,
 }
 
 impl Signals {
@@ -23,9 +29,14 @@ impl Signals {
             signal(kind)
                 .map_err(|fault| Failure::System("signals cannot be received".to_owned(), fault))
         };
+        for unused in [Number::XFSZ, Number::USR1, Number::USR2] {
+            // Caught for as long as the process lives, whether anybody listens or not.
+            watch(SignalKind::from_raw(unused.as_raw())).map(drop)?;
+        }
         Ok(Signals {
             terminate: watch(SignalKind::terminate())?,
             interrupt: watch(SignalKind::interrupt())?,
+            processor_time: watch(SignalKind::from_raw(Number::XCPU.as_raw()))?,
         })
     }
 
@@ -34,6 +45,9 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.processor_time.recv() => {
+                tracing::error!("the limit on processor time (ulimit -t) is near: draining");
+            }
         }
     }
 }

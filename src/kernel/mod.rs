@@ -2,6 +2,7 @@
 //! as values. Every other room may use this one, it uses none of them.
 
 pub mod action;
+pub mod ages;
 pub mod announce;
 pub mod approval;
 pub mod breaker;

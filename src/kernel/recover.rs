@@ -3,14 +3,15 @@
 
 use super::event::RunEvent;
 use super::ids::StepId;
-use super::run::{OnUncertain, Run, RunError, RunState};
+use super::run::{OnUncertain, PauseReason, Run, RunError, RunState};
 use super::step::{Effect, Step, StepKind, StepState};
 use super::time::Timestamp;
 
 /// The settings of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryPolicy {
-    /// Open runs whose last activity is older are closed, milliseconds.
+    /// Open runs whose last activity is older are closed, milliseconds; not those that wait for a
+    /// person.
     pub max_age_ms: u64,
     /// So many recoveries in the middle of a step, without a finished step since, are tried.
     pub max_attempts: u32,
@@ -19,7 +20,7 @@ pub struct RecoveryPolicy {
 impl Default for RecoveryPolicy {
     fn default() -> Self {
         RecoveryPolicy {
-            max_age_ms: 24 * 3600 * 1000,
+            max_age_ms: 7 * 24 * 3600 * 1000,
             max_attempts: 5,
         }
     }
@@ -64,7 +65,8 @@ pub struct Plan {
     pub quietly: bool,
 }
 
-/// Decides what becomes of `run`, whose open steps are `open` in call order.
+/// Decides what becomes of `run`, whose open steps are `open` in call order. `now` is the time by
+/// which its age counts.
 pub fn recover(
     run: &Run,
     open: &[Step],
@@ -72,7 +74,8 @@ pub fn recover(
     policy: RecoveryPolicy,
     now: Timestamp,
 ) -> Plan {
-    if run.cancel.is_none() && matches!(loss, Loss::Killed | Loss::Drained) {
+    let may_age = matches!(loss, Loss::Killed | Loss::Drained) && !waits_for_person(run, open);
+    if run.cancel.is_none() && may_age {
         let idle = now.since(run.last_activity_at);
         if idle > policy.max_age_ms {
             return ends(
@@ -147,6 +150,16 @@ pub fn recover(
     }
 }
 
+/// Does it wait for a person, whatever else it waits for? That has no end but the person's.
+fn waits_for_person(run: &Run, open: &[Step]) -> bool {
+    let paused = run.state.pause().is_some_and(PauseReason::is_for_person);
+    let waits = open.iter().filter_map(|step| step.waits);
+    paused
+        || waits
+            .into_iter()
+            .any(|wait| wait.kind.pause().is_for_person())
+}
+
 /// What happens to one open step.
 pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     if step.waits.is_some() {
@@ -199,7 +212,7 @@ fn duration(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::kernel::machine::tests::queued;
-    use crate::kernel::run::{AnnouncePolicy, CancelRequest, PauseReason};
+    use crate::kernel::run::{AnnouncePolicy, CancelRequest};
     use proptest::prelude::*;
     use serde_json::Value;
     use uuid::Uuid;
@@ -407,6 +420,34 @@ mod tests {
             let plan = recover(&run, &[model()], Loss::Killed, policy, NOW.plus_ms(1000));
             assert!(matches!(plan.event, RunEvent::Recovered { .. }));
         }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_a_person_never_ends_by_its_age() {
+        let policy = RecoveryPolicy::default();
+        let later = NOW.plus_ms(u64::MAX / 4);
+        let ends = |run: &Run, open: &[Step]| {
+            let plan = recover(run, open, Loss::Killed, policy, later);
+            matches!(plan.event, RunEvent::Interrupted(_))
+        };
+        for (reason, is_for_person) in [
+            (PauseReason::Approval, true),
+            (PauseReason::Review, true),
+            (PauseReason::Input, true),
+            (PauseReason::Child, false),
+            (PauseReason::Reply, false),
+        ] {
+            let run = run_in(RunState::Paused(reason), 0);
+            assert_eq!(ends(&run, &[]), !is_for_person, "{reason:?}");
+        }
+        // Also one that was at work on another call of the same answer.
+        let mut waiting = step(StepKind::Tool, Effect::Once, StepState::Intended);
+        waiting.waits = Some(crate::kernel::step::Wait {
+            kind: crate::kernel::step::WaitKind::Approval,
+            until: Some(NOW),
+        });
+        assert!(!ends(&run_in(RunState::Running, 0), &[model(), waiting]));
+        assert!(ends(&run_in(RunState::Running, 0), &[model()]));
     }
 
     #[test]

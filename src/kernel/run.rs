@@ -31,6 +31,16 @@ text_enum! {
     }
 }
 
+impl PauseReason {
+    /// Does only a person end it?
+    pub fn is_for_person(self) -> bool {
+        matches!(
+            self,
+            PauseReason::Approval | PauseReason::Review | PauseReason::Input
+        )
+    }
+}
+
 text_enum! {
     /// How a run ended. Never merged, never changed once written.
     Outcome {

@@ -24,4 +24,5 @@ pub use marks::{RUN_ID, SERVICE_ID, SOCKET, STATE_DIR, STEP_ID};
 pub use program::{Ending, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};
 pub use service::{Service, ServiceEnd};
+pub use table::is_ending;
 pub use tree::LONGEST_GRACE;

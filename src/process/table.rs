@@ -30,6 +30,12 @@ pub(super) struct Row {
 
 pub(super) use system::{all, is_marked, one, variable};
 
+/// Is the process of this number gone, or will it be in a moment because it was killed? What it
+/// holds open may outlast its end a little.
+pub fn is_ending(pid: u32) -> bool {
+    system::is_ending(pid)
+}
+
 /// Sends `signal` to exactly this process; nothing happens if it is gone.
 pub(super) fn signal(process: Identity, signal: Signal) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
@@ -69,6 +75,25 @@ mod system {
     /// The process of this number.
     pub(in crate::process) fn one(pid: u32) -> Option<Row> {
         row(&Process::new(i32::try_from(pid).ok()?).ok()?)
+    }
+
+    /// The kernel's mark of a process that is exiting.
+    const EXITING: u32 = 0x4;
+    /// SIGKILL among the signals that wait.
+    const KILLED: u64 = 1 << 8;
+
+    pub(super) fn is_ending(pid: u32) -> bool {
+        let process = i32::try_from(pid)
+            .ok()
+            .and_then(|pid| Process::new(pid).ok());
+        let Some((process, stat)) = process.and_then(|one| one.stat().ok().map(|stat| (one, stat)))
+        else {
+            return true;
+        };
+        let is_killed = process
+            .status()
+            .is_ok_and(|status| (status.sigpnd | status.shdpnd) & KILLED != 0);
+        is_killed || matches!(stat.state, 'Z' | 'X') || stat.flags & EXITING != 0
     }
 
     fn row(process: &Process) -> Option<Row> {
@@ -131,6 +156,10 @@ mod system {
         ps(&["-p", &pid.to_string()]).pop()
     }
 
+    pub(super) fn is_ending(pid: u32) -> bool {
+        one(pid).is_none_or(|row| row.is_zombie)
+    }
+
     fn ps(which: &[&str]) -> Vec<Row> {
         let columns = ["-o", "pid=,ppid=,pgid=,stat=,lstart="];
         let mut ps = std::process::Command::new("/bin/ps");
@@ -188,6 +217,21 @@ fn rows_of(text: &str) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_ending_once_it_has_ended_or_was_killed() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        assert!(!is_ending(std::process::id()));
+        assert!(!is_ending(child.id()));
+        child.kill().unwrap();
+        // Not waited for: at first it dies, then it is a zombie.
+        assert!(is_ending(child.id()));
+        child.wait().unwrap();
+        assert!(is_ending(child.id()));
+    }
 
     #[test]
     fn what_ps_prints_is_read() {

@@ -46,8 +46,8 @@ mod view;
 mod wait;
 mod within;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
@@ -73,8 +73,10 @@ use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::Processes;
 use crate::contract::runner::Runner;
 use crate::contract::skills::Skills;
+use crate::kernel::ages::Ages;
 use crate::kernel::env::Environment;
 use crate::kernel::ids::BootId;
+use crate::kernel::time::Timestamp;
 use crate::store::pins::Pins;
 use crate::store::transcripts::Transcripts;
 use crate::store::{Effect, Seal, Store};
@@ -121,6 +123,8 @@ struct Inner {
     lacks_room: watch::Sender<bool>,
     /// Every row is restored.
     is_at_work: AtomicBool,
+    /// By which time things are old; `None` before the restore has asked the store.
+    ages: std::sync::Mutex<Option<Ages>>,
 }
 
 /// What a registry is made of.
@@ -182,6 +186,7 @@ impl Registry {
                 to_restore: AtomicU64::new(0),
                 lacks_room: watch::Sender::new(false),
                 is_at_work: AtomicBool::new(false),
+                ages: std::sync::Mutex::default(),
             }),
         };
         let service = Service::new(Arc::clone(&registry.inner), parts.effects, received);
@@ -216,5 +221,11 @@ impl Inner {
     /// The settings in force.
     fn options(&self) -> Arc<Options> {
         Arc::clone(&self.options.borrow())
+    }
+
+    /// The time by which ages count; `None`: nothing may end or be removed by its age yet.
+    fn aged_at(&self) -> Option<Timestamp> {
+        let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
+        ages.as_mut()?.at(self.clock.moment_with_sleep())
     }
 }

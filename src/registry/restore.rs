@@ -2,17 +2,21 @@
 //! service runs.
 
 use std::collections::HashSet;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::{Inner, Registry};
+use crate::failpoint;
 use crate::kernel::action::EventKind;
+use crate::kernel::ages::{Ages, SETTLES_MS};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::{Run, RunState};
+use crate::kernel::time::Timestamp;
 use crate::store::command::{RunAfter, Untold};
 use crate::store::{
     Command, Effect, Reply, Store, Ticket, events, outbox, read, runs, sends, steps,
@@ -52,7 +56,7 @@ impl Registry {
             boot: inner.boot,
             pid,
         };
-        let Reply::Boot { unclean } = patiently(inner, command).await? else {
+        let Reply::Boot { unclean, sight } = patiently(inner, command).await? else {
             return Err(Fault::internal(
                 "the store did not answer how the last life ended",
             ));
@@ -73,14 +77,33 @@ impl Registry {
             ..Restored::default()
         };
         inner.to_restore.store(open.len() as u64, Ordering::Relaxed);
-        let now = inner.clock.now();
-        let (ready, mut broken): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
-            waits_as_it_should(
-                run,
-                now.since(run.last_activity_at),
-                inner.options().max_age_ms,
-            )
+        let max_age_ms = inner.options().max_age_ms;
+        let now = inner.clock.moment_with_sleep();
+        let settles_ms = failpoint::given("clock.settles").unwrap_or(SETTLES_MS);
+        let ages = Ages::new(sight, now, max_age_ms, settles_ms);
+        *inner.ages.lock().unwrap_or_else(PoisonError::into_inner) = Some(ages);
+        let aged_at = inner.aged_at();
+        let is_old = |run: &Run| {
+            let now = aged_at.unwrap_or(now.wall);
+            now.since(run.last_activity_at) > max_age_ms
+        };
+        let (doubted, open): (Vec<Run>, Vec<Run>) = open.into_iter().partition(|run| {
+            let at_work = matches!(run.state, RunState::Queued | RunState::Running);
+            aged_at.is_none() && at_work && run.cancel.is_none() && is_old(run)
         });
+        // A queued run that nothing has happened to needs no command of its own.
+        let (ready, mut broken): (Vec<Run>, Vec<Run>) = open
+            .into_iter()
+            .partition(|run| run.state == RunState::Queued && run.cancel.is_none() && !is_old(run));
+        for run in &doubted {
+            let keeps = Effect::Paused(run.id, run.session, run.depth);
+            restored
+                .effects
+                .extend([keeps, Effect::Doubted(run.id, loss)]);
+        }
+        inner
+            .restored
+            .fetch_add(doubted.len() as u64, Ordering::Relaxed);
         let in_turn: HashSet<RunId> = inner
             .store
             .read(steps::in_turn)
@@ -99,9 +122,12 @@ impl Registry {
         for group in broken.chunks(AT_ONCE) {
             // A row that cannot be read refuses the command that meets it, once: then it is
             // set aside, and its run has ended or can go on.
-            let again = self.recover_all(group, loss, &mut restored).await?;
+            let again = self
+                .recover_all(group, loss, aged_at, &mut restored)
+                .await?;
             super::damage::set_aside(&inner.store).await;
-            for run in self.recover_all(&again, loss, &mut restored).await? {
+            let again = self.recover_all(&again, loss, aged_at, &mut restored);
+            for run in again.await? {
                 // One that cannot be recovered must not keep the others.
                 tracing::error!(run = %run.id, "a run could not be restored");
             }
@@ -148,12 +174,14 @@ impl Registry {
         &self,
         group: &[Run],
         loss: Loss,
+        aged_at: Option<Timestamp>,
         restored: &mut Restored,
     ) -> Result<Vec<Run>, Fault> {
         let inner = &self.inner;
-        let commands = group
-            .iter()
-            .map(|run| patiently(inner, Command::Recover { run: run.id, loss }));
+        let commands = group.iter().map(|run| {
+            let run = run.id;
+            patiently(inner, Command::Recover { run, loss, aged_at })
+        });
         let mut refused = Vec::new();
         for (run, reply) in group.iter().zip(join_all(commands).await) {
             match reply {
@@ -204,11 +232,6 @@ async fn patiently(inner: &Inner, command: Command) -> Result<Reply, Fault> {
             done => return done,
         }
     }
-}
-
-/// A queued run that nothing has happened to needs no command of its own.
-fn waits_as_it_should(run: &Run, idle_ms: u64, max_age_ms: u64) -> bool {
-    run.state == RunState::Queued && run.cancel.is_none() && idle_ms <= max_age_ms
 }
 
 fn count(restored: &mut Restored, before: &Run, after: &RunAfter) {

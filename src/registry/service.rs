@@ -24,6 +24,7 @@ use crate::contract::control::Then;
 use crate::failpoint::reach;
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::recover::Loss;
+use crate::kernel::time::Timestamp;
 use crate::store::command::GatewayNote;
 use crate::store::{Command, Effect};
 use crate::telemetry::metrics::metrics;
@@ -68,6 +69,8 @@ pub struct Service {
     _tail: AbortOnDropHandle<()>,
     /// How much sleep of the machine has been told of.
     slept: Duration,
+    /// Runs that the start has left as they were until it is clear how old they are.
+    doubted: HashMap<RunId, Loss>,
 }
 
 impl Service {
@@ -91,6 +94,7 @@ impl Service {
             settling: Settling::default(),
             windows: Windows::default(),
             sweeper: Sweeper::new(),
+            doubted: HashMap::new(),
         }
     }
 
@@ -211,7 +215,7 @@ impl Service {
                 if let Some(hold) = self.drives.get(&run) {
                     hold.stop.cancel();
                 } else {
-                    self.recover(run, Loss::Executor);
+                    self.recover(run, Loss::Executor, None);
                 }
             }
             Effect::Released(run) => {
@@ -248,6 +252,9 @@ impl Service {
             Effect::Untold(run, what) => {
                 super::trace::say_again(&self.inner, &self.tasks, run, what);
             }
+            Effect::Doubted(run, loss) => {
+                self.doubted.insert(run, loss);
+            }
             Effect::Deliverable(session) => self.announcer.deliver(session),
             Effect::Purge(session) => {
                 self.inner.transcripts.remove(session);
@@ -266,14 +273,14 @@ impl Service {
                     Ended::Moved => self.lanes.release(run),
                     // What ends with the process is found by the next start.
                     Ended::CutOff if self.inner.drains.is_ending() => self.lanes.release(run),
-                    Ended::CutOff => self.recover(run, Loss::CutOff),
+                    Ended::CutOff => self.recover(run, Loss::CutOff, None),
                     Ended::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
-                        self.recover(run, Loss::Executor);
+                        self.recover(run, Loss::Executor, None);
                     }
                     Ended::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover(run, Loss::Executor);
+                        self.recover(run, Loss::Executor, None);
                     }
                 }
             }
@@ -288,12 +295,12 @@ impl Service {
 
     /// Gives a run without an executor to recovery; it keeps its slot, and its session its
     /// turn, until that is done.
-    fn recover(&self, run: RunId, loss: Loss) {
+    fn recover(&self, run: RunId, loss: Loss, aged_at: Option<Timestamp>) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
             // What was at work on its steps has ended before anything is said of them.
             inner.processes.end_run(run).await;
-            let command = Command::Recover { run, loss };
+            let command = Command::Recover { run, loss, aged_at };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.
                 tracing::error!(%run, %fault, "a run could not be recovered yet");
@@ -302,8 +309,25 @@ impl Service {
         });
     }
 
+    /// Once it is clear how old they are, what the start has left as it was is recovered.
+    fn recover_doubted(&mut self) {
+        if self.doubted.is_empty() || self.inner.drains.is_under_way() {
+            return;
+        }
+        let Some(aged_at) = self.inner.aged_at() else {
+            return;
+        };
+        for (run, loss) in std::mem::take(&mut self.doubted) {
+            // One that somebody has moved meanwhile is in other hands.
+            if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
+                self.recover(run, loss, Some(aged_at));
+            }
+        }
+    }
+
     fn tick(&mut self) {
         self.notice_sleep();
+        self.recover_doubted();
         self.inner.store.room().look();
         self.lanes.wake_delayed(self.inner.clock.moment());
         for run in self.settling.due(self.inner.clock.monotonic()) {
@@ -352,15 +376,17 @@ impl Service {
     /// Rows that no task cares for are picked up, and said to be a defect.
     fn settle_suspects(&mut self, suspects: Suspects) {
         for (run, ticket) in suspects.queued {
-            if !self.lanes.knows(run) && !self.drives.contains_key(&run) {
+            let is_doubted = self.doubted.contains_key(&run);
+            if !is_doubted && !self.lanes.knows(run) && !self.drives.contains_key(&run) {
                 tracing::error!(%run, "defect: a queued run was in no lane; it is queued again");
                 self.lanes.enqueue(ticket, self.inner.clock.moment());
             }
         }
         for run in suspects.running {
-            if !self.drives.contains_key(&run) && !self.lanes.knows(run) {
+            let is_doubted = self.doubted.contains_key(&run);
+            if !is_doubted && !self.drives.contains_key(&run) && !self.lanes.knows(run) {
                 tracing::error!(%run, "defect: a running run had no task; it is recovered");
-                self.recover(run, Loss::Executor);
+                self.recover(run, Loss::Executor, None);
             }
         }
         for (run, left) in suspects.settling {

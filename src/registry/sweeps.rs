@@ -100,7 +100,11 @@ async fn sweep(inner: &Inner, places: &mut Places) -> Result<(), Fault> {
         purge(inner, session).await?;
     }
     let retention = inner.options().retention;
-    let ago = |ms: u64| inner.clock.now().minus_ms(ms);
+    // By a clock that may be wrong nothing is old enough to go.
+    let Some(now) = inner.aged_at() else {
+        return Ok(());
+    };
+    let ago = |ms: u64| now.minus_ms(ms);
     if let Some(age) = retention.archive_after_ms {
         archive(inner, places, ago(age)).await?;
     }

@@ -1,9 +1,8 @@
 //! Copies of a whole store: made while it is open, and put in its place while it is not.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
@@ -42,18 +41,54 @@ pub fn copy(database: &Path, to: Option<PathBuf>, clock: &Clock) -> Result<Backu
     if fs::symlink_metadata(&path).is_ok() {
         return Err(there_already(&path));
     }
-    let half = files::beside(&path, ".partial");
+    clear_halves(database);
+    let half = files::beside(&path, HALF);
+    note(database, &half);
     let made = make(database, &half, &path);
-    if made.is_err()
-        && let Err(fault) = files::discard(&half)
-    {
-        tracing::warn!(%fault, "a half backup stays behind");
-    }
+    clear_halves(database);
     let mut backup = made?;
     let took = (clock.monotonic() - began).as_millis();
     backup.took_ms = u64::try_from(took).unwrap_or(u64::MAX);
     tracing::info!(path = %backup.path.display(), bytes = backup.bytes, "a backup was made");
     Ok(backup)
+}
+
+/// What the name of a half backup ends with.
+const HALF: &str = ".partial";
+
+/// Whatever ends the process, the next start knows which half backup to remove. Where even that
+/// cannot be written, the backup itself says why.
+fn note(database: &Path, half: &Path) {
+    let note = files::copying(database);
+    let written =
+        files::private(&note).and_then(|()| fs::write(&note, half.as_os_str().as_encoded_bytes()));
+    if let Err(fault) = written {
+        tracing::warn!(%fault, "it is not noted which backup is being made");
+    }
+}
+
+/// Once this returns, nothing is left of backups that were not finished. None may be under way.
+pub fn clear_halves(database: &Path) {
+    let note = files::copying(database);
+    let noted = fs::read_to_string(&note).map(PathBuf::from).ok();
+    let own = fs::read_dir(folder(database));
+    let own = own
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let halves = own.chain(noted).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(HALF)
+    });
+    for half in halves {
+        if let Err(fault) = files::discard(&half) {
+            tracing::warn!(path = %half.display(), %fault, "a half backup stays behind");
+        }
+    }
+    if let Err(fault) = files::remove(&note) {
+        tracing::warn!(%fault, "the note of an earlier backup stays behind");
+    }
 }
 
 fn there_already(path: &Path) -> Fault {
@@ -69,13 +104,53 @@ fn there_already(path: &Path) -> Fault {
 
 /// A name with the time in it, in the store's own folder of backups.
 fn next_path(database: &Path, clock: &Clock) -> io::Result<PathBuf> {
-    let folder = database.with_file_name("backups");
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)?;
+    let folder = folder(database);
+    files::private_folder(&folder)?;
     let time = clock.now().to_string().replace(':', "-");
     Ok(folder.join(format!("abide-{time}.db")))
+}
+
+/// The folder of the backups that have no name of their own.
+pub fn folder(database: &Path) -> PathBuf {
+    database.with_file_name("backups")
+}
+
+/// The newest backup in the store's own folder that is whole: each is read through, the newest
+/// first.
+pub fn newest(database: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder(database)).ok()?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let made = entry.metadata().ok()?.modified().ok()?;
+            let path = entry.path();
+            (path.extension()? == "db").then_some((made, path))
+        })
+        .collect();
+    files.sort();
+    let is_whole = |path: &PathBuf| {
+        let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
+        let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
+        known && findings().is_ok_and(|findings| findings.is_empty())
+    };
+    files.into_iter().rev().map(|(_, path)| path).find(is_whole)
+}
+
+/// What to do where nothing of a store can be read: which backup can take its place, and how.
+pub fn advice(database: &Path) -> String {
+    match newest(database) {
+        Some(backup) => format!(
+            "Its newest backup that is whole takes its place with `abide restore {} --force`, \
+             which keeps what is there beside it",
+            backup.display()
+        ),
+        None => format!(
+            "There is no whole backup in {}. Put one back from elsewhere (`abide restore FILE \
+             --force`), try `sqlite3 {} .recover`, or move the file away to start anew",
+            folder(database).display(),
+            database.display()
+        ),
+    }
 }
 
 fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
@@ -106,10 +181,12 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<Backup, Fault> {
 
 fn unwritable(path: &Path, fault: &io::Error) -> Fault {
     match fault.kind() {
-        io::ErrorKind::StorageFull => db_fault(DbError {
-            kind: DbErrorKind::Full,
-            message: fault.to_string(),
-        }),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            db_fault(DbError {
+                kind: DbErrorKind::Full,
+                message: fault.to_string(),
+            })
+        }
         _ => Fault::new(
             Kind::InvalidParams,
             format!(

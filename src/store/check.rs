@@ -41,6 +41,9 @@ fn look(db: &mut Sqlite, path: &Path) -> Result<Option<String>, DbError> {
         return Ok(Some("it holds no tables".to_owned()));
     }
     let outline = Outline::of(db)?;
+    if outline.version <= 0 {
+        return Ok(Some("its header has no schema version".to_owned()));
+    }
     if Outline::kept(path).is_some_and(|kept| kept.differs(&outline)) {
         return Ok(Some("its schema is not what it was".to_owned()));
     }
@@ -169,7 +172,7 @@ pub fn lost_of_log(path: &Path) -> Result<Option<String>, DbError> {
     // A file that cannot be opened is somebody else's finding.
     let used = match Sqlite::open(path, Use::Examine).and_then(|mut db| db.frames()) {
         Ok(used) => used,
-        Err(fault) if fault.kind == DbErrorKind::Corrupt => return Ok(None),
+        Err(fault) if fault.is_damage() => return Ok(None),
         Err(fault) => return Err(fault),
     };
     lost_frames(&file, length, u64::try_from(used).unwrap_or(0)).map_err(DbError::from)

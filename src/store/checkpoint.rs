@@ -12,6 +12,8 @@ use super::tx::DbError;
 
 /// How often the thread looks whether there is something to copy.
 const LOOK_EACH: Duration = Duration::from_millis(100);
+/// At each how manieth of these looks the files are watched.
+const WATCH_EACH: u32 = 5;
 /// The write-ahead file may hold so many frames of 4 KiB (64 MiB) before the writer itself
 /// waits for the readers and starts it anew.
 const MOST_FRAMES: i64 = 16 * 1024;
@@ -83,13 +85,17 @@ pub fn open(path: &Path) -> Result<Sqlite, DbError> {
     Sqlite::open(path, Use::Checkpoint)
 }
 
-/// Works until `stop` is closed.
-pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>) {
-    let mut copied = 0;
+/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not.
+pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dyn Fn()) {
+    let (mut copied, mut looks, mut failing) = (0, 0_u32, false);
     loop {
         match stop.recv_timeout(LOOK_EACH) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(WATCH_EACH) {
+            watch();
         }
         let commits = shared.commits.load(Ordering::Relaxed);
         if commits == copied {
@@ -97,13 +103,18 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>) {
         }
         match db.checkpoint_passive() {
             Ok((frames, done)) => {
+                failing = false;
                 // Frames that were not copied are tried again at the next look.
                 if frames == done {
                     copied = commits;
                 }
                 shared.holds(frames);
             }
-            Err(fault) => tracing::warn!(%fault, "a checkpoint failed; it is tried again"),
+            // Told once, not ten times a second.
+            Err(fault) if !std::mem::replace(&mut failing, true) => {
+                tracing::warn!(%fault, "a checkpoint failed; it is tried again");
+            }
+            Err(_) => {}
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::audit::Entry;
 use crate::contract::rows::TrustedProject;
 use crate::contract::servers::KnownServer;
+use crate::kernel::ages::Sight;
 use crate::kernel::approval::Approval;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
@@ -19,6 +20,7 @@ use crate::kernel::recover::Loss;
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Intent, Step};
+use crate::kernel::time::Timestamp;
 use crate::store::tx::BadRow;
 
 mod agents;
@@ -155,7 +157,12 @@ commands! {
           /** Which. */ ids: Vec<AnnounceId> }) = "ack",
     /// The open run without an executor is queued, paused, settling or ended, as
     /// [`crate::kernel::recover`] says.
-    Recover({ /** The run. */ run: RunId, /** How it lost its executor. */ loss: Loss }) = "recover",
+    Recover({
+        /** The run. */ run: RunId,
+        /** How it lost its executor. */ loss: Loss,
+        /** The time by which its age counts; `None`: it does not end by its age. */
+        aged_at: Option<Timestamp>,
+    }) = "recover",
     /// The message waits for its turn in the target's session, or stands in a client's; a step
     /// that wants the reply waits for it.
     Send((Box<SendMessage>)) = "send",
@@ -313,6 +320,8 @@ pub enum Reply {
     Boot {
         /// Whether it did.
         unclean: bool,
+        /// How far the clock can be believed.
+        sight: Sight,
     },
     /// The session, and whether it is new.
     Session(Box<Session>, bool),
@@ -378,7 +387,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
             unable,
         } => deliver::deliver(context, session, wake, unable.as_deref()),
         Command::Ack { org, session, ids } => deliver::ack(context, &org, &session, ids),
-        Command::Recover { run, loss } => recover::recover(context, run, loss),
+        Command::Recover { run, loss, aged_at } => recover::recover(context, run, loss, aged_at),
         Command::Send(message) => send::send(context, *message),
         Command::Exchange { run, next } => exchange::exchange(context, run, next),
         Command::WaitFor(wait) => waiting::wait_for(context, wait),

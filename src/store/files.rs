@@ -4,10 +4,12 @@
 //! The new file is made whole as `abide.db.saved`. Then `abide.db.switch` is written, which
 //! says where the old one goes; from then on every start finishes the switch.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
 
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
@@ -28,6 +30,31 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
 /// The database's write-ahead file.
 pub fn log(path: &Path) -> PathBuf {
     beside(path, LOG)
+}
+
+/// The database and the files beside it, there or not.
+pub fn all(path: &Path) -> Vec<PathBuf> {
+    ["", LOG, INDEX].map(|ending| beside(path, ending)).into()
+}
+
+/// Can a file of the database not grow any more because the process may not write larger ones?
+pub fn is_at_size_limit(path: &Path) -> bool {
+    room_in_files(path).is_some_and(|room| room < 2 * PAGE as u64)
+}
+
+/// By how much the largest file of the database may grow; `None`: the process has no limit.
+pub fn room_in_files(path: &Path) -> Option<u64> {
+    let limit = getrlimit(Resource::Fsize).current?;
+    let sizes = all(path)
+        .into_iter()
+        .filter_map(|path| fs::metadata(path).ok());
+    let largest = sizes.map(|about| about.len()).max().unwrap_or(0);
+    Some(limit.saturating_sub(largest))
+}
+
+/// The folder is there, made for its owner alone if it was not.
+pub fn private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Where the next file is made.
@@ -52,9 +79,63 @@ pub fn aside(path: &Path, why: &str, now: Timestamp) -> PathBuf {
     name
 }
 
+/// Which other processes hold locks on a database, as far as the system tells; those that write
+/// before those that read.
+pub fn locked_by(path: &Path) -> String {
+    let own = std::process::id();
+    let numbers: Vec<u64> = all(path)
+        .iter()
+        .filter_map(|path| Some(fs::metadata(path).ok()?.ino()))
+        .collect();
+    // `1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 EOF`
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut holders: Vec<(bool, u32)> = locks
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = words
+                .iter()
+                .position(|word| matches!(*word, "READ" | "WRITE"))?;
+            let pid: u32 = words.get(at + 1)?.parse().ok()?;
+            let number: u64 = words.get(at + 2)?.rsplit(':').next()?.parse().ok()?;
+            (pid != own && numbers.contains(&number)).then_some((words[at] == "READ", pid))
+        })
+        .collect();
+    holders.sort_unstable();
+    if let Some((reads, _)) = holders.first().copied() {
+        holders.retain(|holder| holder.0 == reads);
+    }
+    holders.dedup();
+    let names: Vec<String> = holders
+        .into_iter()
+        .map(|(_, pid)| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            match name.trim() {
+                "" => format!("process {pid}"),
+                name => format!("process {pid} ({name})"),
+            }
+        })
+        .collect();
+    match names.is_empty() {
+        true => "another process (fuser or lsof shows which)".to_owned(),
+        false => names.join(", "),
+    }
+}
+
 /// Removes a database file that is only half made, and what lies beside it.
 pub fn discard(path: &Path) -> io::Result<()> {
-    for ending in ["", LOG, INDEX] {
+    for ending in ["", LOG, INDEX, "-journal"] {
+        remove(&beside(path, ending))?;
+    }
+    Ok(())
+}
+
+/// Removes what a kill has left of work on the database at `path`, which is there.
+pub fn clear_leftovers(path: &Path) -> io::Result<()> {
+    for ending in [".saved", ".redone", ".patched"] {
+        discard(&beside(path, ending))?;
+    }
+    for ending in [".outline.new", ".switch.new"] {
         remove(&beside(path, ending))?;
     }
     Ok(())
@@ -68,7 +149,8 @@ pub fn discard_beside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Once this returns, there is no file at `path`.
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(fault),
         _ => Ok(()),
@@ -86,8 +168,8 @@ pub fn private(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Once this returns, [`saved`] is the database at `path`, and the old one, with its
-/// write-ahead file, lies at `aside`. The new file must be whole: nothing beside it.
+/// Once this returns, [`saved`] is the database at `path`, and the old one, with the files beside
+/// it, lies at `aside`. The new file must be whole: nothing beside it.
 pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
     sync(&saved(path))?;
     let half = beside(path, ".switch.new");
@@ -114,14 +196,14 @@ pub fn finish(path: &Path) -> io::Result<()> {
     let aside = path.with_file_name(name.trim());
     if saved(path).exists() {
         // The log first: it must never lie beside a database that it does not belong to.
-        for ending in [LOG, ""] {
+        for ending in [LOG, INDEX, ""] {
             let (from, to) = (beside(path, ending), beside(&aside, ending));
             if from.exists() && !to.exists() {
                 fs::rename(from, to)?;
                 reach("store.switch.moved");
             }
         }
-        remove(&beside(path, INDEX))?;
+        discard_beside(path)?;
         // It is of the old one.
         remove(&outline(path))?;
         sync_folder(path)?;
@@ -144,6 +226,11 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
         Some(folder) => sync(folder),
         None => Ok(()),
     }
+}
+
+/// Which half backup is being made.
+pub fn copying(path: &Path) -> PathBuf {
+    beside(path, ".copying")
 }
 
 /// What is kept of the database's schema; see `outline.rs`.
@@ -198,7 +285,7 @@ mod tests {
                 fs::rename(&path, &old).unwrap();
             }
             if cut > 2 {
-                fs::remove_file(beside(&path, INDEX)).unwrap();
+                fs::rename(beside(&path, INDEX), beside(&old, INDEX)).unwrap();
             }
             if cut > 3 {
                 fs::rename(saved(&path), &path).unwrap();
@@ -208,7 +295,9 @@ mod tests {
                 assert_eq!(read(&path).as_deref(), Some("new"), "{cut}");
                 assert_eq!(read(&old).as_deref(), Some("old"), "{cut}");
                 assert_eq!(read(&beside(&old, LOG)).as_deref(), Some("old log"));
+                assert_eq!(read(&beside(&old, INDEX)).as_deref(), Some("index"));
                 assert!(!log(&path).exists() && !order(&path).exists());
+                assert!(!beside(&path, INDEX).exists());
             }
         }
     }

@@ -38,11 +38,12 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
             ),
         )
         .fix("use the newer abide that wrote it"),
-        Unexamined::Unreadable(why) => {
-            finding(Health::Fail, format!("the store cannot be read: {why}")).fix(
-                "start the daemon: it sets the file aside and copies out what can be read; or put \
-             back a backup: abide restore FILE --force",
-            )
+        Unexamined::Unreadable(why, advice) => {
+            let message = format!("the store cannot be read: {why}");
+            finding(Health::Fail, message).fix(format!(
+                "start the daemon (abide serve --detach): it sets the file aside and copies out \
+                 what can be read. Where it can read nothing: {advice}"
+            ))
         }
     }
 }
@@ -55,7 +56,13 @@ fn integrity(store: &Store) -> Finding {
             Health::Fail,
             format!("the file is damaged: {}", store.damage.join("; ")),
         )
-        .fix("restart the daemon (abide stop --restart): it sets the file aside and copies out what can be read");
+        .fix(format!(
+            "{}: the start sets the file aside and copies out what can be read",
+            match store.is_open {
+                true => "restart the daemon (abide stop --restart)",
+                false => "start the daemon (abide serve --detach)",
+            }
+        ));
     }
     match &store.checked {
         Checked::Done(..) => Finding::new(id, Health::Ok, "every table was checked and is whole"),
@@ -146,9 +153,10 @@ fn salvaged(store: &Store) -> Finding {
         return Finding::new(id, Health::Ok, format!("{message}; it was seen to"));
     }
     Finding::new(id, Health::Warn, message).fix(format!(
-        "the damaged file is {}; where a backup has more, put it back: abide restore FILE --force; \
-         to have this seen to, delete that file or move it away",
-        report.set_aside.display()
+        "the damaged file is {}; where a backup has more, put it back: {}abide restore FILE \
+         --force; to have this seen to, delete that file or move it away",
+        report.set_aside.display(),
+        if store.is_open { "abide stop && " } else { "" }
     ))
 }
 

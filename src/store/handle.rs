@@ -11,6 +11,7 @@ use super::command::{Accepted, Command, Key, Reply, Settings, first_answer};
 use super::db_fault;
 use super::health::{self, Health};
 use super::noticed::Noticed;
+use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
 use super::salvage::{self, Report};
@@ -30,6 +31,7 @@ pub(super) struct Inner {
     pub(super) queue: mpsc::Sender<Message>,
     pub(super) readers: Readers,
     pub(super) noticed: Arc<Noticed>,
+    pub(super) placement: Arc<Placement>,
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) clock: Clock,
     pub(super) copying: Mutex<()>,
@@ -45,6 +47,7 @@ impl Store {
     pub async fn submit(&self, command: Command) -> Result<Reply, Fault> {
         if command.makes_work() {
             self.inner.room.check()?;
+            self.inner.placement.check()?;
         }
         let (answer, reply) = oneshot::channel();
         self.inner
@@ -186,6 +189,9 @@ impl Store {
                     .hint("wait until it is there, then ask again"));
                 }
             };
+            if inner.placement.look().is_some() {
+                return Err(inner.placement.lost());
+            }
             let _long = inner.checkpoints.long_read();
             backup::copy(&inner.readers.path, to, &inner.clock)
         });
@@ -198,7 +204,9 @@ impl Store {
     pub async fn health(&self) -> Result<Health, Fault> {
         let path = self.inner.readers.path.clone();
         let noticed = Arc::clone(&self.inner.noticed);
-        self.read(move |tx| health::of(tx, &path, &noticed)).await
+        let placement = Arc::clone(&self.inner.placement);
+        self.read(move |tx| health::of(tx, &path, &noticed, &placement))
+            .await
     }
 
     /// What was saved of a damaged file before this one, until somebody has seen to it.

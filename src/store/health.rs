@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::noticed::{Checked, Noticed};
 use super::outline::Outline;
+use super::placement::Placement;
 use super::salvage::{self, Report};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, first, number};
-use super::{boots, check, files, migrate, quarantine};
+use super::{backup, boots, check, files, migrate, quarantine};
 use crate::kernel::time::Timestamp;
 
 /// How a store is.
@@ -15,6 +16,8 @@ use crate::kernel::time::Timestamp;
 pub struct Health {
     /// The file.
     pub path: PathBuf,
+    /// A daemon has it open.
+    pub is_open: bool,
     /// What is wrong with the file; empty: nothing that was seen.
     pub damage: Vec<String>,
     /// How far it was checked.
@@ -45,7 +48,12 @@ pub struct Health {
 const LATEST: i64 = 20;
 
 /// How the open store is.
-pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbError> {
+pub fn of(
+    tx: &mut dyn Tx,
+    path: &Path,
+    noticed: &Noticed,
+    placement: &Placement,
+) -> Result<Health, DbError> {
     let checked = noticed.checked();
     let mut damage = match &checked {
         Checked::Done(_, findings) => findings.clone(),
@@ -54,9 +62,13 @@ pub fn of(tx: &mut dyn Tx, path: &Path, noticed: &Noticed) -> Result<Health, DbE
     if noticed.is_corrupt() && damage.is_empty() {
         damage.push("a page of the file could not be read".to_owned());
     }
+    damage.extend(placement.look().map(|moved| moved.what));
     let schema = number(tx, "SELECT user_version FROM pragma_user_version", &[])?;
     // The newest row is this life's own.
-    gather(tx, path, (damage, checked, schema), 1)
+    Ok(Health {
+        is_open: true,
+        ..gather(tx, path, (damage, checked, schema), 1)?
+    })
 }
 
 fn gather(
@@ -85,6 +97,7 @@ fn gather(
     )?;
     Ok(Health {
         path: path.to_owned(),
+        is_open: false,
         damage,
         checked,
         schema: (schema, migrate::SCHEMA),
@@ -121,7 +134,9 @@ fn set_aside(path: &Path) -> Vec<PathBuf> {
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let rest = name.strip_prefix(&start).unwrap_or_default();
-            rest.starts_with("damaged") || rest.starts_with("before-")
+            ["damaged", "before-", "rescued"]
+                .iter()
+                .any(|why| rest.starts_with(why))
         })
         .collect();
     found.sort();
@@ -135,8 +150,8 @@ pub enum Unexamined {
     Missing,
     /// A newer program wrote it: the version of its schema.
     Newer(i64),
-    /// Nothing of it can be read: why.
-    Unreadable(String),
+    /// It cannot be read as it is: why, and what to do where a start cannot repair it.
+    Unreadable(String, String),
 }
 
 /// How the store in this folder is, which nobody has open. All of it is read, and nothing of
@@ -146,7 +161,7 @@ pub fn examine(folder: &Path) -> Result<Health, Unexamined> {
     if !path.exists() {
         return Err(Unexamined::Missing);
     }
-    let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message);
+    let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message, backup::advice(&path));
     let version = header_version(&path).map_err(unreadable)?;
     if version > migrate::SCHEMA {
         return Err(Unexamined::Newer(version));
@@ -178,6 +193,7 @@ fn look(path: &Path) -> Result<Health, DbError> {
     }
     Ok(Health {
         path: path.to_owned(),
+        is_open: false,
         damage,
         checked,
         schema: (schema, migrate::SCHEMA),

@@ -42,6 +42,7 @@ pub mod tx;
 pub mod usage;
 pub mod waits;
 
+mod away;
 mod backup;
 mod boots;
 mod check;
@@ -58,6 +59,7 @@ mod migrate;
 mod noticed;
 mod open;
 mod outline;
+mod placement;
 mod readers;
 mod redo;
 mod room;
@@ -69,7 +71,7 @@ mod tables;
 mod threads;
 mod writer;
 
-pub use backup::{Backup, Placed, Unplaced, place};
+pub use backup::{Backup, Placed, Unplaced, newest as newest_backup, place};
 pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use files::{DATABASE, suspect};
 pub use handle::Store;

@@ -11,14 +11,15 @@ use super::handle::{Inner, Store};
 use super::migrate::{self, MigrateError};
 use super::noticed::Noticed;
 use super::outline::Outline;
+use super::placement::Placement;
 use super::readers::Readers;
 use super::room::Room;
 use super::salvage::{self, Report, Unsaved};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::threads::{Threads, thread};
 use super::tx::{DbError, DbErrorKind};
-use super::writer::{OnFatal, QUEUE, Told, Writer};
-use super::{boots, check, files, redo};
+use super::writer::{Kept, Message, OnFatal, QUEUE, Told, Writer};
+use super::{backup, boots, check, files, redo};
 use crate::clock::Clock;
 
 /// How a store is opened.
@@ -42,24 +43,37 @@ pub enum OpenError {
     /// The file is damaged, or no database, and nothing of it could be read.
     #[error(
         "{path} cannot be read as a store: {why}. No row of it could be saved, so it was left as \
-         it is and nothing was started. Put back a backup with `abide restore FILE --force`, or \
-         move the file away to start anew"
+         it is and nothing was started. {advice}"
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+        /// Which backup can take its place.
+        advice: String,
     },
     /// The database is gone, its write-ahead file is not.
     #[error(
         "{log} holds what was written last, but the store that it belongs to is not there. \
-         Nothing was started, so that it is not lost. Put the store back (`abide restore FILE`), \
-         or move this file away to start anew"
+         Nothing was started, so that it is not lost. Put that file back. {advice}"
     )]
     OnlyLog {
         /// The write-ahead file.
         log: PathBuf,
+        /// Which backup can take the place of the store.
+        advice: String,
+    },
+    /// Another process holds the database locked.
+    #[error(
+        "{path} is locked by {by}. Nothing was started and nothing was changed. End that, or its \
+         transaction, and start again"
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// Which processes, as far as the system tells.
+        by: String,
     },
     /// The file, or its folder, takes no writes.
     #[error(
@@ -84,7 +98,10 @@ pub enum OpenError {
         source: DbError,
     },
     /// Anything else.
-    #[error("{path}: {source}")]
+    #[error(
+        "{path} cannot be opened: {source}. Nothing was started; what was accepted is kept. Look \
+         at it with `abide doctor`"
+    )]
     Db {
         /// The file.
         path: PathBuf,
@@ -99,13 +116,29 @@ impl OpenError {
         match source.kind {
             DbErrorKind::ReadOnly => OpenError::ReadOnly { path, source },
             DbErrorKind::Full => OpenError::NoRoom { path, source },
+            DbErrorKind::Io if files::is_at_size_limit(&path) => OpenError::NoRoom { path, source },
+            DbErrorKind::Busy => OpenError::Locked {
+                by: files::locked_by(&path),
+                path,
+            },
+            _ if source.is_damage() => OpenError::damaged(&path, source.message),
             _ => OpenError::Db { path, source },
+        }
+    }
+
+    fn damaged(path: &Path, why: String) -> Self {
+        OpenError::Damaged {
+            path: path.to_owned(),
+            why,
+            advice: backup::advice(path),
         }
     }
 
     fn of_schema(path: &Path, fault: MigrateError) -> Self {
         match fault {
-            MigrateError::Failed { source, .. } if source.kind == DbErrorKind::Full => {
+            MigrateError::Failed { source, .. }
+                if matches!(source.kind, DbErrorKind::Full | DbErrorKind::Busy) =>
+            {
                 OpenError::of(path, source)
             }
             MigrateError::Db(source) => OpenError::of(path, source),
@@ -135,14 +168,24 @@ impl Store {
         let path = options.folder.join(files::DATABASE);
         let wrap = |source: DbError| OpenError::of(&path, source);
         let unusable = |fault| OpenError::of_schema(&path, fault);
-        let salvaged = prepare(&path, &options.clock)?;
-        let mut db = Sqlite::open(&path, Use::Write).map_err(&wrap)?;
-        migrate::migrate(&mut db, &path).map_err(unusable)?;
-        let outline = Outline::of(&mut db).map_err(&wrap)?;
-        outline.keep(&path).map_err(|fault| wrap(fault.into()))?;
-        let (id, digest_key) = identity(&mut db, &options.clock).map_err(&wrap)?;
+        let mut salvaged = prepare(&path, &options.clock)?;
+        let begun = match begin(&path, &options.clock) {
+            // Damage that no look before has met.
+            Err(MigrateError::Db(fault)) if fault.is_damage() && salvaged.is_none() => {
+                salvaged = Some(save(&path, None, &fault.message, &options.clock)?);
+                begin(&path, &options.clock)
+            }
+            begun => begun,
+        };
+        let Begun {
+            mut db,
+            id,
+            digest_key,
+        } = begun.map_err(unusable)?;
         let noticed = Arc::new(Noticed::new(&path));
-        let readers = Readers::open(&path, Arc::clone(&noticed)).map_err(&wrap)?;
+        let placement = Arc::new(Placement::of(&path));
+        let readers = Readers::open(&path, Arc::clone(&noticed), Arc::clone(&placement));
+        let readers = readers.map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
         let (kept, clock) = (Arc::clone(&shared), options.clock.clone());
         let checkpoint_db = checkpoint::open(&path).map_err(&wrap)?;
@@ -158,8 +201,11 @@ impl Store {
                 effects: effects_in,
                 head: head_in,
             },
-            Arc::clone(&shared),
-            Arc::clone(&noticed),
+            Kept {
+                checkpoints: Arc::clone(&shared),
+                noticed: Arc::clone(&noticed),
+                placement: Arc::clone(&placement),
+            },
             options.on_fatal,
         );
         let (alive, writer_ended) = oneshot::channel();
@@ -170,9 +216,16 @@ impl Store {
         };
         let writer = thread("abide-writer", work, &path)?;
         let (stop_checkpoints, stop) = std::sync::mpsc::channel();
+        let (looked_after, wake) = (Arc::clone(&placement), queue.clone());
+        let watch = move || {
+            if looked_after.look().is_some() {
+                // A queue that is full has the writer at work, which looks by itself.
+                let _ = wake.try_send(Message::Look);
+            }
+        };
         let checkpoints = thread(
             "abide-checkpoint",
-            move || checkpoint::run(checkpoint_db, &shared, &stop),
+            move || checkpoint::run(checkpoint_db, &shared, &stop, &watch),
             &path,
         )?;
         Ok(Opened {
@@ -181,6 +234,7 @@ impl Store {
                     queue: queue.clone(),
                     readers,
                     noticed,
+                    placement,
                     checkpoints: kept,
                     clock,
                     copying: Mutex::new(()),
@@ -204,16 +258,42 @@ impl Store {
     }
 }
 
+/// The writer's connection to a whole store, and what the store says of itself.
+struct Begun {
+    db: Sqlite,
+    id: String,
+    digest_key: [u8; 32],
+}
+
+/// Once this returns, the store has the schema of this program, whose outline is kept beside it.
+fn begin(path: &Path, clock: &Clock) -> Result<Begun, MigrateError> {
+    let mut db = Sqlite::open(path, Use::Write)?;
+    migrate::migrate(&mut db, path)?;
+    Outline::of(&mut db)?.keep(path).map_err(DbError::from)?;
+    let (id, digest_key) = identity(&mut db, clock)?;
+    Ok(Begun { db, id, digest_key })
+}
+
 /// Once this returns, there is a whole database at `path`: the one that was there, a new one,
 /// or what could be saved of a damaged one, with the report of that.
 fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
     let wrap = |source: DbError| OpenError::of(path, source);
     let io = |fault: std::io::Error| wrap(DbError::from(fault));
     files::finish(path).map_err(io)?;
+    backup::clear_halves(path);
+    let saved = files::saved(path);
+    if path.exists() {
+        files::clear_leftovers(path).map_err(io)?;
+    } else if check::at_start(&saved).is_ok_and(|damage| damage.is_none()) {
+        // A kill came between the copy of a store that was gone and its switch.
+        let aside = files::aside(path, "before-rescue", clock.now());
+        files::switch(path, &aside).map_err(io)?;
+    }
     if !path.exists() {
         let log = files::log(path);
         if log.metadata().is_ok_and(|log| log.len() > 0) {
-            return Err(OpenError::OnlyLog { log });
+            let advice = backup::advice(path);
+            return Err(OpenError::OnlyLog { log, advice });
         }
         make(path, clock).map_err(|fault| OpenError::of_schema(path, fault))?;
         return Ok(None);
@@ -232,26 +312,33 @@ fn prepare(path: &Path, clock: &Clock) -> Result<Option<Report>, OpenError> {
                 None => check::at_start(path).map_err(wrap)?,
             }
         }
-        Err(fault) if fault.kind == DbErrorKind::Corrupt => Some(fault.message),
+        Err(fault) if fault.is_damage() => Some(fault.message),
         Err(fault) => return Err(wrap(fault)),
     };
     let Some(why) = damage else {
         files::clear_suspect(path).map_err(io)?;
         return Ok(None);
     };
-    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
     let source = redone.as_ref().map(redo::Redone::path);
-    match salvage::salvage(path, source, &why, clock) {
+    save(path, source, &why, clock).map(Some)
+}
+
+/// Once this returns, the damaged file at `path` is set aside and what could be read of it, or of
+/// `source` in its place, is the store. The failure says which backup can take its place.
+fn save(path: &Path, source: Option<&Path>, why: &str, clock: &Clock) -> Result<Report, OpenError> {
+    tracing::error!(path = %path.display(), why, "the store is damaged; what can be read is saved");
+    match salvage::salvage(path, source, why, clock) {
         Ok(report) => {
             let summary = report.summary();
             tracing::error!(set_aside = %report.set_aside.display(), summary, "the store was salvaged");
-            Ok(Some(report))
+            Ok(report)
         }
-        Err(Unsaved::Nothing) => Err(OpenError::Damaged {
-            path: path.to_owned(),
-            why,
-        }),
-        Err(Unsaved::Db(source)) => Err(wrap(source)),
+        Err(Unsaved::Nothing) => Err(OpenError::damaged(path, why.to_owned())),
+        Err(Unsaved::Db(fault)) if fault.kind == DbErrorKind::Other || fault.is_damage() => {
+            let why = format!("{why}; copying out what can be read failed: {fault}");
+            Err(OpenError::damaged(path, why))
+        }
+        Err(Unsaved::Db(fault)) => Err(OpenError::of(path, fault)),
     }
 }
 

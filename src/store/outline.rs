@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use super::sqlite::{self, Sqlite, Use};
+use super::sqlite::{self, Sqlite};
 use super::tx::{DbError, all};
 
 /// One line of a schema.
@@ -87,14 +87,10 @@ impl Outline {
         self.version == other.version && lines(self) != lines(other)
     }
 
-    /// The file at `copy`, which nobody has open and whose write-ahead file may hold more, is
-    /// read by this outline from now on, whatever its own first page says.
+    /// The file at `copy`, which is not open and has no write-ahead file, is read by this outline
+    /// from now on, whatever its own first page says.
     pub fn impose(&self, copy: &Path) -> Result<(), DbError> {
-        // With the write-ahead file in it, so that nothing is laid over the new page.
-        self.put_first_page(copy, true)?;
-        Sqlite::open(copy, Use::Checkpoint)?.checkpoint_truncate()?;
-        files::discard_beside(copy)?;
-        self.put_first_page(copy, false)?;
+        self.put_first_page(copy)?;
         let lines = self.lines.iter().map(|line| {
             let name = |text: &str| text.replace('\'', "''");
             let sql = line.sql.as_deref();
@@ -111,14 +107,14 @@ impl Outline {
     }
 
     /// A first page with an empty schema, for a file of this length.
-    fn put_first_page(&self, copy: &Path, with_log: bool) -> io::Result<()> {
+    fn put_first_page(&self, copy: &Path) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(copy)?;
         let whole = file.metadata()?.len().div_ceil(files::PAGE as u64);
         let pages = u32::try_from(whole).unwrap_or(u32::MAX);
         let mut page = vec![0; files::PAGE];
         page[..16].copy_from_slice(b"SQLite format 3\0");
         page[16..18].copy_from_slice(&4096_u16.to_be_bytes());
-        page[18..20].fill(if with_log { 2 } else { 1 });
+        page[18..20].fill(1);
         // Fractions of a page that the format fixes.
         page[21..24].copy_from_slice(&[64, 32, 32]);
         let mut number = |at: usize, value: u32| {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::noticed::Noticed;
+use super::placement::Placement;
 use super::sqlite::{Sqlite, Use};
-use super::tx::{DbError, Tx};
+use super::tx::{DbError, DbErrorKind, Tx};
 
 /// Longer reads at the same time. More would not help: they share the machine's cores.
 const LONG_READS: usize = 4;
@@ -19,6 +20,7 @@ pub struct Readers {
     /// The database.
     pub path: PathBuf,
     noticed: Arc<Noticed>,
+    placement: Arc<Placement>,
     /// Who may run a longer read for a caller.
     pub for_lists: Arc<Semaphore>,
     /// Who may run one for the registry.
@@ -27,7 +29,11 @@ pub struct Readers {
 
 impl Readers {
     /// Opens the first of them.
-    pub fn open(path: &Path, noticed: Arc<Noticed>) -> Result<Self, DbError> {
+    pub fn open(
+        path: &Path,
+        noticed: Arc<Noticed>,
+        placement: Arc<Placement>,
+    ) -> Result<Self, DbError> {
         // One for each longer read, and one for each worker thread that may be at a short one.
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let most_idle = LONG_READS + workers;
@@ -38,6 +44,7 @@ impl Readers {
             most_idle,
             path: path.to_owned(),
             noticed,
+            placement,
             for_lists: Arc::new(Semaphore::new(LONG_READS)),
             // They are short and keep a core busy: more of them than cores would only fill
             // more caches.
@@ -53,7 +60,7 @@ impl Readers {
         let taken = self.lock().pop();
         let mut db = match taken {
             Some(db) => db,
-            None => Sqlite::open(&self.path, Use::Read)?,
+            None => self.one_more()?,
         };
         // One snapshot for the whole read: what moves from one table to another meanwhile is
         // seen in one of them, never in neither.
@@ -69,6 +76,17 @@ impl Readers {
             idle.push(db);
         }
         answer
+    }
+
+    /// Another connection, to the same files as the others.
+    fn one_more(&self) -> Result<Sqlite, DbError> {
+        match self.placement.look() {
+            None => Sqlite::open(&self.path, Use::Read),
+            Some(moved) => Err(DbError {
+                kind: DbErrorKind::Busy,
+                message: moved.what,
+            }),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Sqlite>> {

@@ -35,10 +35,17 @@ impl Drop for Redone {
 /// Makes the copy; the database and its write-ahead file stay as they are.
 pub fn redo(path: &Path) -> io::Result<Redone> {
     let redone = Redone(files::beside(path, ".redone"));
-    files::discard(&redone.0)?;
-    files::private(&redone.0)?;
-    fs::copy(path, &redone.0)?;
-    let copy = OpenOptions::new().write(true).open(&redone.0)?;
+    copy(path, &redone.0)?;
+    Ok(redone)
+}
+
+/// Once this returns, `to` is a copy of the database with every intact frame of its write-ahead
+/// file in it, up to the last commit. No page is looked into, so it may be any kind of damaged.
+pub fn copy(path: &Path, to: &Path) -> io::Result<()> {
+    files::discard(to)?;
+    files::private(to)?;
+    fs::copy(path, to)?;
+    let copy = OpenOptions::new().write(true).open(to)?;
     let mut waiting: Vec<(u32, Vec<u8>)> = Vec::new();
     read(&files::log(path), &mut |frame| {
         waiting.push((frame.page, frame.bytes.to_vec()));
@@ -50,8 +57,7 @@ pub fn redo(path: &Path) -> io::Result<Redone> {
             copy.set_len(u64::from(frame.pages) * files::PAGE as u64)?;
         }
         Ok(())
-    })?;
-    Ok(redone)
+    })
 }
 
 /// An intact frame.
@@ -66,7 +72,11 @@ struct Frame<'a> {
 
 /// Gives every intact frame of this round of the log to `each`.
 fn read(log: &Path, each: &mut dyn FnMut(&Frame<'_>) -> io::Result<()>) -> io::Result<()> {
-    let mut file = io::BufReader::new(File::open(log)?);
+    let mut file = match File::open(log) {
+        Ok(file) => io::BufReader::new(file),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(fault) => return Err(fault),
+    };
     let mut head = [0; LOG_HEAD];
     if file.read_exact(&mut head).is_err() {
         return Ok(());

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::files;
 use crate::kernel::fault::{Fault, Kind};
 
 /// The room on the disk with the state folder.
@@ -12,6 +13,8 @@ pub struct Room {
     keep_free: AtomicU64,
     free: AtomicU64,
     is_low: AtomicBool,
+    /// It is the process's own limit on the size of files that is near.
+    by_limit: AtomicBool,
 }
 
 impl Room {
@@ -22,6 +25,7 @@ impl Room {
             keep_free: AtomicU64::new(0),
             free: AtomicU64::new(u64::MAX),
             is_low: AtomicBool::new(false),
+            by_limit: AtomicBool::new(false),
         }
     }
 
@@ -34,18 +38,29 @@ impl Room {
     /// Asks the system; whether there is less room than is kept free. A system that does not
     /// say has enough until a write says otherwise.
     pub fn look(&self) -> bool {
-        let free = free(&self.folder).unwrap_or(u64::MAX);
+        let on_disk = free(&self.folder).unwrap_or(u64::MAX);
+        let in_files = files::room_in_files(&self.folder.join(files::DATABASE));
+        let free = on_disk.min(in_files.unwrap_or(u64::MAX));
+        self.by_limit.store(free < on_disk, Ordering::Relaxed);
         let keep = self.keep_free.load(Ordering::Relaxed);
         self.free.store(free, Ordering::Relaxed);
         let low = free < keep;
         if self.is_low.swap(low, Ordering::Relaxed) != low {
             if low {
-                tracing::error!(free, keep, "the disk is nearly full: no new work is taken");
+                let what = self.what();
+                tracing::error!(free, keep, "{what}: no new work is taken");
             } else {
                 tracing::info!(free, keep, "there is room on the disk again: work goes on");
             }
         }
         low
+    }
+
+    fn what(&self) -> &'static str {
+        match self.by_limit.load(Ordering::Relaxed) {
+            true => "the store's files have nearly reached the size that the process may write",
+            false => "the disk with the state folder is nearly full",
+        }
     }
 
     /// Was there too little room at the last look?
@@ -65,11 +80,15 @@ impl Room {
         Err(Fault::new(
             Kind::Unavailable,
             format!(
-                "the disk with the state folder is nearly full: {free} bytes are free, and \
-                 storage.min_free keeps {keep} for what was accepted; nothing of this was kept"
+                "{}: {free} bytes are free, and storage.min_free keeps {keep} for what was \
+                 accepted; nothing of this was kept",
+                self.what()
             ),
         )
-        .hint("free some space; the daemon goes on by itself")
+        .hint(match self.by_limit.load(Ordering::Relaxed) {
+            true => "raise the limit (ulimit -f, LimitFSIZE, prlimit --fsize); the daemon goes on by itself",
+            false => "free some space; the daemon goes on by itself",
+        })
         .with("limit", "storage.min_free")
         .with("value", keep)
         .with("free", free)

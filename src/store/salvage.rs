@@ -2,7 +2,6 @@
 //! place. The damaged file is set aside and never changed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use super::outline::Outline;
 use super::scan::{Source, scan};
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Param, Raw, Tx, all, number};
-use super::{boots, check, consistency, files, memory_words, migrate};
+use super::{boots, check, consistency, files, memory_words, migrate, redo};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
@@ -376,12 +375,8 @@ impl Patched {
             return Ok(None);
         }
         let copy = Patched(files::beside(path, ".patched"));
-        files::discard(&copy.0)?;
-        files::private(&copy.0)?;
-        fs::copy(source, &copy.0)?;
-        if files::log(source).exists() {
-            fs::copy(files::log(source), files::log(&copy.0))?;
-        }
+        // With the log in it: a page there would be laid over the new first one.
+        redo::copy(source, &copy.0)?;
         kept.impose(&copy.0)?;
         Ok(Some(copy))
     }

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::files;
 use super::tx::{BadRow, DbError, DbErrorKind, Param, Raw, Row, Tx};
 
 /// Older libraries can lose a write when a checkpoint meets a WAL reset.
@@ -90,12 +91,22 @@ pub fn header_version(path: &Path) -> Result<i64, DbError> {
     let version = header
         .get(USER_VERSION_AT..)
         .and_then(|at| <[u8; 4]>::try_from(at).ok());
+    let corrupt = |message: &str| DbError {
+        kind: DbErrorKind::Corrupt,
+        message: message.to_owned(),
+    };
     match version {
-        Some(version) if header.starts_with(MAGIC) => Ok(i64::from(i32::from_be_bytes(version))),
-        _ => Err(DbError {
-            kind: DbErrorKind::Corrupt,
-            message: "file is not a database".to_owned(),
-        }),
+        Some(version) if header.starts_with(MAGIC) => {
+            // Pages of 4096 bytes without a reserve, in a format that this library writes.
+            let is_ours = header[16..18] == [0x10, 0]
+                && header[18..20].iter().all(|format| matches!(format, 1 | 2))
+                && header[20..24] == [0, 64, 32, 32];
+            match is_ours {
+                true => Ok(i64::from(i32::from_be_bytes(version))),
+                false => Err(corrupt("its header is damaged")),
+            }
+        }
+        _ => Err(corrupt("file is not a database")),
     }
 }
 
@@ -280,7 +291,12 @@ impl Sqlite {
     }
 
     fn seen(&mut self, fault: rusqlite::Error) -> DbError {
-        let fault = error(fault);
+        let mut fault = error(fault);
+        // The engine takes a file that may not grow for a disk that fails.
+        let path = self.connection.path().map(Path::new);
+        if fault.kind == DbErrorKind::Io && path.is_some_and(files::is_at_size_limit) {
+            fault.kind = DbErrorKind::Full;
+        }
         self.corrupt |= fault.kind == DbErrorKind::Corrupt;
         fault
     }
@@ -483,9 +499,18 @@ fn other(message: String) -> DbError {
     }
 }
 
-fn cannot_connect(fault: &rusqlite::Error) -> bool {
+/// What an index of words, or the head of the file, says of itself makes no sense. The engine has
+/// no code of its own for this.
+fn cannot_be_read(fault: &rusqlite::Error) -> bool {
     let text = fault.to_string();
-    text.contains("vtable constructor failed") || text.contains("invalid fts5 file format")
+    [
+        "vtable constructor failed",
+        "invalid fts5 file format",
+        "unsupported file format",
+        "must use the same text encoding",
+    ]
+    .iter()
+    .any(|says| text.contains(says))
 }
 
 fn error(fault: rusqlite::Error) -> DbError {
@@ -503,8 +528,7 @@ fn error(fault: rusqlite::Error) -> DbError {
             ErrorCode::SystemIoFailure => DbErrorKind::Io,
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DbErrorKind::Corrupt,
             ErrorCode::ConstraintViolation => DbErrorKind::Constraint,
-            // What an index of words says of itself cannot be read.
-            _ if cannot_connect(&fault) => DbErrorKind::Corrupt,
+            _ if cannot_be_read(&fault) => DbErrorKind::Corrupt,
             _ => DbErrorKind::Other,
         },
         _ => DbErrorKind::Other,

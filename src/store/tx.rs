@@ -296,6 +296,14 @@ impl DbError {
 }
 
 impl DbError {
+    /// Is the file damaged? Anything else is a matter of what is around it.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self.kind,
+            DbErrorKind::Corrupt | DbErrorKind::Column(_) | DbErrorKind::Undecodable
+        )
+    }
+
     /// A row that does not hold what it must hold.
     pub fn unreadable(row: BadRow) -> Self {
         DbError {
@@ -309,7 +317,9 @@ impl From<std::io::Error> for DbError {
     fn from(fault: std::io::Error) -> Self {
         use std::io::ErrorKind;
         let kind = match fault.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => DbErrorKind::Full,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                DbErrorKind::Full
+            }
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => DbErrorKind::ReadOnly,
             _ => DbErrorKind::Other,
         };

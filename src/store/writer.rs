@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::audit::{self, Entry};
@@ -14,6 +15,7 @@ use super::checkpoint::Checkpoints;
 use super::command::{Command, Context, Effect, Reply, Settings, execute};
 use super::db_fault;
 use super::noticed::Noticed;
+use super::placement::{Moved, Placement};
 use super::sqlite::Sqlite;
 use super::tx::{DbError, DbErrorKind, Tx};
 use crate::clock::Clock;
@@ -34,6 +36,8 @@ pub enum Message {
     Job(Job),
     /// Settings that commands obey from now on.
     Settings(Settings),
+    /// The store's files may not be where they were.
+    Look,
     /// Somebody asks whether the writer works; answered between two commits.
     Ping(oneshot::Sender<()>),
     /// Nothing comes after it.
@@ -72,6 +76,16 @@ pub struct Told {
     pub head: watch::Sender<i64>,
 }
 
+/// What the writer shares with others of the same store.
+pub struct Kept {
+    /// The checkpoint thread.
+    pub checkpoints: Arc<Checkpoints>,
+    /// What was noticed of damage.
+    pub noticed: Arc<Noticed>,
+    /// Where the files were.
+    pub placement: Arc<Placement>,
+}
+
 /// The writing side of an open store.
 pub struct Writer {
     db: Sqlite,
@@ -82,6 +96,7 @@ pub struct Writer {
     head: watch::Sender<i64>,
     checkpoints: Arc<Checkpoints>,
     noticed: Arc<Noticed>,
+    placement: Arc<Placement>,
     commits: Arc<AtomicU64>,
     audited: u64,
     on_fatal: OnFatal,
@@ -106,8 +121,7 @@ impl Writer {
         clock: Clock,
         settings: Settings,
         told: Told,
-        checkpoints: Arc<Checkpoints>,
-        noticed: Arc<Noticed>,
+        kept: Kept,
         on_fatal: OnFatal,
     ) -> Self {
         Writer {
@@ -117,10 +131,11 @@ impl Writer {
             sequence: Sequence::default(),
             effects: told.effects,
             head: told.head,
-            commits: checkpoints.commits(),
-            checkpoints,
+            commits: kept.checkpoints.commits(),
+            checkpoints: kept.checkpoints,
             audited: 0,
-            noticed,
+            noticed: kept.noticed,
+            placement: kept.placement,
             on_fatal,
         }
     }
@@ -138,6 +153,7 @@ impl Writer {
                 match next {
                     Message::Close => open = false,
                     Message::Settings(settings) => self.settings = settings,
+                    Message::Look => drop(self.look_after_files()),
                     // Whoever asked may have given up.
                     Message::Ping(answer) => answer.send(()).unwrap_or_default(),
                     Message::Job(job) if job.command.is_soft() => soft.push(job),
@@ -183,7 +199,10 @@ impl Writer {
         match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
             Ok(done) => {
                 metrics().committed(batch.len(), self.clock.monotonic() - began);
-                self.answer(batch, done);
+                match self.look_after_files() {
+                    Ok(()) => self.answer(batch, done),
+                    Err(fault) => self.refuse(batch, &fault),
+                }
             }
             Err(Undone::Spoilt(_, fault) | Undone::Lost(fault)) => self.lost(batch, &fault),
         }
@@ -354,10 +373,56 @@ impl Writer {
         }
     }
 
+    /// Where the store's files are gone, all that they held is saved and the process ends. Where
+    /// that cannot be done now, nothing may be answered as kept.
+    fn look_after_files(&mut self) -> Result<(), Fault> {
+        let Some(moved) = self.placement.look() else {
+            return Ok(());
+        };
+        // Told once, however often it is tried.
+        if !self.placement.is_lost()
+            && let Err(fault) = self.tell_of(&moved)
+        {
+            tracing::warn!(%fault, "the event log does not say that the store's files are gone");
+        }
+        match self.placement.save(&mut self.db, &moved, &self.clock) {
+            Ok(path) => {
+                let (what, path) = (&moved.what, path.display());
+                (self.on_fatal)(format!("{what}; all that was accepted is in {path} now"));
+                Ok(())
+            }
+            Err(fault) => {
+                tracing::error!(what = moved.what, %fault, "the store could not be saved yet");
+                Err(self.placement.lost())
+            }
+        }
+    }
+
+    /// What is saved says itself what happened to the files.
+    fn tell_of(&mut self, moved: &Moved) -> Result<(), DbError> {
+        self.db.execute("BEGIN IMMEDIATE", &[])?;
+        let (clock, settings) = (&self.clock, &self.settings);
+        let mut context = Context::new(&mut self.db, clock, settings, &mut self.sequence);
+        let data = json!({ "alert": "store_moved", "what": moved.what });
+        context.alert((None, None), data);
+        let told = context.finish();
+        self.db
+            .execute(if told.is_ok() { "COMMIT" } else { "ROLLBACK" }, &[])?;
+        told.map(drop).map_err(|fault| DbError {
+            kind: DbErrorKind::Other,
+            message: fault.to_string(),
+        })
+    }
+
     /// Nothing of a batch was kept, and its callers hear why.
     fn lost(&mut self, batch: Vec<Job>, why: &Fault) {
         self.roll_back();
         tracing::error!(%why, commands = batch.len(), "a batch of writes was undone");
+        self.refuse(batch, why);
+    }
+
+    /// The callers of a batch hear this.
+    fn refuse(&self, batch: Vec<Job>, why: &Fault) {
         for job in batch {
             let _ = job.answer.send(Err(why.clone()));
         }
@@ -373,9 +438,7 @@ impl Writer {
             fault.kind,
             DbErrorKind::Io | DbErrorKind::Corrupt | DbErrorKind::ReadOnly
         ) {
-            (self.on_fatal)(format!(
-                "the store failed: {fault}. What was answered is kept; the next start recovers the rest"
-            ));
+            (self.on_fatal)(fault.to_string());
         }
     }
 

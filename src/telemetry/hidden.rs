@@ -71,7 +71,9 @@ impl MakeWriter<'_> for Lines {
 impl Write for Lines {
     /// A line comes whole: it is put together before it is written.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(&without(line))?;
+        // A log that cannot be written, for want of room or because its reader is gone, must stop
+        // no work: an error here would become a panic of whatever has logged.
+        let _ = io::stderr().lock().write_all(&without(line));
         Ok(line.len())
     }
 

@@ -612,6 +612,21 @@ pub enum AlertRaised {
         /// The run that it belongs to.
         run_id: Option<RunId>,
     },
+    /// At a start the clock was far ahead of what is stored: nothing ends or is removed by its age
+    /// before that is clear.
+    ClockAhead {
+        /// By how much, milliseconds.
+        ahead_ms: u64,
+        /// It was certainly set ahead; else that much time may have passed, which is believed once
+        /// the clock has gone on steadily for ten minutes.
+        is_certain: bool,
+    },
+    /// A file of the store was removed or replaced under the daemon, which saved all that the store
+    /// held and ended.
+    StoreMoved {
+        /// Which file, and what happened to it.
+        what: String,
+    },
     /// The store's file was damaged; what could be read of it was copied out.
     StoreSalvaged {
         /// What was saved of it.

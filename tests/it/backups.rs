@@ -242,17 +242,42 @@ fn a_kill_during_a_backup_leaves_no_half_one() {
         assert_eq!(lost.err().map(|error| error.is_some()), Some(false));
         drop(daemon);
         let names = copies(&place, "");
-        assert!(
-            names
-                .iter()
-                .all(|path| path.to_str().unwrap().ends_with(".partial")),
-            "{names:?}"
-        );
+        let is_half = |path: &PathBuf| path.to_str().unwrap().ends_with(".partial");
+        assert!(names.iter().any(is_half), "{names:?}");
+        // The start takes it away, and also one with a name of its own.
+        let daemon = place.start_with(&orders).await.unwrap();
+        assert_eq!(copies(&place, ""), [] as [PathBuf; 0]);
+        let named = place.path().join("named.db");
+        let params = json!({ "path": named.to_str().unwrap() });
+        let lost = daemon
+            .client()
+            .await
+            .attempt("gateway.backup", &params)
+            .await;
+        assert_eq!(lost.err().map(|error| error.is_some()), Some(false));
+        drop(daemon);
+        let half = place.path().join("named.db.partial");
+        assert!(half.exists(), "the kill came too early");
         let daemon = place.start().await;
+        assert!(!half.exists() && !named.exists());
+        // And so does the next backup, of whatever life the half one is.
+        let other = place.state().join("backups/abide-old.db.partial");
+        fs::write(&other, "half").unwrap();
         let client = daemon.client().await;
         let made = client.call("gateway.backup", json!({})).await;
         assert_eq!(made["rows"]["runs"], 1);
+        assert!(!other.exists());
         assert_eq!(daemon.stop().await, 0);
+        let left: Vec<_> = fs::read_dir(place.state())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| {
+                [".new", ".partial", ".saved", ".copying"]
+                    .iter()
+                    .any(|end| name.ends_with(end))
+            })
+            .collect();
+        assert_eq!(left, [] as [String; 0]);
     });
 }
 

@@ -242,7 +242,7 @@ fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
 }
 
 /// Files that were set aside for this reason.
-fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
+pub(crate) fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
     let start = format!("abide.db.{why}-");
     let entries = fs::read_dir(place.state()).unwrap();
     let mut found: Vec<_> = entries
@@ -254,7 +254,10 @@ fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
                 .unwrap()
                 .starts_with(&start)
         })
-        .filter(|path| !path.to_str().unwrap().ends_with("-wal"))
+        .filter(|path| {
+            let name = path.to_str().unwrap();
+            !name.ends_with("-wal") && !name.ends_with("-shm")
+        })
         .collect();
     found.sort();
     found

@@ -103,7 +103,7 @@ fn g1_1_what_was_accepted_is_listed_and_what_had_ended_is_reported_after_a_resta
 }
 
 #[test]
-fn g1_2_a_run_that_nobody_missed_for_a_day_is_closed_with_one_notice_and_no_model_call() {
+fn g1_2_a_run_that_nobody_missed_for_a_week_is_closed_with_one_notice_and_no_model_call() {
     run(async {
         let place = Place::new(
             Script::new()
@@ -124,9 +124,9 @@ fn g1_2_a_run_that_nobody_missed_for_a_day_is_closed_with_one_notice_and_no_mode
         })
         .await;
         daemon.kill().await;
-        // As if the machine had been off for a day and an hour.
+        // As if the machine had been off for eight days.
         let db = Connection::open(place.database()).unwrap();
-        let older = "UPDATE runs SET last_activity_at = last_activity_at - 25 * 3600 * 1000";
+        let older = "UPDATE runs SET last_activity_at = last_activity_at - 8 * 24 * 3600 * 1000";
         assert_eq!(db.execute(older, []).unwrap(), 1);
         drop(db);
         place.let_go("go");

@@ -1,5 +1,6 @@
-//! Starts that must fail, and what they leave alone: a second daemon, a taken address, a folder
-//! that cannot be written, a store of another kind or a later time.
+//! Starts right after a kill, and starts that must fail, with what they leave alone: a second
+//! daemon, a taken address, a folder that cannot be written, a locked store, a store of another
+//! kind or a later time.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,7 +10,7 @@ use std::process::Output;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::harness::{Place, Script, run, says};
+use crate::harness::{Faults, Place, Script, calls, run, says};
 
 fn place() -> Place {
     Place::new(
@@ -62,6 +63,90 @@ fn a_second_daemon_on_one_folder_gives_up_and_names_the_first() {
         assert!(place.state().join("endpoint.json").exists());
         place.let_go("go");
         client.ended(&a.id).await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// So many kills by default; `ABIDE_STARTS=200` has more of them.
+const KILLS: usize = 12;
+
+#[test]
+fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
+    let kills = std::env::var("ABIDE_STARTS").map_or(KILLS, |text| text.parse().unwrap());
+    let forks = json!({ "command": "for i in 1 2 3 4 5 6 7 8; do /bin/true; done" });
+    let several = || {
+        let mut answer = calls("shell", forks.clone());
+        for _ in 0..3 {
+            answer = answer.and("shell", forks.clone());
+        }
+        answer
+    };
+    let script = Script::new().on("[load]", (0..400).map(|_| several()));
+    // One that is known before, so that the address must be free again as well.
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let place = Place::new(script)
+        .with("gateway.listen", &format!("\"{address}\""))
+        .with_agent(
+            "worker",
+            "tools: [shell]\ngate: {shell: allow}\non_uncertain: retry",
+        );
+    run(async {
+        let mut daemon = place.start().await;
+        let mut accepted = 0;
+        for kill in 0..kills {
+            let client = daemon.client().await;
+            let load = json!({ "task": "[load]", "agent": "worker", "announce": "none" });
+            for _ in 0..4 {
+                client.spawn(load.clone()).await;
+                accepted += 1;
+            }
+            let last = client.spawn(load.clone()).await;
+            accepted += 1;
+            client.in_state(&last.id, "running").await;
+            daemon.strike();
+            let next = place.start_with(&Faults::default()).await;
+            daemon = next.unwrap_or_else(|status| panic!("kill {kill}: {status}\n{}", place.log()));
+            // What this is not about must not pile up.
+            let client = daemon.client().await;
+            let open = json!({ "states": ["queued", "running"], "limit": 200 });
+            for open in client.call("runs.list", open).await["runs"]
+                .as_array()
+                .unwrap()
+            {
+                let params = json!({ "runId": open["runId"], "reason": "enough" });
+                client.attempt("runs.cancel", &params).await.ok();
+            }
+        }
+        let listed = daemon
+            .client()
+            .await
+            .call("gateway.status", json!({}))
+            .await;
+        assert_eq!(listed["phase"], "ready", "{listed}");
+        daemon.client().await.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+        assert_eq!(place.book().runs.len(), accepted);
+    });
+}
+
+#[test]
+fn a_store_that_another_process_holds_locked_is_refused_with_the_name_of_that_process() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        daemon.client().await.spawn(json!({ "task": "[b]" })).await;
+        assert_eq!(daemon.stop().await, 0);
+        let other = Connection::open(place.database()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (code, said) = serve(&place, &[]);
+        assert_eq!(code, 75, "{said}");
+        let holder = format!("is locked by process {} (", std::process::id());
+        assert!(said.contains(&holder), "{said}");
+        other.execute_batch("COMMIT").unwrap();
+        let daemon = place.start().await;
         assert_eq!(daemon.stop().await, 0);
     });
 }

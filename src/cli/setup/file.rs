@@ -76,10 +76,12 @@ impl File {
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let beside = path.with_extension(format!("toml.{}", std::process::id()));
+    // What a kill has left of an earlier one is written over.
+    let beside = path.with_extension("toml.new");
     let written = fs::OpenOptions::new()
         .write(true)
-        .create_new(true)
+        .create(true)
+        .truncate(true)
         .mode(0o600)
         .open(&beside)
         .and_then(|mut file| {

@@ -14,7 +14,7 @@ use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::limits::SpawnLimits;
 use crate::kernel::message::{Message, NewMessage};
 use crate::kernel::policy::Policy;
-use crate::kernel::recover::RecoveryPolicy;
+use crate::kernel::recover::{Loss, RecoveryPolicy};
 use crate::kernel::run::{Lane, Outcome, Run, RunOrigin, RunState, Usage};
 use crate::kernel::session::Session;
 use crate::kernel::text::preview;
@@ -225,6 +225,8 @@ pub enum Effect {
     Untold(RunId, Untold),
     /// Stored agents or trusted projects have changed.
     AgentsChanged,
+    /// It is to be recovered once it is clear how old it is.
+    Doubted(RunId, Loss),
     /// Something waits to be told to this session, and no turn is going on there.
     Deliverable(SessionId),
     /// A deleted session has left something that is to be taken away.

@@ -6,10 +6,11 @@ use super::Reply;
 use super::clear;
 use super::context::Context;
 use crate::kernel::action::EventKind;
+use crate::kernel::ages::Sight;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::Seen;
-use crate::store::{boots, db_fault};
+use crate::store::{away, boots, db_fault};
 
 /// What the daemon itself does, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,20 +39,41 @@ pub enum GatewayNote {
 }
 
 /// This life of the daemon is known, the event log says so, and after an earlier life how long
-/// nobody was there.
+/// nobody was there. Whatever is waited for has as much time left as it had then.
 pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<Reply, Fault> {
     let seq = context.take_seq()?;
     let now = context.now.wall;
     let seen = boots::last_seen(context.tx).map_err(db_fault)?;
     let unclean = boots::begin(context.tx, seq, boot, pid, now).map_err(db_fault)?;
     context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
+    let max_age_ms = context.settings.recovery.max_age_ms;
+    let machine = context.clock.machine();
+    let sight = away::sight(context.tx, now, seen, machine.as_ref(), max_age_ms);
+    let sight = sight.map_err(db_fault)?;
+    if sight != Sight::Believed {
+        let (ahead_ms, is_certain) = match sight {
+            Sight::Believed => (0, false),
+            Sight::Ahead(ahead) => (ahead, true),
+            Sight::Doubted(seen) => (now.since(seen), false),
+        };
+        tracing::warn!(
+            ahead_ms,
+            is_certain,
+            "the clock is far ahead: nothing ends or is removed by its age"
+        );
+        context.alert(
+            (None, None),
+            json!({ "alert": "clock_ahead", "aheadMs": ahead_ms, "isCertain": is_certain }),
+        );
+    }
     if let Some(seen) = seen {
+        away::wait_on(context.tx, seen, now).map_err(db_fault)?;
         let away = now.since(seen);
         let data = json!({ "bootId": boot, "after": "stop", "awayMs": away });
         context.emit_gateway(EventKind::GatewayResumed, data);
     }
     clear::carry_out(context)?;
-    Ok(Reply::Boot { unclean })
+    Ok(Reply::Boot { unclean, sight })
 }
 
 /// The event log says what the daemon itself does.

@@ -13,12 +13,19 @@ use crate::kernel::message::{Block, MessageKind, NewMessage, Origin, Role};
 use crate::kernel::recover::{self, Loss, StepFate};
 use crate::kernel::run::{Run, RunState, Usage};
 use crate::kernel::step::{Step, StepKind, StepState, Wait, WaitKind};
+use crate::kernel::time::Timestamp;
 use crate::kernel::waiting::{self, Stand};
-use crate::store::{db_fault, steps};
+use crate::store::{db_fault, runs, steps};
 
 /// The open run without an executor is queued, paused, settling or ended, as
-/// [`recover::recover`] says. A run that has ended stays as it is.
-pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply, Fault> {
+/// [`recover::recover`] says. A run that has ended stays as it is. `aged_at` is the time by which
+/// its age counts; `None`: it does not end by that.
+pub fn recover(
+    context: &mut Context<'_>,
+    id: RunId,
+    loss: Loss,
+    aged_at: Option<Timestamp>,
+) -> Result<Reply, Fault> {
     let mut run = load(context, id)?;
     if run.state.is_terminal() {
         return Ok(after(run, Vec::new()));
@@ -29,8 +36,14 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
     let mut open = steps::open(context.tx, id).map_err(db_fault)?;
-    let policy = context.settings.recovery;
-    let plan = recover::recover(&run, &open, loss, policy, context.now.wall);
+    let mut policy = context.settings.recovery;
+    let idle = aged_at.map_or(0, |now| now.since(run.last_activity_at));
+    let is_old = idle > policy.max_age_ms;
+    if !is_old || runs::waits_for_person(context.tx, run.session).map_err(db_fault)? {
+        policy.max_age_ms = u64::MAX;
+    }
+    let now = aged_at.unwrap_or(context.now.wall);
+    let plan = recover::recover(&run, &open, loss, policy, now);
     let held = run.state == RunState::Running;
     let mut lost = 0;
     let mut changed = Vec::new();
@@ -64,6 +77,9 @@ pub fn recover(context: &mut Context<'_>, id: RunId, loss: Loss) -> Result<Reply
             }
             notice(context, &run, loss, matches!(event, RunEvent::Paused(_)))?;
         }
+    }
+    if let (true, RunEvent::Interrupted(why)) = (plan.quietly, &event) {
+        closed(context, &run, &why.message)?;
     }
     let run = move_run_quietly(context, &run, event, plan.quietly)?;
     if run.state == RunState::Settling {
@@ -111,6 +127,16 @@ fn reopen(
     Ok(step)
 }
 
+/// A visible entry for people: the run has ended by its age.
+fn closed(context: &mut Context<'_>, run: &Run, why: &str) -> Result<(), Fault> {
+    let text = format!(
+        "run {} was closed: {why}. What it had done is kept; to go on, send a message or start \
+         it again",
+        run.id
+    );
+    tell(context, run, text)
+}
+
 /// A visible entry for people: this turn was interrupted and goes on, or holds still until
 /// somebody has said something.
 fn notice(
@@ -129,6 +155,11 @@ fn notice(
         false => "it goes on at its step",
     };
     let text = format!("{what} while run {} was at work; {then}", run.id);
+    tell(context, run, text)
+}
+
+/// An entry of the run's transcript that people see, and no model.
+fn tell(context: &mut Context<'_>, run: &Run, text: String) -> Result<(), Fault> {
     let mut message = NewMessage::new(
         context.message_id(),
         Role::System,

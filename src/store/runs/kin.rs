@@ -66,6 +66,24 @@ pub fn live(tx: &mut dyn Tx) -> Result<Vec<Run>, DbError> {
     )
 }
 
+/// Does a run of this session wait for a person, itself or through runs that it has asked for?
+/// What is queued there waits behind that.
+pub fn waits_for_person(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
+    let found = number(
+        tx,
+        "WITH RECURSIVE open (id) AS (\
+         SELECT id FROM runs WHERE session_id = ?1 AND ended_at IS NULL \
+         UNION SELECT runs.id FROM runs, open \
+         WHERE runs.parent_run = open.id AND runs.ended_at IS NULL) \
+         SELECT EXISTS (SELECT 1 FROM runs WHERE id IN (SELECT id FROM open) \
+         AND (pause IN ('approval', 'review', 'input') OR EXISTS (SELECT 1 FROM steps \
+         WHERE steps.run_id = runs.id AND steps.ended_at IS NULL \
+         AND steps.waits IN ('answer', 'value', 'approval', 'review'))))",
+        &[(&session.0).into()],
+    )?;
+    Ok(found != 0)
+}
+
 /// The open runs of one tree of sessions, and all open sends, which may lead from one tree to
 /// another; oldest first.
 pub fn live_under(tx: &mut dyn Tx, root: SessionId) -> Result<Vec<Run>, DbError> {

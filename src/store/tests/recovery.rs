@@ -13,6 +13,7 @@ fn recover(run: crate::kernel::ids::RunId) -> Command {
     Command::Recover {
         run,
         loss: Loss::Killed,
+        aged_at: None,
     }
 }
 
@@ -161,8 +162,11 @@ pub fn g1_2_a_run_that_is_too_old_is_told_quietly(mut bench: Bench) {
     bench.started(root.run);
     let child = bench.spawned(Some(&root.session));
     bench.ended(root.run, "asked");
-    bench.clock.advance(Duration::from_secs(25 * 3600));
-    bench.run(recover(child.run)).unwrap();
+    bench.clock.advance(Duration::from_secs(8 * 24 * 3600));
+    let (run, loss) = (child.run, Loss::Killed);
+    let aged_at = Some(bench.clock.now());
+    let command = Command::Recover { run, loss, aged_at };
+    bench.run(command).unwrap();
     let row = bench.row(child.run);
     assert_eq!(row.state.as_str(), "interrupted");
     assert_eq!(row.error.unwrap().kind, "too_old");

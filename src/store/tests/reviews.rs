@@ -42,7 +42,9 @@ fn begin(bench: &mut Bench, run: RunId, attempt: u32) -> Result<(), Kind> {
 
 fn killed(bench: &mut Bench, run: RunId) -> Vec<Effect> {
     let loss = Loss::Killed;
-    bench.run(Command::Recover { run, loss }).unwrap().1
+    let aged_at = None;
+    let command = Command::Recover { run, loss, aged_at };
+    bench.run(command).unwrap().1
 }
 
 fn first_step(bench: &mut Bench, run: RunId) -> Step {

@@ -149,7 +149,10 @@ async fn g5_8_a_clean_stop_empties_the_log_and_is_remembered() {
             .submit(Command::BeginBoot { boot, pid: 1 })
             .await
             .unwrap();
-        assert_eq!(begun, Reply::Boot { unclean });
+        let Reply::Boot { unclean: told, .. } = begun else {
+            panic!("{begun:?}");
+        };
+        assert_eq!(told, unclean);
         opened.store.submit(spawn(None)).await.unwrap();
         if !unclean {
             // The second life ends without this: the third sees a crash.

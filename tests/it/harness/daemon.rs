@@ -99,6 +99,11 @@ impl Daemon {
         assert_eq!(status.signal(), Some(9), "{status}; {}", self.logged());
     }
 
+    /// Kills it and does not wait until it is gone.
+    pub(crate) fn strike(&self) {
+        self.signal(Signal::KILL);
+    }
+
     /// Asks it to stop and waits until it has; its exit code.
     pub(crate) async fn stop(mut self) -> i32 {
         self.terminate();
