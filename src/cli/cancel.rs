@@ -13,14 +13,21 @@ use crate::wire::shapes::Run;
 /// End runs before their time, with everything below them
 ///
 /// What they have done so far is kept. A session key ends whatever goes on in that session.
-/// Answers once nothing of them is at work any more.
+/// Answers once nothing of them is at work any more. Until you begin new work in a session that
+/// you cancelled, no agent is asked there and none begins any.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide cancel @last --reason "no longer needed"
-abide cancel agent:build:chat"#)]
+abide cancel agent:build:chat
+abide cancel agent:build:chat --all"#)]
 pub(crate) struct Cancel {
     /// Runs, or session keys
     #[arg(required = true, value_name = "RUN|SESSION")]
     what: Vec<String>,
+
+    /// Everything of the conversation of a session or run: all sessions below it, what waits
+    /// there, and what it has asked other sessions
+    #[arg(long)]
+    all: bool,
 
     /// Why, for whoever looks at them later
     #[arg(long, value_name = "TEXT")]
@@ -32,7 +39,7 @@ impl Cancel {
         let link = Link::open(&common.place).await?;
         let mut code = 0;
         for what in &self.what {
-            let raw = match named(&link, what).await? {
+            let raw = match named(&link, what, self.all).await? {
                 Named::Run(run_id) => {
                     let reason = self.reason.clone();
                     link.raw("runs.cancel", CancelRun { run_id, reason })
@@ -42,6 +49,7 @@ impl Cancel {
                     let reason = self.reason.clone();
                     let request = CancelSession {
                         session_key,
+                        all: self.all,
                         reason,
                     };
                     link.raw("sessions.cancel", request).await?
@@ -52,6 +60,9 @@ impl Cancel {
                 print::object(&raw)?;
             } else {
                 print::answer(&summary(what, &done))?;
+                if self.all {
+                    print::note("until you begin new work there, no agent is asked again");
+                }
             }
             if !done.not_ended.is_empty() {
                 code = exit::WINDOW;
@@ -67,7 +78,10 @@ enum Named {
 }
 
 /// Keys have colons, and neither ids nor labels of runs usually do.
-async fn named(link: &Link, what: &str) -> Result<Named, Failure> {
+async fn named(link: &Link, what: &str, all: bool) -> Result<Named, Failure> {
+    if all {
+        return Ok(Named::Session(ids::session(link, what).await?));
+    }
     match ids::run(link, what).await {
         Ok(run) => Ok(Named::Run(run)),
         Err(failure) if failure.code == exit::NOT_FOUND && SessionKey::parse(what).is_ok() => {

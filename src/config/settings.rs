@@ -205,7 +205,7 @@ settings! {
     /// How often open rows are compared with live tasks.
     Reload "recovery.compare_each" => compare_each: Duration = Duration::from_secs(30), Period;
     /// How often the used time of live runs is written; a kill loses no more of it.
-    Reload "recovery.touch_each" => touch_each: Duration = Duration::from_secs(30), Period;
+    Reload "recovery.touch_each" => touch_each: Duration = Duration::from_secs(1), Period;
     /// So many rows of the audit table are kept, the newest.
     Reload "retention.audit_rows" => audit_rows: u32 = 100_000, Count(1, 10_000_000);
     /// With less room on the disk, bytes, no new work is taken and nothing is started; what is

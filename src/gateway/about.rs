@@ -370,8 +370,8 @@ pub(super) const METHODS: &[About] = &[
     row(
         "sessions.cancel",
         Changes,
-        "Ends what goes on in a session, and below it.",
-        r#"{"sessionKey": "agent:build:desk"}"#,
+        "Ends what goes on in a session and below it, or everything of its conversation.",
+        r#"{"sessionKey": "agent:build:desk", "all": true}"#,
     ),
     row(
         "sessions.patch",

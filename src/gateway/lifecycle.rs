@@ -35,7 +35,10 @@ async fn cancel_session(
     context: Arc<Context>,
     params: wire::CancelSession,
 ) -> Result<wire::Cancelled, Fault> {
-    let target = CancelTarget::Session(params.session_key);
+    let target = match params.all {
+        true => CancelTarget::Conversation(params.session_key),
+        false => CancelTarget::Session(params.session_key),
+    };
     cancel(&context, target, params.reason).await
 }
 

@@ -108,6 +108,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
             at: Timestamp(0),
             reason: None,
             inherited: false,
+            by_person: false,
         })),
         1 => prop::collection::vec(1u32..9, 0..2).prop_map(|left| RunEvent::ExecutorGone { left }),
         2 => (any::<bool>(), prop::sample::select(vec![0u64, 1000]))
@@ -305,6 +306,7 @@ fn g1_13_a_cancelled_run_is_not_carried_on_by_a_restart() {
         at: Timestamp(1),
         reason: None,
         inherited: false,
+        by_person: false,
     };
     let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
         .unwrap()
@@ -328,6 +330,7 @@ fn g13_4_a_cancelled_run_says_which_processes_could_not_be_ended() {
         at: Timestamp(1),
         reason: None,
         inherited: false,
+        by_person: false,
     };
     let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
         .unwrap()

@@ -36,6 +36,7 @@ pub mod session;
 pub mod shell;
 pub mod steering;
 pub mod step;
+pub mod stop;
 pub mod text;
 pub mod text_enum;
 pub mod thinking;

@@ -310,6 +310,7 @@ mod tests {
             at: NOW,
             reason: None,
             inherited: false,
+            by_person: false,
         });
         let plan = recover(&run, &open, Loss::Killed, policy, NOW);
         assert!(matches!(plan.event, RunEvent::Recovered { .. }));
@@ -458,6 +459,7 @@ mod tests {
             at: NOW,
             reason: None,
             inherited: false,
+            by_person: false,
         });
         let uncertain = step(StepKind::Tool, Effect::Once, StepState::Started);
         let open = [model(), uncertain.clone()];

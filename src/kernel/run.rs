@@ -202,6 +202,9 @@ pub struct CancelRequest {
     /// It was asked for something above this run, which falls with it: its end wakes nobody.
     #[serde(default)]
     pub inherited: bool,
+    /// A person asked, or a client program that acts for one; not an agent or the daemon.
+    #[serde(default, rename = "byPerson")]
+    pub by_person: bool,
 }
 
 /// Model use, summed.

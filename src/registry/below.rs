@@ -16,6 +16,7 @@ use crate::kernel::gate::Bundle;
 use crate::kernel::ids::{AgentId, MessageId, SessionId, SessionKey};
 use crate::kernel::pack::Pack;
 use crate::kernel::session::{Cleanup, SessionMode};
+use crate::kernel::stop::{CANCELLED_BY_PERSON, REASON};
 use crate::kernel::text::preview;
 use crate::store::command::{AGENT_NAME, Accepted, Awaits, BREAKER, Begins, Spawn, SpawnedBy};
 use crate::store::{Command, messages, runs, steps};
@@ -69,8 +70,10 @@ impl Registry {
                     fault.kind,
                     Kind::Internal | Kind::Busy | Kind::Unavailable | Kind::Conflict
                 );
+                let is_cancelled = fault.data.get(REASON) == Some(&CANCELLED_BY_PERSON.into());
                 let kind = match face {
                     _ if is_open => BREAKER,
+                    Face::Sealed | Face::Planned if is_cancelled => CANCELLED_BY_PERSON,
                     // Who has it done goes on with whatever came of it, be it that nobody was
                     // asked.
                     Face::Sealed | Face::Planned if !is_ours => fault.kind.as_str(),

@@ -29,6 +29,7 @@ impl Registry {
             org: who.org.clone(),
             target,
             by: who.user.clone(),
+            by_person: who.run.is_none(),
             reason,
         }));
         match self.inner.store.submit(command).await? {

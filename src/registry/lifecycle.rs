@@ -71,6 +71,7 @@ impl Registry {
             force,
             if_generation,
             by: who.user.clone(),
+            by_person: who.run.is_none(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, _) => self.shown(*session),
@@ -95,6 +96,7 @@ impl Registry {
             key: key.clone(),
             force,
             by: who.user.clone(),
+            by_person: who.run.is_none(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Done => Ok(()),

@@ -62,7 +62,7 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How often open rows are compared with live tasks.
     pub compare_each: Duration,
-    /// How often the used time of live runs is written.
+    /// How often it is stored that the process lives, while the time of a run counts.
     pub touch_each: Duration,
     /// Open runs whose last activity is older are closed at start.
     pub max_age_ms: u64,

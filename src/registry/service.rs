@@ -353,16 +353,16 @@ impl Service {
         }
     }
 
+    /// While the time of a run counts, the store knows how long this process has lived.
     fn touch(&self) {
-        let mut runs: Vec<RunId> = self.drives.keys().copied().collect();
-        runs.extend(self.settling.runs());
-        if runs.is_empty() {
+        if self.drives.is_empty() && self.settling.is_empty() {
             return;
         }
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
-            if let Err(fault) = inner.store.submit_patiently(Command::Touch { runs }).await {
-                tracing::warn!(%fault, "used time was not written; the next write does it");
+            let command = Command::Touch { boot: inner.boot };
+            if let Err(fault) = inner.store.submit_patiently(command).await {
+                tracing::warn!(%fault, "how long this process has lived was not stored; the next try does it");
             }
         });
     }

@@ -35,9 +35,9 @@ impl Settling {
         self.ends.contains_key(&run)
     }
 
-    /// Every run that is watched.
-    pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
-        self.ends.keys().copied()
+    /// Is no run watched?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     /// Takes out the runs whose limit has passed.

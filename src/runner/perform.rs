@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::compact::too_long;
 use super::memory;
 use super::plan::node_of;
-use super::prompt::{conversation, system};
+use super::prompt::{conversation, system, to_be_answered};
 use super::rights::rights;
 use super::turn::{TurnRunner, answer_of, empty_answers, pinned_agent};
 use super::window::tokens;
@@ -44,6 +44,11 @@ impl TurnRunner {
             Err(error) => return StepOutcome::failed(error),
         };
         let Some(node) = node_of(step) else {
+            let messages = to_be_answered(request.messages);
+            let request = ModelRequest {
+                messages,
+                ..request
+            };
             return too_long(self.ask(view, &definition, request, sink).await);
         };
         let request = self.node_request(view, &definition, step, node, request);

@@ -19,6 +19,10 @@ use crate::kernel::send;
 /// What a call gets for a result where its run ended before there was one.
 const NO_RESULT: &str = "no result: the run ended before this call had one";
 
+/// What a model is told where nothing new was said since its last answer.
+const GO_ON: &str = "Nothing was said since your last answer. Look once more at what stands above \
+                     it, and answer.";
+
 /// The agent's prompt, and below it the facts of this run.
 pub(super) fn system(
     definition: &AgentDefinition,
@@ -145,6 +149,31 @@ pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<M
         }
     }
     out
+}
+
+/// The conversation with a note behind it if it would end with an answer of the model: nothing
+/// is left to be answered then, and providers refuse such a request.
+pub(super) fn to_be_answered(mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    if let Some(last) = messages.last()
+        && last.role == Role::Assistant
+    {
+        let note = note(last, GO_ON.to_owned());
+        messages.push(note);
+    }
+    messages
+}
+
+/// An entry of the daemon's behind `like`: no input, and nothing that a person said.
+pub(super) fn note(like: &Message, text: String) -> Arc<Message> {
+    Arc::new(Message {
+        role: Role::System,
+        kind: MessageKind::Text,
+        origin: Origin::Internal,
+        content: vec![Block::Text { text }],
+        tool_call: None,
+        metadata: None,
+        ..like.clone()
+    })
 }
 
 /// What stands for earlier entries, marked as that.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::driver::{Driver, run_id};
 use super::super::turn::Options;
 use super::*;
+use crate::kernel::message::Note;
 
 fn driver() -> Driver {
     Driver::new(
@@ -57,6 +58,27 @@ impl Driver {
 
 fn seqs(messages: &[Arc<Message>]) -> Vec<i64> {
     messages.iter().map(|message| message.seq).collect()
+}
+
+#[test]
+fn a_request_ends_with_an_answer_only_where_its_provider_has_paused() {
+    let ends_with = |blocks: Vec<Block>| {
+        let mut driver = driver();
+        driver.say("task");
+        driver.answer(blocks);
+        let messages = to_be_answered(conversation(&driver.view, None));
+        messages.last().unwrap().role
+    };
+    assert_eq!(ends_with(vec![text("done")]), Role::System);
+    let paused = Block::Note { note: Note::Paused };
+    assert_eq!(ends_with(vec![text("half"), paused]), Role::Assistant);
+    // A call is followed by its result, and what is said last is the last word.
+    assert_eq!(ends_with(vec![call("a")]), Role::Tool);
+    let mut driver = driver();
+    driver.answer(vec![text("done")]);
+    driver.say("more");
+    let said = conversation(&driver.view, None);
+    assert_eq!(seqs(&to_be_answered(said.clone())), seqs(&said));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::columns::{opt_time, time};
 use super::tx::{DbError, Tx, first, number};
 use crate::kernel::ids::BootId;
-use crate::kernel::time::Timestamp;
+use crate::kernel::time::{Moment, Timestamp};
 
 /// Takes `count` numbers that nobody had before; the first of them.
 fn take_seqs(tx: &mut dyn Tx, count: i64) -> Result<i64, DbError> {
@@ -143,10 +143,25 @@ pub fn last_seen(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
 }
 
 /// This life of the daemon ended cleanly.
-pub fn end(tx: &mut dyn Tx, boot: BootId, now: Timestamp) -> Result<(), DbError> {
+pub fn end(tx: &mut dyn Tx, boot: BootId, now: Moment) -> Result<(), DbError> {
     tx.execute(
-        "UPDATE boots SET ended_at = ?2 WHERE id = ?1",
-        &[(&boot.0).into(), now.0.into()],
+        "UPDATE boots SET ended_at = ?2, alive_ms = ?3 WHERE id = ?1",
+        &[(&boot.0).into(), now.wall.0.into(), now.steady.0.into()],
     )
     .map(|_| ())
+}
+
+/// The process of this boot was alive at this reading of its steady clock.
+pub fn set_alive(tx: &mut dyn Tx, boot: BootId, steady: Timestamp) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE boots SET alive_ms = ?2 WHERE id = ?1",
+        &[(&boot.0).into(), steady.0.into()],
+    )
+    .map(|_| ())
+}
+
+/// The last reading of the latest boot's steady clock that was stored; zero where it stored none.
+pub fn last_alive(tx: &mut dyn Tx) -> Result<Timestamp, DbError> {
+    let sql = "SELECT alive_ms FROM boots ORDER BY seq DESC LIMIT 1";
+    number(tx, sql, &[]).map(Timestamp)
 }

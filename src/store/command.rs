@@ -55,12 +55,14 @@ mod skills;
 mod spawn;
 mod start_run;
 mod steer;
+mod stop;
 mod subtree;
 mod sweep;
 mod telling;
 mod turn;
 mod usage;
 mod waiting;
+mod wake;
 mod warn;
 
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
@@ -272,8 +274,8 @@ commands! {
     /// The run has these warnings, each once, and the event log says so.
     WarnRun({ /** The run. */ run: RunId, /** What its caller should know. */ warnings: Vec<String> })
         = "warn_run",
-    /// These runs' used time is written.
-    Touch({ /** The runs. */ runs: Vec<RunId> }) = "touch",
+    /// The time of this process counts up to now for the limits of its runs, also if it is killed.
+    Touch({ /** This boot. */ boot: BootId }) = "touch",
 }
 
 /// The edges at which a failpoint stands in every command.
@@ -360,8 +362,7 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
     match command {
         Command::BeginBoot { boot, pid } => gateway::begin_boot(context, boot, pid),
         Command::EndBoot { boot } => {
-            let now = context.now.wall;
-            super::boots::end(context.tx, boot, now).map_err(super::db_fault)?;
+            super::boots::end(context.tx, boot, context.now).map_err(super::db_fault)?;
             Ok(Reply::Done)
         }
         Command::NoteGateway { boot, note } => gateway::note(context, boot, note),
@@ -466,6 +467,10 @@ pub fn execute(context: &mut Context<'_>, command: Command) -> Result<Reply, Fau
         Command::Purge { session } => remove::purge(context, session),
         Command::Sweep(what) => sweep::sweep(context, &what),
         Command::WarnRun { run, warnings } => warn::run(context, run, warnings),
-        Command::Touch { runs } => conclude::touch(context, runs),
+        Command::Touch { boot } => {
+            let steady = context.now.steady;
+            super::boots::set_alive(context.tx, boot, steady).map_err(super::db_fault)?;
+            Ok(Reply::Done)
+        }
     }
 }

@@ -444,15 +444,20 @@ pub fn has_answer(tx: &mut dyn Tx, child: RunId) -> Result<bool, DbError> {
     Ok(number(tx, sql, &[(&child.0).into()])? != 0)
 }
 
-/// How many bytes the announces have that stand at the end of the transcript, where no turn
-/// has seen them.
-pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
-    let before = number(
+/// The place behind which only announces stand in the transcript, which no turn has seen.
+pub fn seen_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
+    number(
         tx,
         "SELECT seq FROM messages WHERE session_id = ?1 \
          AND kind <> 'announce' AND kind <> 'restart_notice' ORDER BY seq DESC LIMIT 1",
         &[(&session.0).into()],
-    )?;
+    )
+}
+
+/// How many bytes the announces have that stand at the end of the transcript, where no turn
+/// has seen them.
+pub fn announce_bytes_at_end(tx: &mut dyn Tx, session: SessionId) -> Result<i64, DbError> {
+    let before = seen_at_end(tx, session)?;
     number(
         tx,
         "SELECT coalesce(sum(octet_length(content)), 0) FROM messages \

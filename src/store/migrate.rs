@@ -125,6 +125,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("migrations/sqlite/0022_used_by_steps.sql"),
         destructive: false,
     },
+    Migration {
+        name: "0023_stops",
+        sql: include_str!("migrations/sqlite/0023_stops.sql"),
+        destructive: false,
+    },
 ];
 
 /// What all steps together make of an empty database. A new store is made by it at once: the

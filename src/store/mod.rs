@@ -36,6 +36,7 @@ pub mod sessions;
 pub mod skills;
 pub mod steers;
 pub mod steps;
+pub mod stops;
 pub mod transcripts;
 pub mod trust;
 pub mod tx;

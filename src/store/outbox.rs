@@ -254,6 +254,45 @@ pub fn offer_all(tx: &mut dyn Tx, target: SessionId) -> Result<bool, DbError> {
     Ok(changed > 0)
 }
 
+/// Of announces for a session: those that are to wake its agent and that no turn has seen, because
+/// they are not delivered yet or stand behind place `?2` of its transcript.
+const UNSEEN: &str = "target_session = ?1 AND policy <> 'inbox' \
+     AND (state = 'pending' OR state = 'undelivered' \
+          OR (state = 'delivered' AND via IS NULL AND message_seq > ?2))";
+
+/// Announces that are to wake the session's agent and that no turn has seen, each with the run
+/// that ended. `seen`: so far its transcript was seen.
+pub fn unseen(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<Vec<(i64, RunId)>, DbError> {
+    all(
+        tx,
+        &format!("SELECT seq, run_id FROM outbox WHERE {UNSEEN} ORDER BY seq"),
+        &[(&target.0).into(), seen.into()],
+        |row| {
+            whole(row, "outbox", &[("seq", 0)], |row| {
+                Ok((row.int(0)?, RunId(uuid(row, 1)?)))
+            })
+        },
+    )
+}
+
+/// None of them wakes an agent any more: they are in the session's inbox.
+pub fn set_unseen_inbox(tx: &mut dyn Tx, target: SessionId, seen: i64) -> Result<(), DbError> {
+    tx.execute(
+        &format!("UPDATE outbox SET policy = 'inbox' WHERE {UNSEEN}"),
+        &[(&target.0).into(), seen.into()],
+    )
+    .map(|_| ())
+}
+
+/// The announce is one of its session's inbox, and wakes no agent.
+pub fn set_inbox(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
+    tx.execute(
+        "UPDATE outbox SET policy = 'inbox' WHERE seq = ?1",
+        &[seq.into()],
+    )
+    .map(|_| ())
+}
+
 /// The announce need not be told.
 pub fn dismiss(tx: &mut dyn Tx, seq: i64) -> Result<(), DbError> {
     tx.execute(

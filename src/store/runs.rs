@@ -30,7 +30,7 @@ pub const COLUMNS: &str = "id, org, user, session_id, session_key, generation, r
      result, limit_ms, used_ms, counting_since, recoveries, not_before, announce, loops, \
      tool_calls, steps, model_calls, input_tokens, output_tokens, meta, pin_agent, pin_tools, \
      warnings, trace_id, created_at, started_at, ended_at, last_activity_at, ver, title, retry_of, \
-     thinking, cancel_reason, cancel_inherited, on_uncertain, budget, cost_micros, face, for_step, \
+     thinking, cancel_reason, cancel_inherited, cancel_person, on_uncertain, budget, cost_micros, face, for_step, \
      for_call, pin_skills, skills_version, env, stream, spent_tokens, spent_micros, agent_name";
 
 /// The number of [`COLUMNS`]: where a query's further columns begin.
@@ -81,6 +81,7 @@ pub fn decode(row: &dyn Row) -> Result<Run, DbError> {
                 at: time(row, at!(cancel_at))?,
                 reason: opt_string(row, at!(cancel_reason))?,
                 inherited: row.int(at!(cancel_inherited))? != 0,
+                by_person: row.int(at!(cancel_person))? != 0,
             }),
             None => None,
         },
@@ -282,6 +283,7 @@ pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, D
         let error = run.error.as_ref();
         let reason = cancel.and_then(|cancel| cancel.reason.as_deref());
         let inherited = cancel.is_some_and(|cancel| cancel.inherited);
+        let by_person = cancel.is_some_and(|cancel| cancel.by_person);
         values.extend([
             ("ended_at", run.ended_at.map(|at| at.0).into()),
             ("result", run.result.as_deref().into()),
@@ -291,6 +293,7 @@ pub fn update(tx: &mut dyn Tx, before: &Run, run: &Run) -> Result<Option<i64>, D
             ("cancel_at", cancel.map(|cancel| cancel.at.0).into()),
             ("cancel_reason", reason.into()),
             ("cancel_inherited", inherited.into()),
+            ("cancel_person", by_person.into()),
         ]);
     }
     let key = [("id", (&run.id.0).into()), ("ver", before.ver.into())];
@@ -309,12 +312,15 @@ fn end(run: &Run) -> impl PartialEq + '_ {
     (run.ended_at, &run.result, &run.error, &run.cancel)
 }
 
-/// The run's used time is written, if it is open. Nothing else changes.
-pub fn touch(tx: &mut dyn Tx, id: RunId, used_ms: u64, steady: Timestamp) -> Result<(), DbError> {
+/// The time that open runs have used up to `alive`, a reading of the steady clock by which they
+/// were counting, is written. From `now` on they count by another clock.
+pub fn count_up_to(tx: &mut dyn Tx, alive: Timestamp, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
-        "UPDATE runs SET used_ms = ?2, counting_since = ?3, ver = ver + 1 \
-         WHERE id = ?1 AND ended_at IS NULL",
-        &[(&id.0).into(), to_int(used_ms).into(), steady.0.into()],
+        "UPDATE runs SET used_ms = used_ms \
+         + CASE WHEN counting_since < ?1 THEN ?1 - counting_since ELSE 0 END, \
+         counting_since = ?2, ver = ver + 1 \
+         WHERE ended_at IS NULL AND counting_since IS NOT NULL",
+        &[alive.0.into(), now.0.into()],
     )
     .map(|_| ())
 }

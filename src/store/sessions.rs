@@ -140,6 +140,12 @@ pub fn messages_of(tx: &mut dyn Tx, id: SessionId) -> Result<i64, DbError> {
     number(tx, sql, &[(&id.0).into()])
 }
 
+/// Is the session there, and does its agent answer in it?
+pub fn has_agent(tx: &mut dyn Tx, id: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND owner <> 'client')";
+    Ok(number(tx, sql, &[(&id.0).into()])? != 0)
+}
+
 /// What the session's transcript begins with, if it is a fork.
 pub fn fork_of(tx: &mut dyn Tx, id: SessionId) -> Result<Option<Fork>, DbError> {
     first(

@@ -163,6 +163,8 @@ pub const TABLES: &[Table] = &[
             ("agent_name", "agent_name = NULL"),
             ("cancel_reason", "cancel_reason = NULL"),
             ("cancel_inherited", "cancel_inherited = 0"),
+            // Without it an agent might begin what a person has ended.
+            ("cancel_person", "cancel_person = 1"),
             ("stream", "stream = NULL"),
             ("thinking", "thinking = NULL"),
         ],

@@ -35,6 +35,10 @@ impl Params for CancelRun {
 pub struct CancelSession {
     /// What goes on in this session, and below it.
     pub session_key: SessionKey,
+    /// Everything of its conversation: also what it has asked other sessions, and sessions below
+    /// it in which nothing is open.
+    #[serde(default)]
+    pub all: bool,
     /// Why, for people.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]

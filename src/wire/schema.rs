@@ -119,8 +119,12 @@ schema_of!(CancelRequest, "CancelRequest", |generator| json_schema!({
             "description": "It was asked for something above this run, which falls with it.",
             "type": "boolean",
         },
+        "byPerson": {
+            "description": "A person or a client asked, not an agent or the daemon.",
+            "type": "boolean",
+        },
     },
-    "required": ["by", "at", "inherited"],
+    "required": ["by", "at", "inherited", "byPerson"],
 }));
 
 schema_of!(Pins, "Pins", |_| json_schema!({

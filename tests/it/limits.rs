@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Caller, Place, Script, calls, kind_of, run, says};
+use crate::harness::{Caller, Place, Script, calls, eventually, kind_of, run, says};
 
 fn family() -> Place {
     Place::new(
@@ -259,6 +259,88 @@ fn g4_5_a_closed_lane_keeps_its_runs_queued_and_says_so() {
             assert_eq!(daemon.stop().await, 0);
         });
     }
+}
+
+/// What the store knows of a run and of the process: running time used, since when more of it is
+/// counted, and the last reading of the process's clock.
+fn used(place: &Place, run: &str) -> (i64, Option<i64>, i64) {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = rusqlite::Connection::open_with_flags(place.database(), flags).unwrap();
+    let id = run.parse::<uuid::Uuid>().unwrap();
+    let sql = "SELECT used_ms, counting_since, (SELECT alive_ms FROM boots ORDER BY seq DESC \
+               LIMIT 1) FROM runs WHERE id = ?1";
+    db.query_row(sql, [id.as_bytes().as_slice()], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_limit_counts_over_any_number_of_kills() {
+    const LIMIT: i64 = 2000;
+    // A step ends in each life, so that none is given up for being met by many kills.
+    let steps = (0..200).map(|_| calls("list", json!({ "path": "." })).after_ms(40));
+    let place = Place::new(
+        Script::new()
+            .on("[c]", [says("c waits for g")])
+            .on("[g]", steps.chain([says("never").held_by("never")])),
+    )
+    .with("defaults.max_spawn_depth", "2")
+    .with("recovery.touch_each", "\"50ms\"")
+    .with_agent("long", "tools: [list]\nexecution: {max_loops: 1000}");
+    run(async {
+        let mut daemon = place.start().await;
+        let mut client = daemon.client().await;
+        // One that works, and one that waits for another.
+        let params = json!({ "task": "[g]", "agent": "long", "runTimeout": "2s" });
+        let works = client.spawn(params).await;
+        let root = client.session("client", "root").await;
+        let waits = json!({ "task": "[c]", "parent": root, "runTimeout": "2s" });
+        let waits = client.spawn(waits).await;
+        let below = json!({ "task": "[g]", "agent": "long", "parent": waits.session });
+        client.spawn(below).await;
+        let mut kills = 0;
+        loop {
+            let open = [&works, &waits];
+            let states = open.map(|one| used(&place, &one.id));
+            // Each life lasts until the store knows of 400 ms more of either.
+            let counted = |(used, since, alive): (i64, Option<i64>, i64)| {
+                used + since.map_or(0, |since| (alive - since).max(0))
+            };
+            let more = eventually("400 ms more, or the end", async || {
+                let now = [&works, &waits].map(|one| used(&place, &one.id));
+                let done = client.run(&works.id).await["state"] == "timeout"
+                    && client.run(&waits.id).await["state"] == "timeout";
+                let grown = now
+                    .iter()
+                    .zip(states)
+                    .any(|(now, before)| counted(*now) >= counted(before) + 400);
+                (done || grown).then_some(done)
+            })
+            .await;
+            if more {
+                break;
+            }
+            daemon.kill().await;
+            kills += 1;
+            let killed = [&works, &waits].map(|one| used(&place, &one.id));
+            daemon = place.start().await;
+            client = daemon.client().await;
+            for (one, before) in [&works, &waits].iter().zip(killed) {
+                let (now, ..) = used(&place, &one.id);
+                assert!(
+                    now >= counted(before),
+                    "{now} of {before:?} after kill {kills}"
+                );
+            }
+        }
+        assert!(kills >= 3, "{kills}");
+        for one in [&works, &waits] {
+            let (all, ..) = used(&place, &one.id);
+            assert!((LIMIT..2 * LIMIT).contains(&all), "{all} ms");
+        }
+        daemon.kill().await;
+    });
 }
 
 #[test]

@@ -82,6 +82,7 @@ mod sockets;
 mod starts;
 mod stdio;
 mod steers;
+mod stops;
 mod storage;
 mod store_moved;
 mod sweeps;

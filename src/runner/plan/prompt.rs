@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::reading::{Pool, schema};
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Block, Message, MessageKind, Origin, Role, plain_text};
+use crate::kernel::message::{Block, Message, MessageKind, Role, plain_text};
 use crate::kernel::step::{NODE, Node};
-use crate::runner::prompt::quoted;
+use crate::runner::prompt::{note, quoted};
 
 /// The last line of a reflection that asks for another plan.
 const PLAN_AGAIN: &str = "NEXT: PLAN";
@@ -179,15 +179,7 @@ impl Said {
 
     /// Something that nobody has said: no input, and so nothing to be answered.
     fn note(&mut self, like: &Message, text: String) {
-        self.out.push(Arc::new(Message {
-            role: Role::System,
-            kind: MessageKind::Text,
-            origin: Origin::Internal,
-            content: vec![Block::Text { text }],
-            tool_call: None,
-            metadata: None,
-            ..like.clone()
-        }));
+        self.out.push(note(like, text));
     }
 
     fn ends_with_answer(&self) -> bool {

@@ -1,16 +1,19 @@
-//! Marks a run or a session to end, with everything open below it, in one transaction. From
-//! then on the kernel refuses new steps, slots and timers of these runs, also after a restart.
+//! Marks a run, a session or a whole conversation to end, with everything open below it, in one
+//! transaction. From then on the kernel refuses new steps, slots and timers of these runs, also
+//! after a restart, and until new work begins in their sessions no end wakes an agent there.
 
 use super::Reply;
 use super::context::Context;
 use super::moves::{load, move_in_fall};
-use super::subtree::{open_from_run, open_from_session};
+use super::remove::tree_of;
+use super::stop;
+use super::subtree::{Below, is_within};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::{CancelRequest, Run};
 use crate::kernel::session::Session;
-use crate::store::{db_fault, sessions};
+use crate::store::{db_fault, runs, sessions};
 
 /// What is to be cancelled, and what below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,9 @@ pub enum CancelTarget {
     Run(RunId),
     /// Every run of a session.
     Session(SessionKey),
+    /// Everything of a session and of those below it: also what it has asked other sessions, and
+    /// sessions in which nothing is open.
+    Conversation(SessionKey),
 }
 
 /// A cancel.
@@ -30,6 +36,8 @@ pub struct Cancel {
     pub target: CancelTarget,
     /// Who asks.
     pub by: String,
+    /// It is a person, or a client that acts for one, and no agent.
+    pub by_person: bool,
     /// Why, for people.
     pub reason: Option<String>,
 }
@@ -46,12 +54,13 @@ pub struct Cancelled {
 }
 
 /// Every open run of the target and below it is marked. Those without an executor have ended;
-/// the others end when theirs is gone.
+/// the others end when theirs is gone. What no turn has seen of ends is in the inbox.
 pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault> {
     let Cancel {
         org,
         target,
         by,
+        by_person,
         reason,
     } = cancel;
     let request = CancelRequest {
@@ -59,6 +68,7 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
         at: context.now.wall,
         reason,
         inherited: false,
+        by_person,
     };
     let done = match target {
         CancelTarget::Run(id) => {
@@ -73,14 +83,25 @@ pub fn cancel(context: &mut Context<'_>, cancel: Cancel) -> Result<Reply, Fault>
             done
         }
         CancelTarget::Session(key) => {
-            let session = sessions::by_key(context.tx, &org, &key)
-                .map_err(db_fault)?
-                .ok_or_else(|| Fault::not_found("session", &key))?;
+            let session = named(context, &org, &key)?;
             clear(context, &session, &request)?
+        }
+        CancelTarget::Conversation(key) => {
+            let session = named(context, &org, &key)?;
+            clear_all(context, &session, &request)?
         }
     };
     Ok(Reply::Cancelled(done))
 }
+
+fn named(context: &mut Context<'_>, org: &str, key: &SessionKey) -> Result<Session, Fault> {
+    sessions::by_key(context.tx, org, key)
+        .map_err(db_fault)?
+        .ok_or_else(|| Fault::not_found("session", key))
+}
+
+/// So many sessions of one conversation are looked at, at most.
+const LARGEST_TREE: usize = 10_000;
 
 /// What a cancel names when a parent's end took its children along.
 const PARENT_ENDED: &str = "parent_ended";
@@ -92,6 +113,7 @@ pub fn parent_ended(context: &Context<'_>) -> CancelRequest {
         at: context.now.wall,
         reason: None,
         inherited: true,
+        by_person: false,
     }
 }
 
@@ -101,8 +123,21 @@ pub fn fell(
     run: &Run,
     request: &CancelRequest,
 ) -> Result<Cancelled, Fault> {
-    let open = open_from_run(context, run)?;
-    mark(context, open, request, |one| one.id != run.id)
+    let mut scope = Scope {
+        below: Below::of_run(run),
+        top: run.session,
+        // A called run borrows a session that goes on without it.
+        stops: (!run.is_called())
+            .then_some(run.session)
+            .into_iter()
+            .collect(),
+    };
+    let open = scope.open(context, run.root_session)?;
+    let done = mark(context, &mut scope, open, request, |one| one.id != run.id)?;
+    if run.is_called() {
+        stop::quiet(context, run.session, &mut scope.below)?;
+    }
+    Ok(done)
 }
 
 /// Ends what is open in `session` and below it.
@@ -111,19 +146,69 @@ pub fn clear(
     session: &Session,
     request: &CancelRequest,
 ) -> Result<Cancelled, Fault> {
-    let open = open_from_session(context, session)?;
-    mark(context, open, request, |one| one.session != session.id)
+    let mut scope = Scope::of(session, vec![session.id]);
+    let open = scope.open(context, session.root)?;
+    let inherits = |one: &Run| one.session != session.id;
+    mark(context, &mut scope, open, request, inherits)
+}
+
+/// Ends everything of `session` and of those below it.
+fn clear_all(
+    context: &mut Context<'_>,
+    session: &Session,
+    request: &CancelRequest,
+) -> Result<Cancelled, Fault> {
+    let tree = tree_of(context, session, LARGEST_TREE)?;
+    let mut scope = Scope::of(session, tree.iter().map(|one| one.id).collect());
+    let mut open = scope.open(context, session.root)?;
+    for one in &tree {
+        // Asked by a client in the name of the session: no run of it leads there.
+        for answer in runs::live_answers_to(context.tx, one.id).map_err(db_fault)? {
+            if open.iter().all(|known| known.id != answer.id) {
+                open.push(answer);
+            }
+        }
+    }
+    let inherits = |one: &Run| one.session != session.id;
+    mark(context, &mut scope, open, request, inherits)
+}
+
+/// What a cancel reaches.
+struct Scope {
+    /// The runs.
+    below: Below,
+    /// The session that all of it lies in or below, but for answers to what it has asked others.
+    top: SessionId,
+    /// Sessions whose work is cancelled.
+    stops: Vec<SessionId>,
+}
+
+impl Scope {
+    fn of(session: &Session, stops: Vec<SessionId>) -> Self {
+        Scope {
+            below: Below::of_session(session),
+            top: session.id,
+            stops,
+        }
+    }
+
+    fn open(&mut self, context: &mut Context<'_>, root: SessionId) -> Result<Vec<Run>, Fault> {
+        self.below.open(context.tx, root).map_err(db_fault)
+    }
 }
 
 /// Marks these runs, nearest first, so that no settling run in between takes the end of its
-/// child for its own.
-pub fn mark(
+/// child for its own. Then the cancel is in force in the sessions that are within its scope and
+/// have no other open work; elsewhere the ends of this scope are in the inbox.
+fn mark(
     context: &mut Context<'_>,
+    scope: &mut Scope,
     open: Vec<Run>,
     request: &CancelRequest,
     inherits: impl Fn(&Run) -> bool,
 ) -> Result<Cancelled, Fault> {
     let mut done = Cancelled::default();
+    let mut others = Vec::new();
     for run in open {
         let request = CancelRequest {
             inherited: request.inherited || inherits(&run),
@@ -131,6 +216,17 @@ pub fn mark(
         };
         // What ended before in this very command may have taken it along.
         let run = load(context, run.id)?;
+        if !run.is_called() {
+            let within = is_within(context.tx, run.session, scope.top).map_err(db_fault)?;
+            let list = if within {
+                &mut scope.stops
+            } else {
+                &mut others
+            };
+            if !list.contains(&run.session) {
+                list.push(run.session);
+            }
+        }
         if run.state.is_terminal() {
             continue;
         }
@@ -141,6 +237,14 @@ pub fn mark(
             &mut done.stopping
         };
         list.push(run.id);
+    }
+    for session in scope.stops.clone() {
+        if !stop::stop(context, session, request.by_person)? {
+            others.push(session);
+        }
+    }
+    for session in others {
+        stop::quiet(context, session, &mut scope.below)?;
     }
     Ok(done)
 }

@@ -50,6 +50,8 @@ pub struct ResetSession {
     pub if_generation: Option<i64>,
     /// Who asks.
     pub by: String,
+    /// It is a person, or a client that acts for one, and no agent.
+    pub by_person: bool,
 }
 
 /// The session has the new values; those that were not named stay. It is in use again.
@@ -114,6 +116,7 @@ pub fn reset(context: &mut Context<'_>, reset: ResetSession) -> Result<Reply, Fa
         at: context.now.wall,
         reason: Some("the session is reset".to_owned()),
         inherited: false,
+        by_person: reset.by_person,
     };
     let mut stopping = Vec::new();
     for run in &open {

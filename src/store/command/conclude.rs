@@ -1,4 +1,4 @@
-//! Parks runs, ends runs that end without an outcome of their own, and books their time.
+//! Parks runs, and ends runs that end without an outcome of their own.
 
 use super::context::Context;
 use super::moves::{end_turn, load, move_run};
@@ -8,7 +8,6 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::{Run, RunError};
 use crate::kernel::step::Intent;
-use crate::store::{db_fault, runs};
 
 /// The end of a turn, as its runner sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,18 +70,6 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
     };
     let run = move_run(context, &run, event)?;
     Ok(after(run))
-}
-
-/// The runs' used time is written, so that a kill loses little of it.
-pub fn touch(context: &mut Context<'_>, ids: Vec<RunId>) -> Result<Reply, Fault> {
-    let steady = context.now.steady;
-    for id in ids {
-        let run = load(context, id)?;
-        if run.counting_since.is_some() {
-            runs::touch(context.tx, id, run.used_at(steady), steady).map_err(db_fault)?;
-        }
-    }
-    Ok(Reply::Done)
 }
 
 fn after(run: Run) -> Reply {

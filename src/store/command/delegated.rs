@@ -8,6 +8,7 @@ use super::context::{Begun, Context, Effect};
 use super::moves::load;
 use super::record_outcome::SUMMARY;
 use super::spawn::{Awaits, Spawn};
+use super::stop;
 use super::waiting;
 use crate::kernel::action::EventKind;
 use crate::kernel::delegation::{self, Delegated, Face};
@@ -16,6 +17,7 @@ use crate::kernel::ids::{AgentId, RunId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Step, StepKind, Wait, WaitKind};
+use crate::kernel::stop::Beginner;
 use crate::kernel::text::preview;
 use crate::store::{db_fault, runs, sessions, steps, waits};
 
@@ -59,6 +61,7 @@ pub fn session(
         )
         .hint("wait until that has ended, or leave session_id away to begin a new session"));
     }
+    stop::begin(context, &session, Beginner::Agent)?;
     if sessions::bring_back(context.tx, session.id).map_err(db_fault)? {
         let said = serde_json::json!({ "changed": ["archived"], "archived": false });
         context.emit_session(EventKind::SessionUpdated, &session, said);

@@ -4,7 +4,7 @@
 use super::context::{Context, Effect};
 use super::moves::load;
 use super::new_run::{accept, new_run};
-use super::{NewRun, Reply, clear};
+use super::{NewRun, Reply, clear, stop};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::RunId;
@@ -74,6 +74,7 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
     {
         return Ok(None);
     }
+    let asker_id = asker.id;
     let session = if send.turn.is_multiple_of(2) {
         asker
     } else {
@@ -83,7 +84,11 @@ fn goes_on_in(context: &mut Context<'_>, send: &Send, run: &Run) -> Result<Optio
             _ => return Ok(None),
         }
     };
-    if clear::is_to_come(context, session.id)? {
+    // What was cancelled is no agent's to begin again, on neither side.
+    if clear::is_to_come(context, session.id)?
+        || stop::is_in_force(context, session.id)?
+        || stop::is_in_force(context, asker_id)?
+    {
         return Ok(None);
     }
     let queued = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
@@ -150,6 +155,7 @@ fn end(context: &mut Context<'_>, send: &Send) -> Result<(), Fault> {
     } else {
         AnnouncePolicy::Wake
     };
+    let policy = stop::announced(context, asker.0, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert_for(context.tx, seq, &told, asker, policy, now).map_err(db_fault)?;

@@ -10,7 +10,7 @@ use crate::kernel::ages::Sight;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
 use crate::kernel::provider_health::Seen;
-use crate::store::{away, boots, db_fault};
+use crate::store::{away, boots, db_fault, runs};
 
 /// What the daemon itself does, for the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,10 @@ pub fn begin_boot(context: &mut Context<'_>, boot: BootId, pid: u32) -> Result<R
     let seq = context.take_seq()?;
     let now = context.now.wall;
     let seen = boots::last_seen(context.tx).map_err(db_fault)?;
+    // What runs have used counts as far as the earlier process lived, and by this clock from
+    // now on.
+    let alive = boots::last_alive(context.tx).map_err(db_fault)?;
+    runs::count_up_to(context.tx, alive, context.now.steady).map_err(db_fault)?;
     let unclean = boots::begin(context.tx, seq, boot, pid, now).map_err(db_fault)?;
     context.emit_gateway(EventKind::GatewayStarted, json!({ "bootId": boot }));
     let max_age_ms = context.settings.recovery.max_age_ms;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::context::{Context, Delegation, Effect};
 use super::{
-    TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, usage, waiting,
+    TurnEnd, called, cancel, cleanup, clear, delegated, environment, steer, stop, usage, waiting,
 };
 use crate::kernel::action::{Action, EventKind};
 use crate::kernel::event::{Owed, RunEvent};
@@ -221,6 +221,7 @@ fn announce(context: &mut Context<'_>, run: &Run, quietly: bool) -> Result<(), F
         run.announce
     };
     let target = requester.session;
+    let policy = stop::announced(context, target, policy)?;
     let seq = context.take_seq()?;
     let now = context.now.wall;
     outbox::insert(context.tx, seq, run, policy, now).map_err(db_fault)?;

@@ -205,6 +205,7 @@ pub fn record(
     step.message_seq = messages.first().map(|message| message.seq);
     steps::update(context.tx, &step).map_err(db_fault)?;
     emit_step(context, &run, &step)?;
+    super::wake::supersede(context, &run, &step)?;
     if let Some(Used { model, usage }) = &step.used {
         sessions::add_usage(context.tx, run.session, *usage).map_err(db_fault)?;
         runs::spend(context.tx, &run, (*usage).into()).map_err(db_fault)?;

@@ -17,7 +17,7 @@ use crate::kernel::session::{Owner, Session};
 use crate::store::clearings::{self, Clearing};
 use crate::store::{
     approvals, bundles, db_fault, messages, outbox, outputs, purges, questions, remembered, runs,
-    sessions, steers, steps,
+    sessions, steers, steps, stops,
 };
 
 /// A tree of at most so many sessions goes in one command; of a larger one the rest follows.
@@ -42,6 +42,8 @@ pub struct DeleteSession {
     pub force: bool,
     /// Who asks.
     pub by: String,
+    /// It is a person, or a client that acts for one, and no agent.
+    pub by_person: bool,
 }
 
 /// The session and all below it are gone, or it still has open runs: these are refused, or
@@ -59,6 +61,7 @@ pub fn delete(context: &mut Context<'_>, delete: DeleteSession) -> Result<Reply,
         at: context.now.wall,
         reason: Some("the session is deleted".to_owned()),
         inherited: false,
+        by_person: delete.by_person,
     };
     let stopping = cancel::clear(context, &session, &request)?.stopping;
     if !stopping.is_empty() {
@@ -97,22 +100,32 @@ pub fn still_open(what: &str, session: &Session, open: &[Run]) -> Fault {
 
 /// The session and all below it are gone. The caller knows that nothing in them is open.
 pub fn remove_tree(context: &mut Context<'_>, top: &Session) -> Result<(), Fault> {
-    let mut tree = vec![top.clone()];
-    let mut next = 0;
-    while tree.len() < TREE_AT_ONCE
-        && let Some(session) = tree.get(next)
-    {
-        let left = TREE_AT_ONCE - tree.len();
-        let children = sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
-        tree.extend(children);
-        next += 1;
-    }
+    let tree = tree_of(context, top, TREE_AT_ONCE)?;
     // Children first: a row never names a parent that is not there. What is left of a larger
     // tree follows when the parts of its parents are taken away.
     for session in tree.iter().rev() {
         remove(context, session)?;
     }
     Ok(())
+}
+
+/// The session and those below it, each after its parent, `most` at most.
+pub fn tree_of(
+    context: &mut Context<'_>,
+    top: &Session,
+    most: usize,
+) -> Result<Vec<Session>, Fault> {
+    let mut tree = vec![top.clone()];
+    let mut next = 0;
+    while tree.len() < most
+        && let Some(session) = tree.get(next)
+    {
+        let left = most - tree.len();
+        let children = sessions::children(context.tx, session.id, left as u32).map_err(db_fault)?;
+        tree.extend(children);
+        next += 1;
+    }
+    Ok(tree)
 }
 
 /// The session is gone, and its key is free. What waited for it is held.
@@ -143,6 +156,7 @@ fn remove(context: &mut Context<'_>, session: &Session) -> Result<(), Fault> {
     let now = context.now.wall;
     purges::insert(context.tx, session.id, now).map_err(db_fault)?;
     clearings::remove(context.tx, session.id).map_err(db_fault)?;
+    stops::remove(context.tx, session.id).map_err(db_fault)?;
     context.effect(Effect::Purge(session.id));
     Ok(())
 }
@@ -202,6 +216,7 @@ fn purge_children(
             at: context.now.wall,
             reason: None,
             inherited: true,
+            by_person: false,
         };
         if cancel::clear(context, child, &request)?.stopping.is_empty() {
             remove(context, child)?;

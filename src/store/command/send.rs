@@ -5,7 +5,7 @@ use serde_json::json;
 use super::context::{Context, Effect, Window};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::{acting, begin, until};
-use super::{Accepted, NewRun, Reply, StepRef};
+use super::{Accepted, NewRun, Reply, StepRef, stop};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::limits::{check_queued_turns, check_total};
@@ -15,6 +15,7 @@ use crate::kernel::run::{Lane, Run, RunOrigin};
 use crate::kernel::send;
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::step::{Step, Wait, WaitKind};
+use crate::kernel::stop::Beginner;
 use crate::kernel::text::storable;
 use crate::store::columns::to_json;
 use crate::store::sends::State;
@@ -95,6 +96,11 @@ pub fn send(context: &mut Context<'_>, message: SendMessage) -> Result<Reply, Fa
         .hint("send without waiting, or end your turn: your final text is the reply it waits for")
         .with("sessionKey", target.key.as_str()));
     }
+    let who = match &speaker.by {
+        Some(_) => Beginner::Agent,
+        None => Beginner::Person,
+    };
+    stop::begin(context, &target, who)?;
     let accepted = queue(context, &message, &target, &speaker, chain)?;
     if message.window_ms > 0 {
         let until = until(context, message.window_ms);

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
 use super::waiting::acting;
-use super::{NewRun, Reply, StepRef, breaker, called, clear, create_session, delegated};
+use super::{NewRun, Reply, StepRef, breaker, called, clear, create_session, delegated, stop};
 use crate::contract::allow::check_allowed;
 use crate::kernel::delegation::{Face, Stream};
 use crate::kernel::fault::Fault;
@@ -12,6 +12,7 @@ use crate::kernel::limits::{SpawnCounts, check_depth, check_spawn};
 use crate::kernel::message::NewMessage;
 use crate::kernel::run::{AnnouncePolicy, Requester, Run, RunOrigin, Usage};
 use crate::kernel::session::{Cleanup, Fork, Owner, Session, SessionMode};
+use crate::kernel::stop::{Beginner, may_call_again};
 use crate::kernel::thinking::Thinking;
 use crate::store::{bundles, db_fault, messages, outbox, runs, sessions};
 
@@ -151,6 +152,17 @@ pub fn spawn(context: &mut Context<'_>, mut spawn: Spawn) -> Result<Reply, Fault
         && let Some(used_up) = runs::used_up(context.tx, caller).map_err(db_fault)?
     {
         return Err(used_up.refuses());
+    }
+    match (&caller, &parent, awaits.as_ref().map(|awaits| awaits.face)) {
+        // Without a session to name, the stop is that of the call.
+        (Some(caller), _, Some(Face::Called | Face::Sealed | Face::Planned)) => {
+            let agent = &spawn.run.agent.id;
+            let was_cancelled = runs::was_call_cancelled(context.tx, caller.id, agent);
+            may_call_again(was_cancelled.map_err(db_fault)?, agent.as_str())?;
+        }
+        // Work for the parent session: its end is to be seen there.
+        (None, Some(parent), _) => stop::begin(context, parent, Beginner::Person)?,
+        _ => {}
     }
     let agent_name = spawn.run.agent.name().to_owned();
     let (announce, warning) = match &awaits {

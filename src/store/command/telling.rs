@@ -5,12 +5,13 @@ use serde_json::json;
 use super::context::{Context, Effect};
 use super::deliver::wake_up;
 use super::moves::{load, look_at_settling};
-use super::{NewRun, Reply, cleanup};
+use super::{NewRun, Reply, cleanup, stop};
 use crate::kernel::action::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::Run;
 use crate::kernel::session::Owner;
+use crate::kernel::stop::Beginner;
 use crate::store::outbox::Entry;
 use crate::store::{db_fault, outbox, runs, sessions};
 
@@ -42,6 +43,7 @@ pub fn retry(
             "read it there: sessions.inbox",
         )),
         ("delivered", Some(target)) => {
+            stop::begin(context, &target, Beginner::Person)?;
             let live = runs::live_in(context.tx, target.id).map_err(db_fault)?;
             let made = wake_up(context, &target, &live, Some(&entry), wake)?;
             Ok(Reply::Woken(made))

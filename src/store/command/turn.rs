@@ -3,13 +3,14 @@
 use super::context::Context;
 use super::moves::{emit_step, load};
 use super::new_run::{accept, new_run, refuse_taken_id, repeated};
-use super::{NewRun, Reply, create_session};
+use super::{NewRun, Reply, create_session, stop};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, SessionId, SessionKey, StepId};
 use crate::kernel::limits::check_queued_turns;
 use crate::kernel::run::RunOrigin;
 use crate::kernel::session::Owner;
 use crate::kernel::step::{Intent, Why};
+use crate::kernel::stop::Beginner;
 use crate::kernel::text::storable;
 use crate::store::{db_fault, runs, sessions, steps};
 
@@ -84,6 +85,9 @@ pub fn run_turn(context: &mut Context<'_>, turn: RunTurn) -> Result<Reply, Fault
     }
     let waiting = runs::count_waiting_turns(context.tx, session.id).map_err(db_fault)?;
     check_queued_turns(&context.settings.limits, waiting)?;
+    if let Asks::Message(_) = &turn.asks {
+        stop::begin(context, &session, Beginner::Person)?;
+    }
 
     let mut row = new_run(context, &turn.org, turn.run, &session, RunOrigin::Turn);
     if !turn.model_named

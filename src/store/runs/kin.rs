@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::{COLUMNS, read};
 use crate::kernel::breaker::{End, MOST_ENDS};
 use crate::kernel::ids::{AgentId, RunId, SessionId};
-use crate::kernel::run::{Run, RunState};
+use crate::kernel::run::{Run, RunOrigin, RunState};
 use crate::kernel::time::Timestamp;
 use crate::store::columns::{amount, opt_time, opt_uuid, time, uuid};
 use crate::store::filter::Filter;
@@ -107,19 +107,35 @@ pub struct Line {
     pub requester: Option<SessionId>,
     /// The run that asked for it.
     pub parent_run: Option<RunId>,
+    /// Of a wake run: the root of what it is woken for.
+    pub woken_for: Option<RunId>,
+}
+
+impl Line {
+    /// What `run` hangs on.
+    pub fn of(run: &Run) -> Self {
+        Line {
+            session: run.session,
+            requester: run.requester.as_ref().map(|by| by.session),
+            parent_run: run.parent_run,
+            woken_for: (run.origin == RunOrigin::Wake).then_some(run.root_run),
+        }
+    }
 }
 
 /// What the run with that id hangs on.
 pub fn line(tx: &mut dyn Tx, id: RunId) -> Result<Option<Line>, DbError> {
     first(
         tx,
-        "SELECT session_id, requester_id, parent_run FROM runs WHERE id = ?1",
+        "SELECT session_id, requester_id, parent_run, \
+         CASE WHEN origin = 'wake' THEN root_run END FROM runs WHERE id = ?1",
         &[(&id.0).into()],
         |row| {
             Ok(Line {
                 session: SessionId(uuid(row, 0)?),
                 requester: opt_uuid(row, 1)?.map(SessionId),
                 parent_run: opt_uuid(row, 2)?.map(RunId),
+                woken_for: opt_uuid(row, 3)?.map(RunId),
             })
         },
     )
@@ -182,6 +198,33 @@ pub fn ends_of_calls(tx: &mut dyn Tx, org: &str, agent: &AgentId) -> Result<Vec<
     )
 }
 
+/// Has a person cancelled a call of this agent that `caller` made, by a tool that names no session?
+/// What fell with something else does not count.
+pub fn was_call_cancelled(
+    tx: &mut dyn Tx,
+    caller: RunId,
+    agent: &AgentId,
+) -> Result<bool, DbError> {
+    let found = number(
+        tx,
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE parent_run = ?1 AND face IS NOT NULL \
+         AND face <> 'task' AND agent = ?2 AND cancel_person = 1 AND cancel_inherited = 0 AND ended_at IS NOT NULL)",
+        &[(&caller.0).into(), agent.as_str().into()],
+    )?;
+    Ok(found != 0)
+}
+
+/// The wake run that waits for its first turn in this session.
+pub fn waiting_wake(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Run>, DbError> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT {COLUMNS} FROM runs WHERE session_id = ?1 AND state = 'queued' \
+             AND origin = 'wake' AND started_at IS NULL"
+        )
+    });
+    first(tx, &SQL, &[(&session.0).into()], read)
+}
+
 /// The turns that wait in this session; called runs are part of one that goes on.
 pub fn count_waiting_turns(tx: &mut dyn Tx, session: SessionId) -> Result<u32, DbError> {
     let waiting = live_in(tx, session)?;
@@ -201,9 +244,29 @@ pub fn count_below(tx: &mut dyn Tx, root: RunId) -> Result<i64, DbError> {
     )
 }
 
+/// The open runs that answer what this session has said to others, oldest first.
+pub fn live_answers_to(tx: &mut dyn Tx, asker: SessionId) -> Result<Vec<Run>, DbError> {
+    all(
+        tx,
+        &format!(
+            "SELECT {COLUMNS} FROM runs WHERE ended_at IS NULL AND id IN \
+             (SELECT run_id FROM sends WHERE asker_id = ?1 AND state <> 'done') ORDER BY seq"
+        ),
+        &[(&asker.0).into()],
+        read,
+    )
+}
+
 /// Does any open run work in this session?
 pub fn has_live_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL)";
+    Ok(number(tx, sql, &[(&session.0).into()])? != 0)
+}
+
+/// Is a run open in this session whose cancel nobody has asked for?
+pub fn has_uncancelled_in(tx: &mut dyn Tx, session: SessionId) -> Result<bool, DbError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE session_id = ?1 AND ended_at IS NULL \
+               AND cancel_by IS NULL)";
     Ok(number(tx, sql, &[(&session.0).into()])? != 0)
 }
 

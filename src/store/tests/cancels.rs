@@ -22,6 +22,7 @@ fn cancel(bench: &mut Bench, target: CancelTarget) -> (Cancelled, Vec<Effect>) {
         org: "default".to_owned(),
         target,
         by: "admin".to_owned(),
+        by_person: true,
         reason: Some("not needed".to_owned()),
     }));
     match bench.run(command).unwrap() {
@@ -224,6 +225,7 @@ pub fn a_session_that_is_not_there_cannot_be_cancelled(mut bench: Bench) {
         org: "default".to_owned(),
         target: CancelTarget::Session(SessionKey::parse("nobody").unwrap()),
         by: "admin".to_owned(),
+        by_person: true,
         reason: None,
     }));
     assert_eq!(bench.run(command).unwrap_err().kind, Kind::NotFound);

@@ -25,6 +25,7 @@ fn reset(bench: &mut Bench, key: &SessionKey, if_generation: Option<i64>) -> Res
         force: true,
         if_generation,
         by: "admin".to_owned(),
+        by_person: true,
     }));
     bench.run(command).map(|(reply, _)| reply)
 }
@@ -35,6 +36,7 @@ fn delete(bench: &mut Bench, key: &SessionKey) -> Reply {
         key: key.clone(),
         force: true,
         by: "admin".to_owned(),
+        by_person: true,
     }));
     bench.run(command).unwrap().0
 }

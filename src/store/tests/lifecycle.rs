@@ -24,6 +24,7 @@ fn delete(bench: &mut Bench, key: &SessionKey, force: bool) -> Result<(Reply, Ve
         key: key.clone(),
         force,
         by: "admin".to_owned(),
+        by_person: true,
     })))
 }
 
@@ -117,6 +118,7 @@ pub fn a_reset_hides_what_was_said_and_wakes_nobody_for_old_news(mut bench: Benc
         if_generation: None,
         force: false,
         by: "admin".to_owned(),
+        by_person: true,
     };
     // A child at work is no turn of the session.
     bench.run(Command::ResetSession(Box::new(reset))).unwrap();

@@ -15,11 +15,13 @@ mod reviews;
 mod schema;
 mod spawning;
 mod starting;
+mod stops;
 mod sweeps;
 mod threads;
 mod transcripts;
 mod turns;
 mod usage;
+mod wakes;
 
 use uuid::Uuid;
 
@@ -444,6 +446,16 @@ contract! { sqlite:
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,
+    recovery::time_counts_as_far_as_each_killed_process_lived,
+    stops::what_ended_before_a_cancel_waits_in_the_inbox,
+    stops::a_cancelled_turn_takes_the_wake_run_of_its_children_along,
+    stops::other_turns_of_a_session_go_on_and_see_what_was_cancelled,
+    stops::a_failed_run_is_not_woken_by_what_its_children_brought,
+    stops::a_persons_cancel_binds_agents_until_a_person_begins_again,
+    stops::a_whole_conversation_ends_with_what_it_asked_others,
+    stops::an_answer_to_what_was_cancelled_begins_nothing,
+    wakes::a_wake_run_ends_when_another_turn_has_seen_its_announces,
+    wakes::a_wake_run_stays_for_what_no_model_call_has_seen,
     recovery::a_sleep_of_the_machine_does_not_count,
     recovery::g1_2_a_run_that_is_too_old_is_told_quietly,
     recovery::parked_steps_go_on_as_they_stand,

@@ -2,6 +2,7 @@
 
 use super::{Bench, Recorded, Then, TurnEnd, after, answer, tool};
 use crate::kernel::fault::Kind;
+use crate::kernel::ids::BootId;
 use crate::kernel::message::MessageKind;
 use crate::kernel::recover::Loss;
 use crate::kernel::run::RunState;
@@ -118,12 +119,61 @@ pub fn a_once_effect_that_began_is_uncertain(mut bench: Bench) {
     );
 }
 
-pub fn time_away_does_not_count(mut bench: Bench) {
+/// The next process has begun; what it is.
+fn boot(bench: &mut Bench) -> BootId {
+    let boot = BootId(super::id());
+    bench.run(Command::BeginBoot { boot, pid: 1 }).unwrap();
+    boot
+}
+
+/// The process was alive `seconds` later, and says so.
+fn lived(bench: &mut Bench, boot: BootId, seconds: u64) {
+    bench.clock.advance(Duration::from_secs(seconds));
+    bench.run(Command::Touch { boot }).unwrap();
+}
+
+pub fn time_counts_as_far_as_each_killed_process_lived(mut bench: Bench) {
+    let first = boot(&mut bench);
     let run = bench.spawned(None).run;
     bench.started(run);
-    bench.clock.advance(Duration::from_secs(10));
-    bench.run(Command::Touch { runs: vec![run] }).unwrap();
+    lived(&mut bench, first, 3);
+    // Not stored any more.
+    bench.clock.advance(Duration::from_secs(1));
+    let mut used = 3_000;
+    for _ in 0..4 {
+        bench.clock.advance(Duration::from_secs(3600));
+        let next = boot(&mut bench);
+        // One that is killed before it has looked at the run takes nothing from it.
+        bench.clock.advance(Duration::from_secs(60));
+        let next = match used {
+            3_000 => boot(&mut bench),
+            _ => next,
+        };
+        bench.run(recover(run)).unwrap();
+        assert_eq!(bench.row(run).used_ms, used);
+        bench.started(run);
+        lived(&mut bench, next, 5);
+        lived(&mut bench, next, 5);
+        used += 10_000;
+    }
+    // A clean end counts to its very moment, also of a run that waits for its children.
+    let last = boot(&mut bench);
+    bench.run(recover(run)).unwrap();
+    bench.started(run);
+    bench.clock.advance(Duration::from_secs(2));
+    bench.run(Command::EndBoot { boot: last }).unwrap();
     bench.clock.advance(Duration::from_secs(3600));
+    boot(&mut bench);
+    assert_eq!(bench.row(run).used_ms, used + 2_000);
+}
+
+pub fn time_away_does_not_count(mut bench: Bench) {
+    let first = boot(&mut bench);
+    let run = bench.spawned(None).run;
+    bench.started(run);
+    lived(&mut bench, first, 10);
+    bench.clock.advance(Duration::from_secs(3600));
+    boot(&mut bench);
     bench.run(recover(run)).unwrap();
     assert_eq!(bench.row(run).used_ms, 10_000);
     bench.started(run);

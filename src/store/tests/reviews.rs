@@ -136,6 +136,7 @@ pub fn a_cancelled_review_is_uncertain_too(mut bench: Bench) {
             org: "default".to_owned(),
             target: CancelTarget::Run(run),
             by: "ann".to_owned(),
+            by_person: true,
             reason: None,
         })))
         .unwrap();

@@ -109,6 +109,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         if_generation: None,
         force: false,
         by: "admin".to_owned(),
+        by_person: true,
     };
     bench.run(Command::ResetSession(Box::new(reset))).unwrap();
     assert_eq!(said(&mut bench, &kept, a, "anew"), ["anew"]);

@@ -236,5 +236,6 @@ fn cancel(inherited: bool, reason: Option<&str>) -> CancelRequest {
         at: Timestamp(21),
         reason: reason.map(str::to_owned),
         inherited,
+        by_person: false,
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Book {
     pub(crate) steers: BTreeMap<String, usize>,
     /// Deleted sessions of which something is left.
     pub(crate) purges: BTreeSet<String>,
+    /// Sessions whose work was cancelled, and whether by a person.
+    pub(crate) stops: BTreeMap<String, bool>,
     /// Runs that retention has removed.
     pub(crate) expired: BTreeSet<String>,
     /// Key, run, and the answer that was given.

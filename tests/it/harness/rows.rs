@@ -31,6 +31,11 @@ pub(super) fn book(db: &Connection) -> Book {
         purges: rows(db, "SELECT session_id FROM purges", |row| id(row, 0))
             .into_iter()
             .collect(),
+        stops: rows(db, "SELECT session_id, by_person FROM stops", |row| {
+            (id(row, 0), number(row, 1) == 1)
+        })
+        .into_iter()
+        .collect(),
         expired: rows(db, "SELECT run_id FROM expired", |row| id(row, 0))
             .into_iter()
             .collect(),

@@ -30,6 +30,7 @@ pub(crate) fn check(book: &Book, moment: Moment, history: &History, place: &Plac
     rows::runs_are_whole(book);
     rows::announces_are_whole(book);
     rows::nobody_is_forgotten_while_settling(book);
+    rows::what_was_cancelled_stays_so(book);
     rows::steps_are_whole(book);
     waiting::who_waits_is_known(book);
     waiting::delegations_are_whole(book);

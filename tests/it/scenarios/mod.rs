@@ -19,6 +19,7 @@ mod processes;
 mod providers;
 mod runs;
 mod skills;
+mod stops;
 mod tools;
 
 use std::pin::Pin;
@@ -55,6 +56,7 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         mcp::SCENARIOS,
         memory::SCENARIOS,
         skills::SCENARIOS,
+        stops::SCENARIOS,
         tools::SCENARIOS,
         processes::SCENARIOS,
         providers::SCENARIOS,

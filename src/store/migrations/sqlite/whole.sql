@@ -17,7 +17,7 @@ CREATE TABLE boots (
     version    TEXT    NOT NULL,
     started_at INTEGER NOT NULL,
     ended_at   INTEGER
-) STRICT;
+, alive_ms INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE steps (
     run_id         BLOB    NOT NULL REFERENCES runs (id),
@@ -198,7 +198,7 @@ CREATE TABLE "runs" (
     ver                  INTEGER NOT NULL, cancel_reason TEXT, cancel_inherited INTEGER NOT NULL DEFAULT 0, thinking TEXT, on_uncertain TEXT NOT NULL DEFAULT 'report' CHECK
     (on_uncertain = 'report' OR on_uncertain = 'review' OR on_uncertain = 'retry'), budget TEXT, cost_micros INTEGER NOT NULL DEFAULT 0, face TEXT CHECK
     (face IS NULL OR face = 'task' OR face = 'subagent' OR face = 'call' OR face = 'plan'), for_step INTEGER, for_call TEXT, pin_skills TEXT, skills_version INTEGER, env TEXT, bundle TEXT, stream TEXT CHECK
-    (stream IS NULL OR stream = 'aggregated' OR stream = 'direct' OR stream = 'none'), spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0, agent_name TEXT,
+    (stream IS NULL OR stream = 'aggregated' OR stream = 'direct' OR stream = 'none'), spent_tokens INTEGER NOT NULL DEFAULT 0, spent_micros INTEGER NOT NULL DEFAULT 0, agent_name TEXT, cancel_person INTEGER NOT NULL DEFAULT 0,
     CHECK ((ended_at IS NULL) =
         (state = 'queued' OR state = 'running' OR state = 'paused' OR state = 'settling')),
     CHECK ((pause IS NOT NULL) = (state = 'paused'))
@@ -663,4 +663,11 @@ CREATE TABLE usage_alerts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX runs_by_end ON runs (org, ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE stops (
+    session_id BLOB    NOT NULL PRIMARY KEY,
+    -- 1: a person asked for it, and no agent may begin work there.
+    by_person  INTEGER NOT NULL CHECK (by_person = 0 OR by_person = 1),
+    at         INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 

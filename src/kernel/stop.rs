@@ -1,0 +1,114 @@
+//! What a cancel leaves in force in a session until new work begins there: an end that arrives
+//! wakes no agent, and after a person's cancel no agent begins work.
+
+use super::fault::{Fault, Kind};
+use super::run::AnnouncePolicy;
+
+/// `data.reason` of a refusal because a person cancelled the work of a session or of a child.
+pub const CANCELLED_BY_PERSON: &str = "cancelled_by_person";
+
+/// The name of the field that says so.
+pub const REASON: &str = "reason";
+
+/// A cancel that is in force in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// A person asked for it.
+    pub by_person: bool,
+}
+
+/// Who begins work in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginner {
+    /// A person, or a client program that acts for one.
+    Person,
+    /// A run, by one of its tools.
+    Agent,
+}
+
+/// May work begin in the session that `session` names? It then lifts the stop.
+pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(), Fault> {
+    match (stop, who) {
+        (Some(Stop { by_person: true }), Beginner::Agent) => Err(Fault::new(
+            Kind::Forbidden,
+            format!(
+                "{CANCELLED_BY_PERSON}: a person cancelled the work of session {session}, and \
+                 only a person may begin it again. Nothing was begun"
+            ),
+        )
+        .hint("do not try again; if the task is still wanted, begin it anew in another session")
+        .with(REASON, CANCELLED_BY_PERSON)
+        .with("sessionKey", session)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses another call of an agent whose last call by the same run a person cancelled.
+pub fn may_call_again(was_cancelled: bool, agent: &str) -> Result<(), Fault> {
+    if !was_cancelled {
+        return Ok(());
+    }
+    Err(Fault::new(
+        Kind::Forbidden,
+        format!(
+            "{CANCELLED_BY_PERSON}: a person cancelled what agent {agent} did for this run. It is \
+             not called again in this run; nothing was begun"
+        ),
+    )
+    .hint("go on without it, and say in your result what is missing")
+    .with(REASON, CANCELLED_BY_PERSON)
+    .with("agent", agent))
+}
+
+/// How an end is announced to a session.
+pub fn announced(stop: Option<Stop>, policy: AnnouncePolicy) -> AnnouncePolicy {
+    match stop {
+        Some(_) if policy.wakes() => AnnouncePolicy::Inbox,
+        _ => policy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BY_PERSON: Stop = Stop { by_person: true };
+    const BY_AGENT: Stop = Stop { by_person: false };
+
+    #[test]
+    fn only_a_persons_cancel_binds_agents_and_nothing_binds_a_person() {
+        for (stop, who, may) in [
+            (None, Beginner::Agent, true),
+            (None, Beginner::Person, true),
+            (Some(BY_AGENT), Beginner::Agent, true),
+            (Some(BY_AGENT), Beginner::Person, true),
+            (Some(BY_PERSON), Beginner::Agent, false),
+            (Some(BY_PERSON), Beginner::Person, true),
+        ] {
+            let allowed = may_begin(stop, who, "agent:build:a");
+            assert_eq!(allowed.is_ok(), may, "{stop:?} {who:?}");
+            if let Err(fault) = allowed {
+                assert_eq!(fault.data[REASON], CANCELLED_BY_PERSON);
+                assert!(fault.message.contains("agent:build:a"), "{fault}");
+            }
+        }
+        assert!(may_call_again(false, "x").is_ok());
+        let refused = may_call_again(true, "x").unwrap_err();
+        assert_eq!(refused.data[REASON], CANCELLED_BY_PERSON);
+    }
+
+    #[test]
+    fn nothing_is_announced_with_a_wake_where_work_was_cancelled() {
+        for policy in AnnouncePolicy::ALL {
+            assert_eq!(announced(None, *policy), *policy);
+            for stop in [BY_PERSON, BY_AGENT] {
+                let announced = announced(Some(stop), *policy);
+                assert!(!announced.wakes(), "{policy}");
+                assert_eq!(
+                    announced == AnnouncePolicy::None,
+                    *policy == AnnouncePolicy::None
+                );
+            }
+        }
+    }
+}

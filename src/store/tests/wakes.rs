@@ -1,0 +1,94 @@
+//! Wake runs whose announces another turn has answered.
+
+use super::{Bench, Recorded, Then, accepted, after, answer, model, new_run, turn};
+use crate::kernel::ids::{RunId, SessionId, SessionKey};
+use crate::kernel::run::{Outcome, RunError, RunState};
+use crate::store::{Command, runs};
+
+/// What waits to be announced in the session is delivered, with a wake run at hand.
+pub fn deliver(bench: &mut Bench, session: SessionId) {
+    let wake = Some(Box::new(new_run("build")));
+    let command = Command::Deliver {
+        session,
+        wake,
+        unable: None,
+    };
+    bench.run(command).unwrap();
+}
+
+/// A child of the session that has ended.
+pub fn ended_child(bench: &mut Bench, session: &SessionKey) -> RunId {
+    let child = bench.spawned(Some(session)).run;
+    bench.started(child);
+    bench.ended(child, "found");
+    child
+}
+
+fn waiting(bench: &mut Bench, session: SessionId) -> Option<RunId> {
+    let wake = runs::waiting_wake(bench.db.as_mut(), session).unwrap();
+    wake.map(|run| run.id)
+}
+
+/// An idle session with a turn that waits, a child that has ended, and the wake run for it.
+fn overtaken(bench: &mut Bench) -> (SessionId, SessionKey, RunId, RunId) {
+    let first = accepted(bench.run(turn("agent:build:a", "one")));
+    bench.started(first.run);
+    let queued = accepted(bench.run(turn("agent:build:a", "two"))).run;
+    ended_child(bench, &first.session);
+    bench.ended(first.run, "done");
+    let session = bench.row(first.run).session;
+    deliver(bench, session);
+    let wake = waiting(bench, session).unwrap();
+    (session, first.session, queued, wake)
+}
+
+pub fn a_wake_run_ends_when_another_turn_has_seen_its_announces(mut bench: Bench) {
+    let (session, key, queued, wake) = overtaken(&mut bench);
+    // The other turn gets its session first.
+    bench.started(queued);
+    assert_eq!(bench.row(wake).state, RunState::Queued);
+    // Ends that come meanwhile have a wake run of their own.
+    ended_child(&mut bench, &key);
+    deliver(&mut bench, session);
+    bench.ended(queued, "both");
+    let row = bench.row(wake);
+    assert_eq!(row.state, RunState::Ended(Outcome::Cancelled));
+    let cancel = row.cancel.unwrap();
+    assert_eq!(cancel.by, "superseded");
+    assert!(cancel.reason.unwrap().contains(&queued.to_string()));
+    assert_eq!((row.steps, row.usage.model_calls), (0, 0));
+    deliver(&mut bench, session);
+    let next = waiting(&mut bench, session).unwrap();
+    assert_ne!(next, wake);
+    bench.started(next);
+    bench.ended(next, "the other one");
+    assert_eq!(bench.row(next).state, RunState::Ended(Outcome::Ok));
+    // Where nothing is left to be seen, none is made.
+    deliver(&mut bench, session);
+    assert_eq!(waiting(&mut bench, session), None);
+}
+
+pub fn a_wake_run_stays_for_what_no_model_call_has_seen(mut bench: Bench) {
+    let (session, _, queued, wake) = overtaken(&mut bench);
+    bench.started(queued);
+    let failed = Command::RecordOutcome {
+        run: queued,
+        step: 1,
+        attempt: 1,
+        outcome: Recorded::Failed {
+            error: RunError::new("provider", "it is down"),
+            used: None,
+        },
+        then: Then::Fail(RunError::new("provider", "it is down")),
+    };
+    after(bench.run(failed));
+    assert_eq!(waiting(&mut bench, session), Some(wake));
+    let woken = after(bench.run(Command::StartRun {
+        run: wake,
+        intents: vec![model()],
+        seen: 0,
+    }));
+    assert_eq!(woken.run.state, RunState::Running);
+    after(bench.run(answer(wake, 1, "heard")));
+    assert_eq!(bench.row(wake).state, RunState::Ended(Outcome::Ok));
+}
