@@ -21,6 +21,13 @@ pub enum Next {
     EndTurn(Option<String>),
     /// Nothing: it cannot go on.
     Fail(RunError),
+    /// Nothing: it cannot go on, and what it has found so far is its result.
+    Cut {
+        /// Why.
+        error: RunError,
+        /// What it has found.
+        found: String,
+    },
 }
 
 /// What came out of a step.

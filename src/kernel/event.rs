@@ -59,6 +59,13 @@ pub enum RunEvent {
     Resumed,
     /// It cannot go on.
     Failed(RunError),
+    /// It cannot go on, and what it has found so far is its result.
+    Cut {
+        /// Why.
+        error: RunError,
+        /// What it has found.
+        found: String,
+    },
     /// Its own limit passed.
     TimedOut,
     /// Somebody wants it to end.

@@ -149,6 +149,11 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, NoSuchE
             next.release_if_running();
             next.end(Outcome::Error, Some(error));
         }
+        (Queued | Running | Paused(_) | Settling, RunEvent::Cut { error, found }) => {
+            next.release_if_running();
+            next.run.result = Some(found);
+            next.end(Outcome::Error, Some(error));
+        }
         (Queued | Running | Paused(_) | Settling, RunEvent::TimedOut) => {
             next.release_if_running();
             let limit = run.limit_ms.unwrap_or(0);
@@ -308,7 +313,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Parked => "parking",
         RunEvent::Paused(_) => "a pause",
         RunEvent::Resumed => "a resume",
-        RunEvent::Failed(_) => "a failure",
+        RunEvent::Failed(_) | RunEvent::Cut { .. } => "a failure",
         RunEvent::TimedOut => "a time-out",
         RunEvent::CancelRequested(_) => "a cancel",
         RunEvent::ExecutorGone { .. } => "the end of its executor",

@@ -102,6 +102,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
         1 => prop::sample::select(super::super::run::PauseReason::ALL).prop_map(RunEvent::Paused),
         1 => Just(RunEvent::Resumed),
         1 => Just(RunEvent::Failed(error())),
+        1 => Just(RunEvent::Cut { error: error(), found: "half of it".to_owned() }),
         1 => Just(RunEvent::TimedOut),
         1 => Just(RunEvent::CancelRequested(CancelRequest {
             by: "admin".to_owned(),

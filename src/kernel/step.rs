@@ -202,6 +202,19 @@ text_enum! {
     }
 }
 
+/// The name in a model call's input below which stands why it is the last one of its run.
+pub const CUT: &str = "cut";
+
+text_enum! {
+    /// Why a run by plans is to answer with what it has.
+    Cut {
+        /// Its model calls are used up.
+        MaxLoops = "max_loops",
+        /// The model gives no plan that can be carried out.
+        BadPlan = "bad_plan",
+    }
+}
+
 /// A step that a runner wants to take; the store gives it its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {

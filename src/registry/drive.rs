@@ -172,6 +172,7 @@ impl Drive<'_> {
                 Some(Conclusion::EndTurn(self.turn_end(text, view))),
             ),
             Next::Fail(error) => (Vec::new(), Some(Conclusion::Failed(error))),
+            Next::Cut { error, found } => (Vec::new(), Some(Conclusion::Cut { error, found })),
         };
         let run = self.view.run.id;
         let seen = self.view.last_seq();

@@ -31,6 +31,7 @@ use crate::tool::{self, Catalogue};
 pub(super) enum Ended {
     Text(Option<String>),
     Error(RunError),
+    Cut(RunError, String),
 }
 
 /// A run with its session, in memory.
@@ -226,6 +227,7 @@ impl Driver {
             match next {
                 Next::EndTurn(text) => return Ended::Text(text),
                 Next::Fail(error) => return Ended::Error(error),
+                Next::Cut { error, found } => return Ended::Cut(error, found),
                 Next::Steps(intents) => {
                     assert!(!intents.is_empty());
                     let open = self.intend(intents);

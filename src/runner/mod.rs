@@ -8,6 +8,7 @@ mod delegating;
 mod dispatch;
 #[cfg(test)]
 mod driver;
+mod found;
 mod memory;
 mod models;
 mod perform;

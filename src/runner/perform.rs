@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::compact::too_long;
 use super::memory;
-use super::plan::node_of;
+use super::plan::{cut_of, node_of};
 use super::prompt::{conversation, system, to_be_answered};
 use super::rights::rights;
 use super::turn::{TurnRunner, answer_of, empty_answers, pinned_agent};
@@ -53,6 +53,9 @@ impl TurnRunner {
         };
         let request = self.node_request(view, &definition, step, node, request);
         let outcome = too_long(self.ask(view, &definition, request, sink).await);
+        if let Some(cut) = cut_of(step) {
+            return self.cut(view, &definition, cut, outcome);
+        }
         match node {
             Node::Plan => self.planned(view, &definition, step, outcome),
             Node::Reflect | Node::Respond => outcome,

@@ -14,8 +14,10 @@ mod reading;
 use serde_json::{Value, json};
 
 use super::delegating::aborted;
+use super::found;
 use super::turn::{
-    TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, is_paused, tool_calls,
+    TurnRunner, answer_of, empty_answers, has_step, has_unseen_input, is_paused, loops_left,
+    out_of_loops, tool_calls,
 };
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
@@ -23,7 +25,7 @@ use crate::contract::linked::DELEGATE;
 use crate::contract::runner::{Next, StepOutcome};
 use crate::kernel::message::{Block, plain_text};
 use crate::kernel::run::RunError;
-use crate::kernel::step::{NODE, Node, Step, StepKind, StepState};
+use crate::kernel::step::{CUT, Cut, NODE, Node, Step, StepKind, StepState};
 use crate::provider::ModelRequest;
 use reading::{Plan, Pool, asked, read};
 
@@ -40,7 +42,7 @@ pub(super) fn node_of(step: &Step) -> Option<Node> {
 impl TurnRunner {
     /// What comes next in a run of this strategy.
     pub(super) fn next_planned(&self, view: &RunView, definition: &AgentDefinition) -> Next {
-        let ask = |node| self.ask_model(view, definition, Some(node));
+        let ask = |node| self.ask_node(view, definition, node);
         let mut steps = view.steps.iter().rev();
         let Some(latest) = steps.find(|step| step.kind == StepKind::Model) else {
             return ask(Node::Plan);
@@ -72,8 +74,34 @@ impl TurnRunner {
         }
     }
 
+    /// The next call of the model, for `node`. The last that the run may make is its answer,
+    /// whatever was to come; without one it ends with what it has found.
+    fn ask_node(&self, view: &RunView, definition: &AgentDefinition, node: Node) -> Next {
+        let left = loops_left(view, definition);
+        if left == 0 {
+            let error = out_of_loops(definition);
+            let mut models = view.steps.iter().rev();
+            let latest = models.find(|step| step.kind == StepKind::Model);
+            return match self::found(view, definition, Cut::MaxLoops) {
+                // A turn that ended here would be begun again for what it has not seen.
+                Some(found) if latest.is_some_and(|latest| has_unseen_input(view, latest)) => {
+                    Next::Cut { error, found }
+                }
+                Some(found) => Next::EndTurn(Some(found)),
+                None => Next::Fail(error),
+            };
+        }
+        if let Some(next) = self.shorten_first(view, definition) {
+            return next;
+        }
+        match left == 1 && node != Node::Respond {
+            true => self.model_call(view, Some(Node::Respond), Some(Cut::MaxLoops)),
+            false => self.model_call(view, Some(node), None),
+        }
+    }
+
     fn after_plan(&self, view: &RunView, definition: &AgentDefinition, plan: &Step) -> Next {
-        let ask = |node| self.ask_model(view, definition, Some(node));
+        let ask = |node| self.ask_node(view, definition, node);
         let calls = tool_calls(answer_of(view, plan));
         if let Some(error) = aborted(view, plan).or_else(|| self.without_valid_calls(view)) {
             return Next::Fail(error);
@@ -98,6 +126,9 @@ impl TurnRunner {
             .count();
         if faulty <= FAULTY_PLANS {
             return ask(Node::Plan);
+        }
+        if found::results(view).is_some() {
+            return self.model_call(view, Some(Node::Respond), Some(Cut::BadPlan));
         }
         let message = format!(
             "the model was asked for a plan {faulty} times and gave none that could be carried \
@@ -129,7 +160,53 @@ impl TurnRunner {
         request.messages = prompt::conversation(&request.messages, view.run.id, node, fault);
         // They are told of in words: what is wanted is a text.
         request.tools = Vec::new();
+        if cut_of(step).is_some() {
+            request.system.push_str(prompt::LAST);
+        }
         request
+    }
+
+    /// The outcome of the last call of a run that is cut: an answer says so, and where there is
+    /// none what was found stands for it.
+    pub(super) fn cut(
+        &self,
+        view: &RunView,
+        definition: &AgentDefinition,
+        cut: Cut,
+        outcome: StepOutcome,
+    ) -> StepOutcome {
+        let (why, used) = match outcome {
+            StepOutcome::Answer {
+                blocks,
+                used,
+                mut warnings,
+            } if !plain_text(&blocks).trim().is_empty() => {
+                warnings.push(warning(definition, cut));
+                return StepOutcome::Answer {
+                    blocks,
+                    used,
+                    warnings,
+                };
+            }
+            StepOutcome::Answer { used, .. } => ("it said nothing".to_owned(), used),
+            StepOutcome::Failed { error, used } => (error.message, used),
+            other => return other,
+        };
+        let Some(text) = found(view, definition, cut) else {
+            let error = match cut {
+                Cut::MaxLoops => out_of_loops(definition),
+                Cut::BadPlan => RunError::new("bad_plan", why),
+            };
+            return StepOutcome::Failed { error, used };
+        };
+        StepOutcome::Answer {
+            blocks: vec![Block::Text { text }],
+            used,
+            warnings: vec![
+                warning(definition, cut),
+                format!("the model gave no last answer ({why}); the result is what was found"),
+            ],
+        }
     }
 
     /// The outcome of a call for a plan, with the calls of tools that it comes to.
@@ -171,6 +248,45 @@ impl TurnRunner {
             self.offered_tools(definition, view).unwrap_or_default(),
         )
     }
+}
+
+/// Why this model call is the last one of its run.
+pub(super) fn cut_of(step: &Step) -> Option<Cut> {
+    step.input[CUT].as_str().and_then(Cut::parse)
+}
+
+/// What the caller of a run is told that was cut.
+fn warning(definition: &AgentDefinition, cut: Cut) -> String {
+    match cut {
+        Cut::MaxLoops => format!(
+            "cut: agent {} had used its {} model calls (max_loops), and answered with what it had",
+            definition.name, definition.max_loops
+        ),
+        Cut::BadPlan => format!(
+            "cut: agent {} gave no further plan that could be carried out, and answered with what \
+             it had",
+            definition.name
+        ),
+    }
+}
+
+/// The answer of a run that has none of its own: the last one that it gave, or what its plans have
+/// brought, marked as cut.
+fn found(view: &RunView, definition: &AgentDefinition, cut: Cut) -> Option<String> {
+    let mut answers = view
+        .steps
+        .iter()
+        .rev()
+        .filter(|step| step.kind == StepKind::Model && node_of(step) == Some(Node::Respond))
+        .map(|step| plain_text(answer_of(view, step)));
+    if let Some(answer) = answers.find(|text| !text.trim().is_empty()) {
+        return Some(answer);
+    }
+    let results = found::results(view)?;
+    Some(format!(
+        "[{}. No answer was written; this is what its plans have brought.]\n\n{results}",
+        warning(definition, cut)
+    ))
 }
 
 /// Why nothing can be done by what the model gave for a plan; `None` where something is.

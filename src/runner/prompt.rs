@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::turn::is_empty;
+use super::turn::{is_empty, is_paused};
 use super::window;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
@@ -152,10 +152,12 @@ pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<M
 }
 
 /// The conversation with a note behind it if it would end with an answer of the model: nothing
-/// is left to be answered then, and providers refuse such a request.
+/// is left to be answered then, and providers refuse such a request. One whose answer the provider
+/// itself has paused is to end so.
 pub(super) fn to_be_answered(mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     if let Some(last) = messages.last()
         && last.role == Role::Assistant
+        && !is_paused(&last.content)
     {
         let note = note(last, GO_ON.to_owned());
         messages.push(note);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::delegating::{aborted, pack};
+use super::found;
 use super::perform::served_effect;
 use crate::agent::{AgentDefinition, Strategy};
 use crate::clock::Clock;
@@ -23,7 +24,7 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Message, Note, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
-use crate::kernel::step::{Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
+use crate::kernel::step::{CUT, Cut, Effect, Intent, NODE, Node, Step, StepKind, StepState, Why};
 use crate::kernel::text;
 use crate::provider::Providers;
 use crate::tool::{Catalogue, YIELD};
@@ -107,36 +108,31 @@ impl TurnRunner {
         }
     }
 
-    /// The next call of the model, for `node` in a run that goes by plans; within the run's limits.
-    pub(super) fn ask_model(
-        &self,
-        view: &RunView,
-        definition: &AgentDefinition,
-        node: Option<Node>,
-    ) -> Next {
-        let asked = view
-            .steps
-            .iter()
-            .filter(|step| step.kind == StepKind::Model && !step.state.is_open())
-            .count();
-        if asked >= definition.max_loops as usize {
-            let message = format!(
-                "agent {} made {asked} model calls, its max_loops, without coming to an end; \
-                 the transcript holds all of them",
-                definition.name
-            );
-            return Next::Fail(RunError::new("max_loops", message));
+    /// The next call of the model; at the run's limit its end, with what it has said so far.
+    fn ask_model(&self, view: &RunView, definition: &AgentDefinition) -> Next {
+        if loops_left(view, definition) == 0 {
+            let error = out_of_loops(definition);
+            // What its tools have answered is in the transcript: its requester gets its words alone.
+            return match found::said(view) {
+                Some(found) => Next::Cut { error, found },
+                None => Next::Fail(error),
+            };
         }
-        if let Some(next) = self.shorten_first(view, definition) {
-            return next;
-        }
-        self.model_call(view, node)
+        let shorten = self.shorten_first(view, definition);
+        shorten.unwrap_or_else(|| self.model_call(view, None, None))
     }
 
-    fn model_call(&self, view: &RunView, node: Option<Node>) -> Next {
+    /// A call of the model: for `node` in a run that goes by plans, as its last one for the reason
+    /// of `cut`.
+    pub(super) fn model_call(&self, view: &RunView, node: Option<Node>, cut: Option<Cut>) -> Next {
         let summary = match node {
             Some(node) => format!("{node}: {}", view.run.model),
             None => view.run.model.clone(),
+        };
+        let input = match (node, cut) {
+            (Some(node), Some(cut)) => json!({ NODE: node, CUT: cut }),
+            (Some(node), None) => json!({ NODE: node }),
+            (None, _) => Value::Null,
         };
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),
@@ -145,7 +141,7 @@ impl TurnRunner {
             tool_call: None,
             asked_by: None,
             effect: Effect::Read,
-            input: node.map_or(Value::Null, |node| json!({ NODE: node })),
+            input,
             params_summary: Some(text::preview(&summary, SUMMARY_LIMIT)),
             context: None,
         }])
@@ -192,7 +188,7 @@ impl Runner for TurnRunner {
         if definition.strategy == Strategy::Plan {
             return self.next_planned(view, &definition);
         }
-        let ask = || self.ask_model(view, &definition, None);
+        let ask = || self.ask_model(view, &definition);
         let mut steps = view.steps.iter().rev();
         let Some(latest) = steps.find(|step| step.kind == StepKind::Model) else {
             return ask();
@@ -283,6 +279,23 @@ impl Runner for TurnRunner {
             }
         })
     }
+}
+
+/// How many calls of its model the run has left.
+pub(super) fn loops_left(view: &RunView, definition: &AgentDefinition) -> usize {
+    let ended = |step: &&Arc<Step>| step.kind == StepKind::Model && !step.state.is_open();
+    let asked = view.steps.iter().filter(ended).count();
+    (definition.max_loops as usize).saturating_sub(asked)
+}
+
+/// Why a run ends that has none left.
+pub(super) fn out_of_loops(definition: &AgentDefinition) -> RunError {
+    let message = format!(
+        "agent {} made {} model calls, its max_loops, without coming to an end; the transcript \
+         holds all of them",
+        definition.name, definition.max_loops
+    );
+    RunError::new("max_loops", message)
 }
 
 /// The end of a run that was to shorten its session and nothing else.

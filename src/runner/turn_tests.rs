@@ -179,6 +179,7 @@ fn scripted(rules: Value, options: Options) -> (tempfile::TempDir, Driver) {
 
 fn error_kind(ended: Ended) -> String {
     match ended {
+        Ended::Cut(error, _) => error.kind,
         Ended::Error(error) => error.kind,
         Ended::Text(text) => panic!("{text:?}"),
     }
@@ -254,19 +255,30 @@ async fn an_answer_with_nothing_in_it_is_asked_for_twice_more() {
 
 #[tokio::test]
 async fn a_model_that_never_ends_meets_max_loops() {
-    let answer = json!({"calls": [{"tool": "list", "arguments": {}}]});
-    let answers: Vec<Value> = std::iter::repeat_n(answer, 30).collect();
-    let (_tree, mut driver) = scripted(
-        json!([{"match": "*", "answers": answers}]),
-        Options::default(),
-    );
-    assert_eq!(error_kind(driver.turn().await), "max_loops");
-    let models = driver
-        .view
-        .steps
-        .iter()
-        .filter(|step| step.kind == StepKind::Model);
-    assert_eq!(models.count(), 20);
+    let mut answers: Vec<Value> = (0..30)
+        .map(|_| json!({"calls": [{"tool": "list", "arguments": {}}]}))
+        .collect();
+    let ended = async |answers: &[Value]| {
+        let rules = json!([{"match": "*", "answers": answers}]);
+        let (_tree, mut driver) = scripted(rules, Options::default());
+        let ended = driver.turn().await;
+        let models = driver.view.steps.iter();
+        let models = models.filter(|step| step.kind == StepKind::Model).count();
+        (ended, models)
+    };
+    let (silent, asked) = ended(&answers).await;
+    assert!(matches!(&silent, Ended::Error(error) if error.kind == "max_loops"));
+    assert_eq!(asked, 20);
+    // What it has said on the way is not lost.
+    for (index, text) in [(3, "one half"), (17, "the other half"), (25, "too late")] {
+        answers[index]["text"] = json!(text);
+    }
+    let (told, asked) = ended(&answers).await;
+    let Ended::Cut(error, found) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!((error.kind.as_str(), asked), ("max_loops", 20));
+    assert_eq!(found, "one half\n\nthe other half");
 }
 
 #[tokio::test]

@@ -100,6 +100,7 @@ impl Drive<'_> {
             Next::Steps(intents) => steps_or_fail(intents),
             Next::EndTurn(text) => Then::EndTurn(self.turn_end(text, &view)),
             Next::Fail(error) => Then::Fail(error),
+            Next::Cut { error, found } => Then::Cut { error, found },
         }
     }
 
@@ -118,7 +119,7 @@ impl Drive<'_> {
         let more = match self.inner.next_step(&asked, view) {
             Next::Steps(intents) => intents,
             // At its limits the turn ends as it is; what was said too late is told as such.
-            Next::EndTurn(_) | Next::Fail(_) => Vec::new(),
+            Next::EndTurn(_) | Next::Fail(_) | Next::Cut { .. } => Vec::new(),
         };
         TurnEnd { text, more }
     }

@@ -8,6 +8,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::run::{Run, RunError};
 use crate::kernel::step::Intent;
+use crate::kernel::text::storable;
 
 /// The end of a turn, as its runner sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +33,13 @@ pub enum Conclusion {
     TimedOut,
     /// It cannot go on.
     Failed(RunError),
+    /// It cannot go on, and what it has found so far is its result.
+    Cut {
+        /// Why.
+        error: RunError,
+        /// What it has found.
+        found: String,
+    },
 }
 
 /// The run is back in its queue, at a step boundary.
@@ -50,6 +58,10 @@ pub fn conclude(context: &mut Context<'_>, id: RunId, why: Conclusion) -> Result
     let event = match why {
         Conclusion::ExecutorGone { left } => RunEvent::ExecutorGone { left },
         Conclusion::Failed(error) => RunEvent::Failed(error),
+        Conclusion::Cut { error, found } => RunEvent::Cut {
+            error,
+            found: storable(&found),
+        },
         Conclusion::EndTurn(end) => {
             let ended = end_turn(context, &run, end)?;
             return Ok(Reply::Run(Box::new(RunAfter {

@@ -10,7 +10,7 @@ use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::step::{Intent, NODE, Step, StepState, TOO_LONG, Used};
-use crate::kernel::text::preview;
+use crate::kernel::text::{preview, storable};
 use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, runs, sessions, steps};
 
@@ -123,6 +123,13 @@ pub enum Then {
     EndTurn(TurnEnd),
     /// The run cannot go on.
     Fail(RunError),
+    /// The run cannot go on, and what it has found so far is its result.
+    Cut {
+        /// Why.
+        error: RunError,
+        /// What it has found.
+        found: String,
+    },
 }
 
 /// The step's outcome stands in journal and transcript, and what follows it is intended or
@@ -240,6 +247,10 @@ pub fn record(
                 messages.extend(ended.messages);
             }
             Then::Fail(error) => run = move_run(context, &run, RunEvent::Failed(error))?,
+            Then::Cut { error, found } => {
+                let found = storable(&found);
+                run = move_run(context, &run, RunEvent::Cut { error, found })?;
+            }
         }
     }
     Ok(Reply::Run(Box::new(RunAfter {
