@@ -1,6 +1,7 @@
 //! What the adapters make an answer of: pieces for listeners, ids of tool calls, and the
 //! provider's own JSON, which is kept as it came.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::message::Block;
+use crate::kernel::blocks::{BlockRef, Given};
 
 /// What listeners hear of an answer while it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +59,11 @@ pub(super) struct Known {
 impl Known {
     /// The ids of tool calls that the conversation has, and how far it has come.
     pub(super) fn of(request: &ModelRequest) -> Self {
-        let blocks = request.messages.iter().flat_map(|message| &message.content);
-        let ids = blocks.filter_map(|block| match block {
-            Block::ToolCall { id, .. } => Some(id.clone()),
+        let more = request.messages.iter();
+        let more = more.filter(|message| message.content.only_text().is_none());
+        let pieces = more.flat_map(|message| message.content.pieces());
+        let ids = pieces.filter_map(|piece| match piece {
+            BlockRef::ToolCall { id, .. } => Some(id.text().into_owned()),
             _ => None,
         });
         Known {
@@ -97,6 +100,14 @@ pub(super) fn object(arguments: &Value) -> Value {
     }
 }
 
+/// As [`object`], written.
+pub(super) fn object_text<'a>(arguments: &Given<'a>) -> Cow<'a, str> {
+    match arguments {
+        Given::Raw(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
+        other => Cow::Owned(object(&other.value()).to_string()),
+    }
+}
+
 /// What is asked in `request`, as JSON text. A conversation may be long, and is written with
 /// every call: not into a text that grows as it goes.
 pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String {
@@ -108,13 +119,8 @@ pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String 
 /// About how many bytes a request has, in whatever form it is sent.
 fn about_bytes(request: &ModelRequest) -> usize {
     const BESIDE: usize = 128;
-    let block = |block: &Block| match block {
-        Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
-        Block::Native { json, .. } => json.len(),
-        Block::ToolCall { .. } | Block::Note { .. } => BESIDE,
-    };
     let messages = request.messages.iter();
-    let messages = messages.map(|one| BESIDE + one.content.iter().map(block).sum::<usize>());
+    let messages = messages.map(|one| BESIDE + one.content.bytes());
     let tools = request.tools.iter();
     let tools = tools.map(|tool| BESIDE + tool.description.len() + tool.parameters.get().len());
     let texts = request.system.len() + messages.sum::<usize>() + tools.sum::<usize>();

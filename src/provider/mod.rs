@@ -31,6 +31,7 @@ mod testing;
 mod verdict;
 mod wait;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -44,6 +45,7 @@ use crate::config::ProviderTable;
 use crate::contract::BoxFuture;
 use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
+use crate::kernel::blocks::Blocks;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::provider_health::Seen;
 use crate::kernel::run::Usage;

@@ -140,7 +140,7 @@ impl Said {
         }
         self.out.push(Arc::new(Message {
             kind: MessageKind::Text,
-            content: vec![Block::Text { text }],
+            content: vec![Block::Text { text }].into(),
             ..Message::clone(message)
         }));
     }
@@ -183,7 +183,7 @@ impl Said {
             role: Role::System,
             kind: MessageKind::Text,
             origin: Origin::Internal,
-            content: vec![Block::Text { text }],
+            content: vec![Block::Text { text }].into(),
             tool_call: None,
             metadata: None,
             ..like.clone()
