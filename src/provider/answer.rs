@@ -32,6 +32,26 @@ pub(super) enum Progress {
     Over,
 }
 
+/// How much of an answer has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent<'a> {
+    /// Bytes of what it says, arguments included.
+    pub all: usize,
+    /// The call with the longest arguments: its tool, and their bytes.
+    pub longest: Option<(&'a str, usize)>,
+}
+
+impl<'a> Extent<'a> {
+    /// With the arguments of one more call.
+    pub(super) fn and_call(mut self, tool: &'a str, bytes: usize) -> Self {
+        self.all += bytes;
+        if self.longest.is_none_or(|(_, longest)| longest < bytes) {
+            self.longest = Some((tool, bytes));
+        }
+        self
+    }
+}
+
 /// Reads the answer of one kind of provider.
 pub(super) trait Reader: Send {
     /// Takes one event of a stream, in order.
@@ -44,6 +64,9 @@ pub(super) trait Reader: Send {
 
     /// Takes the whole answer of a server that does not stream.
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure>;
+
+    /// How much has come so far.
+    fn extent(&self) -> Extent<'_>;
 
     /// The answer, once the stream is at its end. One without a reason for its end was cut.
     fn answer(self: Box<Self>, known: Known) -> Result<ModelAnswer, Failure>;

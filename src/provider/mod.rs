@@ -12,6 +12,7 @@
 mod adapt;
 mod answer;
 mod anthropic;
+mod bounds;
 mod failure;
 mod health;
 mod hide;
@@ -31,7 +32,6 @@ mod testing;
 mod verdict;
 mod wait;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -45,7 +45,6 @@ use crate::config::ProviderTable;
 use crate::contract::BoxFuture;
 use crate::contract::control::ModelProvider;
 use crate::contract::runner::TextSink;
-use crate::kernel::blocks::Blocks;
 use crate::kernel::message::{Block, Message};
 use crate::kernel::provider_health::Seen;
 use crate::kernel::run::Usage;
@@ -121,7 +120,8 @@ pub struct ModelAnswer {
 #[error("{message}")]
 pub struct ProviderFault {
     /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
-    /// `provider_config`, `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
+    /// `provider_config`, `provider_request`, `answer_too_large`, `refused` or
+    /// [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,
