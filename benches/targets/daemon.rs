@@ -28,6 +28,8 @@ pub enum Setting {
     InstantAnswers,
     /// The model is a server on this port; everything that is accepted runs at once.
     Http(u16),
+    /// The same, and no conversation is ever shortened.
+    HttpWhole(u16),
     /// Sixteen runs at once, whose model does not answer; what begins with [`ASK`] asks a person
     /// instead and holds still.
     Held,
@@ -161,7 +163,10 @@ fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     let answers = match setting {
         Setting::Default => return Ok(text),
         Setting::LanesClosed => return Ok(text + KEPT + &lanes(0)),
-        Setting::Http(port) => {
+        Setting::Http(port) | Setting::HttpWhole(port) => {
+            if matches!(setting, Setting::HttpWhole(_)) {
+                text += "[sessions]\noverflow = \"none\"\n";
+            }
             text += &lanes(64);
             text += KEPT;
             text += "[defaults]\nmodel = \"instant/m\"\n[providers.instant]\nkind = \"openai\"\n";

@@ -93,6 +93,13 @@ pub enum Figure {
     SkillsEdit,
     /// What watching costs when nothing happens, percent of a core.
     SkillsIdle,
+    /// Processor time of the daemon for a turn with so many earlier messages, where so many
+    /// sessions have them at once, milliseconds.
+    LongTurn(u64, u64),
+    /// The same beyond what its bytes may cost.
+    LongTurnBeyond(u64, u64),
+    /// How much the model is sent for it, KiB.
+    LongTurnSent(u64, u64),
     /// About 100 events a second to 100 subscribers.
     FanOut100,
     /// What that takes of a core, percent.
@@ -113,6 +120,9 @@ impl Figure {
                 | Figure::WaitsThreads
                 | Figure::TurnEach
                 | Figure::TurnCpu
+                | Figure::LongTurn(..)
+                | Figure::LongTurnBeyond(..)
+                | Figure::LongTurnSent(..)
                 | Figure::FloorKeeps(_)
                 | Figure::SpawnKeeps(_)
                 | Figure::SkillsIdle

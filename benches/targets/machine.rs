@@ -79,6 +79,22 @@ pub fn threads(pid: u32) -> Option<f64> {
         .ok()
 }
 
+/// The processor time that a process has had, of the threads that it has now: to the nanosecond,
+/// where ticks are too coarse.
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    let mut nanoseconds = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let file = thread.ok()?.path().join("schedstat");
+        // A thread may end meanwhile.
+        let text = read_to_string(file).unwrap_or_default();
+        nanoseconds += text
+            .split_whitespace()
+            .next()
+            .map_or(Some(0), |word| word.parse().ok())?;
+    }
+    (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+}
+
 /// Processor time, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {

@@ -19,6 +19,7 @@ mod figure;
 mod floor;
 mod grown;
 mod history;
+mod long;
 mod machine;
 mod measure;
 mod report;

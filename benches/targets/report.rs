@@ -111,6 +111,7 @@ fn row(target: Target, figures: &Figures) -> Option<Row> {
         (Bound::TimesFloor(most) | Bound::AboveFloor(most), Some(ratio)) => ratio.median <= most,
         (Bound::ShareOfFloor(least), Some(ratio)) => ratio.median >= least,
         (Bound::AtMost(most), _) => product.median <= most,
+        (Bound::Nothing, _) => true,
         _ => return None,
     };
     Some(Row {
@@ -165,6 +166,7 @@ impl fmt::Display for Report {
                 Bound::ShareOfFloor(least) => format!("≥ {} ×", (least * 100.0).round() / 100.0),
                 Bound::AboveFloor(most) => format!("≤ +{most} {}", row.unit),
                 Bound::AtMost(most) => format!("≤ {most} {}", row.unit),
+                Bound::Nothing => String::new(),
             };
             line(
                 f,
@@ -176,7 +178,11 @@ impl fmt::Display for Report {
                     &with_unit(row.product, row.unit),
                     &ratio,
                     &target,
-                    if row.met { "met" } else { "NOT MET" },
+                    match (row.bound, row.met) {
+                        (Bound::Nothing, _) => "",
+                        (_, true) => "met",
+                        (_, false) => "NOT MET",
+                    },
                 ],
             )?;
         }

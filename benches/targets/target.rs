@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::figure::Figure;
+use crate::long;
 use crate::measure::Plan;
 use crate::sample::Sample;
 
@@ -48,6 +49,8 @@ pub enum Bound {
     AboveFloor(f64),
     /// It is at most this.
     AtMost(f64),
+    /// Nothing: it is shown beside others.
+    Nothing,
 }
 
 /// One line of the table.
@@ -120,7 +123,7 @@ fn late(id: &'static str, what: &'static str, product: Figure, most: f64) -> Tar
 /// Every target, in the order of the table.
 #[rustfmt::skip]
 pub fn all(plan: &Plan) -> Vec<Target> {
-    use Bound::{AboveFloor, ShareOfFloor, TimesFloor};
+    use Bound::{AboveFloor, Nothing, ShareOfFloor, TimesFloor};
     use Value::{P50, P99, Rate, Share};
     let mut targets = vec![
         target("P1", "spawn, 1 in flight, p50", P50, Figure::FloorInsert1, Figure::Spawn1, TimesFloor(1.6)),
@@ -166,6 +169,16 @@ pub fn all(plan: &Plan) -> Vec<Target> {
             target("P11", format!("P2 kept beside floor's, {runs}"), Share, Figure::FloorKeeps(runs), Figure::SpawnKeeps(runs), ShareOfFloor(1.0)),
             target("P11", format!("P6 beside empty, {runs}"), P50, Figure::AnnouncedAt(0), Figure::AnnouncedAt(runs), TimesFloor(1.15)),
         ]);
+    }
+    for sessions in long::SESSIONS {
+        let short = || Figure::LongTurn(long::LENGTHS[0], sessions);
+        for length in long::LENGTHS {
+            let what = format!("{length} messages, {sessions} at once");
+            let sent = absolute("P15", format!("{what}, sent"), "KiB", Figure::LongTurnSent(length, sessions), 0.0);
+            targets.push(Target { bound: Nothing, ..sent });
+            targets.push(target("P15", format!("{what}, cpu"), P50, short(), Figure::LongTurn(length, sessions), Nothing));
+            targets.push(target("P15", format!("{what}, but 1 ns a byte"), P50, short(), Figure::LongTurnBeyond(length, sessions), TimesFloor(2.0)));
+        }
     }
     targets.extend([
         late("P12", "100 subscribers, 100 events/s, p99", Figure::FanOut100, 20.0),

@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -28,6 +30,7 @@ const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"ass
 /// A model that answers at once. Its threads end with their connections.
 pub struct InstantModel {
     address: SocketAddr,
+    bytes: Arc<AtomicU64>,
 }
 
 impl InstantModel {
@@ -35,13 +38,21 @@ impl InstantModel {
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
+        let bytes = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&bytes);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                let counted = Arc::clone(&counted);
                 // Whoever hangs up has had enough.
-                std::thread::spawn(move || answer_all(&stream));
+                std::thread::spawn(move || answer_all(&stream, &counted));
             }
         });
-        Ok(InstantModel { address })
+        Ok(InstantModel { address, bytes })
+    }
+
+    /// How many bytes of requests it was sent, without their heads.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Its port.
@@ -71,7 +82,7 @@ impl InstantModel {
     }
 }
 
-fn answer_all(stream: &TcpStream) -> std::io::Result<()> {
+fn answer_all(stream: &TcpStream, counted: &AtomicU64) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -91,6 +102,7 @@ fn answer_all(stream: &TcpStream) -> std::io::Result<()> {
         }
         if header.is_empty() {
             reader.read_exact(&mut vec![0; length])?;
+            counted.fetch_add(length as u64, Ordering::Relaxed);
             (&mut &*stream).write_all(answer.as_bytes())?;
         }
     }
@@ -156,19 +168,25 @@ async fn turns(door: Door<'_>, begun: Instant, lasts: Duration) -> Result<Vec<Du
     while begun.elapsed() < lasts {
         // The transcript stays short: what a long one costs is another figure.
         let asked = Instant::now();
-        let params = format!(r#"{{"sessionKey":"{key}","message":"{TASK}"}}"#);
-        let accepted = talk.call("agent.run", &params).await?;
-        let run = accepted["runId"].as_str().ok_or("no runId")?;
-        let params = format!(r#"{{"runId":"{run}","waitTimeout":60}}"#);
-        let waited = talk.call("agent.wait", &params).await?;
+        turn(&mut talk, &key).await?;
         times.push(asked.elapsed());
-        if waited["runs"][0]["result"] != "There it is." {
-            return Err(format!("a turn ended otherwise: {waited}").into());
-        }
         if times.len() % 50 == 0 {
             let reset = format!(r#"{{"sessionKey":"{key}"}}"#);
             talk.call("sessions.reset", &reset).await?;
         }
     }
     Ok(times)
+}
+
+/// One turn of a session, to its end.
+pub async fn turn(talk: &mut Talk, key: &str) -> Result<()> {
+    let params = format!(r#"{{"sessionKey":"{key}","message":"{TASK}"}}"#);
+    let accepted = talk.call("agent.run", &params).await?;
+    let run = accepted["runId"].as_str().ok_or("no runId")?;
+    let params = format!(r#"{{"runId":"{run}","waitTimeout":60}}"#);
+    let waited = talk.call("agent.wait", &params).await?;
+    match waited["runs"][0]["result"] == "There it is." {
+        true => Ok(()),
+        false => Err(format!("a turn ended otherwise: {waited}").into()),
+    }
 }

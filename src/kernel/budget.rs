@@ -30,7 +30,7 @@ pub struct Spent {
 impl From<Usage> for Spent {
     fn from(used: Usage) -> Spent {
         Spent {
-            tokens: used.input_tokens + used.output_tokens,
+            tokens: used.input_tokens.saturating_add(used.output_tokens),
             cost_micros: used.cost_micros,
         }
     }

@@ -86,7 +86,8 @@ fn quoted(who: &str, message: Message) -> Option<Message> {
         origin: Origin::Internal,
         content: vec![Block::Text {
             text: format!("[{who}:]\n{said}"),
-        }],
+        }]
+        .into(),
         tool_call: None,
         metadata: None,
         ..message

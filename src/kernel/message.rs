@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::blocks::Blocks;
 use super::ids::{AnnounceId, MessageId, RunId};
 use super::noted::Noted;
 use super::run::Usage;
@@ -204,7 +205,7 @@ impl TryFrom<AnyBlock> for Block {
 
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Message<Content = Vec<Block>, Metadata = Noted> {
+pub struct Message<Content = Blocks, Metadata = Noted> {
     /// Its id.
     pub id: MessageId,
     /// Its place in the session: 1, 2, 3 … without gaps.
@@ -260,12 +261,12 @@ impl Message {
         let usage = self.metadata.as_ref()?.get("usage")?;
         let of = |name: &str| usage.get(name).and_then(Value::as_u64);
         let input = of("inputTokens").filter(|tokens| *tokens > 0)?;
-        Some(input + of("outputTokens").unwrap_or(0))
+        Some(input.saturating_add(of("outputTokens").unwrap_or(0)))
     }
 
     /// Its text, paragraphs parted by an empty line.
     pub fn text(&self) -> String {
-        plain_text(&self.content)
+        self.content.text()
     }
 }
 
@@ -441,7 +442,7 @@ impl NewMessage {
             kind: self.kind,
             origin: self.origin,
             run: self.run,
-            content: self.content,
+            content: self.content.into(),
             tool_call: self.tool_call,
             child_run: self.child_run,
             announce: self.announce,

@@ -5,6 +5,7 @@ pub mod action;
 pub mod ages;
 pub mod announce;
 pub mod approval;
+pub mod blocks;
 pub mod breaker;
 pub mod budget;
 pub mod called;

@@ -63,8 +63,10 @@ impl Pack {
         let mut pointers: Vec<String> = Vec::new();
         let mut untrusted = false;
         for message in transcript.rev() {
-            for block in message.content.iter().rev() {
-                if let Some(pointer) = pointer(block)
+            // Not read for good: most of a long transcript is never looked into again.
+            let blocks = message.content.pieces().into_iter().rev();
+            for block in blocks.map(Block::from) {
+                if let Some(pointer) = pointer(&block)
                     && pointers.len() < POINTERS
                     && !pointers.contains(&pointer)
                 {

@@ -226,10 +226,10 @@ pub struct Usage {
 impl Usage {
     /// Adds another use to this one.
     pub fn add(&mut self, other: Usage) {
-        self.model_calls += other.model_calls;
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cost_micros += other.cost_micros;
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_micros = self.cost_micros.saturating_add(other.cost_micros);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the adapters make an answer of: pieces for listeners, ids of tool calls, and the
 //! provider's own JSON, which is kept as it came.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::{ModelAnswer, ModelRequest};
-use crate::kernel::message::Block;
+use crate::kernel::blocks::{BlockRef, Given};
 
 /// What listeners hear of an answer while it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,26 @@ pub(super) enum Progress {
     Over,
 }
 
+/// How much of an answer has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent<'a> {
+    /// Bytes of what it says, arguments included.
+    pub all: usize,
+    /// The call with the longest arguments: its tool, and their bytes.
+    pub longest: Option<(&'a str, usize)>,
+}
+
+impl<'a> Extent<'a> {
+    /// With the arguments of one more call.
+    pub(super) fn and_call(mut self, tool: &'a str, bytes: usize) -> Self {
+        self.all += bytes;
+        if self.longest.is_none_or(|(_, longest)| longest < bytes) {
+            self.longest = Some((tool, bytes));
+        }
+        self
+    }
+}
+
 /// Reads the answer of one kind of provider.
 pub(super) trait Reader: Send {
     /// Takes one event of a stream, in order.
@@ -43,6 +64,9 @@ pub(super) trait Reader: Send {
 
     /// Takes the whole answer of a server that does not stream.
     fn whole(&mut self, body: &str, pieces: &mut Vec<Piece>) -> Result<(), Failure>;
+
+    /// How much has come so far.
+    fn extent(&self) -> Extent<'_>;
 
     /// The answer, once the stream is at its end. One without a reason for its end was cut.
     fn answer(self: Box<Self>, known: Known) -> Result<ModelAnswer, Failure>;
@@ -58,9 +82,11 @@ pub(super) struct Known {
 impl Known {
     /// The ids of tool calls that the conversation has, and how far it has come.
     pub(super) fn of(request: &ModelRequest) -> Self {
-        let blocks = request.messages.iter().flat_map(|message| &message.content);
-        let ids = blocks.filter_map(|block| match block {
-            Block::ToolCall { id, .. } => Some(id.clone()),
+        let more = request.messages.iter();
+        let more = more.filter(|message| message.content.only_text().is_none());
+        let pieces = more.flat_map(|message| message.content.pieces());
+        let ids = pieces.filter_map(|piece| match piece {
+            BlockRef::ToolCall { id, .. } => Some(id.text().into_owned()),
             _ => None,
         });
         Known {
@@ -97,6 +123,14 @@ pub(super) fn object(arguments: &Value) -> Value {
     }
 }
 
+/// As [`object`], written.
+pub(super) fn object_text<'a>(arguments: &Given<'a>) -> Cow<'a, str> {
+    match arguments {
+        Given::Raw(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw.get()),
+        other => Cow::Owned(object(&other.value()).to_string()),
+    }
+}
+
 /// What is asked in `request`, as JSON text. A conversation may be long, and is written with
 /// every call: not into a text that grows as it goes.
 pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String {
@@ -108,13 +142,8 @@ pub(super) fn written(value: &impl Serialize, request: &ModelRequest) -> String 
 /// About how many bytes a request has, in whatever form it is sent.
 fn about_bytes(request: &ModelRequest) -> usize {
     const BESIDE: usize = 128;
-    let block = |block: &Block| match block {
-        Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
-        Block::Native { json, .. } => json.len(),
-        Block::ToolCall { .. } | Block::Note { .. } => BESIDE,
-    };
     let messages = request.messages.iter();
-    let messages = messages.map(|one| BESIDE + one.content.iter().map(block).sum::<usize>());
+    let messages = messages.map(|one| BESIDE + one.content.bytes());
     let tools = request.tools.iter();
     let tools = tools.map(|tool| BESIDE + tool.description.len() + tool.parameters.get().len());
     let texts = request.system.len() + messages.sum::<usize>() + tools.sum::<usize>();

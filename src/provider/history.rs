@@ -5,8 +5,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use serde_json::value::RawValue;
+
 use super::adapt::Switches;
 use super::{Call, ModelRequest};
+use crate::kernel::blocks::{BlockRef, Quoted};
 use crate::kernel::message::{Block, Message, Note, Role};
 use crate::kernel::thinking::Thinking;
 
@@ -78,48 +81,53 @@ impl<'a> Call<'a> {
 
     /// The id under which a call of `message`, or the call of a result in it, goes back. Where
     /// answers go back in plain form, ids are of the form that every API takes.
-    pub(super) fn id<'b>(&self, message: &Message, id: &'b str) -> Cow<'b, str> {
+    pub(super) fn id<'b>(&self, message: &Message, id: Quoted<'b>) -> Quoted<'b> {
         match self.is_plain(message) {
-            true => Cow::Owned(short_id(id)),
-            false => Cow::Borrowed(id),
+            true => Quoted::Plain(Cow::Owned(short_id(&id.text()))),
+            false => id,
         }
     }
 }
 
 fn was_refused(message: &Message, provider: &str) -> bool {
-    message.content.iter().any(|block| {
-        matches!(block, Block::Note { note: Note::Plain { provider: own } } if own == provider)
-    })
+    // Most entries are one text, which needs no look.
+    message.content.only_text().is_none()
+        && message.content.pieces().iter().any(|block| {
+            matches!(block, BlockRef::Note(Note::Plain { provider: own }) if own == provider)
+        })
 }
 
 /// An answer as this same provider gave it. Another provider's means nothing to it, or is
 /// refused: it gets text and tool calls.
-pub(super) fn native_of<'a>(call: &Call<'_>, message: &'a Message) -> Option<&'a str> {
-    let native = message.content.iter().find_map(|block| match block {
-        Block::Native {
-            provider,
-            api,
-            json,
-            ..
-        } if provider == call.provider && api == call.api => Some(json.as_str()),
-        _ => None,
-    });
-    native.filter(|_| !call.is_plain(message) && message.content.iter().all(is_named))
+pub(super) fn native_of<'a>(call: &Call<'_>, message: &'a Message) -> Option<Cow<'a, RawValue>> {
+    if call.is_plain(message) {
+        return None;
+    }
+    let native = message.content.native(call.provider, call.api)?;
+    let is_named = message.content.only_text().is_some()
+        || message
+            .content
+            .pieces()
+            .iter()
+            .all(|block| without_name(block).is_none());
+    is_named.then_some(native)
 }
 
-/// It is no tool call, or has a name.
-fn is_named(block: &Block) -> bool {
-    !matches!(block, Block::ToolCall { name, .. } if name.trim().is_empty())
+/// The id of a tool call without a name.
+fn without_name(block: &BlockRef<'_>) -> Option<String> {
+    match block {
+        BlockRef::ToolCall { id, name, .. } if name.is_blank() => Some(id.text().into_owned()),
+        _ => None,
+    }
 }
 
 /// The ids of calls that name no tool. Neither they nor their results go back.
-pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<&str> {
-    let blocks = request.messages.iter().flat_map(|message| &message.content);
-    let ids = blocks.filter_map(|block| match block {
-        Block::ToolCall { id, .. } if !is_named(block) => Some(id.as_str()),
-        _ => None,
-    });
-    ids.collect()
+pub(super) fn nameless(request: &ModelRequest) -> BTreeSet<String> {
+    let messages = request.messages.iter();
+    let more = messages
+        .filter(|message| message.role == Role::Assistant && message.content.only_text().is_none());
+    let blocks = more.flat_map(|message| message.content.pieces());
+    blocks.filter_map(|block| without_name(&block)).collect()
 }
 
 /// A tool's name as APIs take it: models also call tools that there are not.
@@ -130,6 +138,14 @@ pub(super) fn fitting_name(name: &str) -> Cow<'_, str> {
     }
     let letters = name.chars().map(|c| if fits(c) { c } else { '_' });
     Cow::Owned(letters.take(NAME_LIMIT).collect())
+}
+
+/// The same of a name that is looked at where it is stored.
+pub(super) fn fitting(name: Quoted<'_>) -> Quoted<'_> {
+    match fitting_name(&name.text()) {
+        Cow::Borrowed(_) => name,
+        Cow::Owned(fits) => Quoted::Plain(Cow::Owned(fits)),
+    }
 }
 
 /// An id of [`ID_LENGTH`] letters and digits, always the same for the same `id`.
@@ -168,11 +184,12 @@ mod tests {
     #[test]
     fn answers_before_a_refusal_of_their_form_go_back_plain() {
         let mut repaired = called(4, "read");
-        repaired.content.push(Block::Note {
+        let note = Block::Note {
             note: Note::Plain {
                 provider: "mine".to_owned(),
             },
-        });
+        };
+        repaired.content = [repaired.content.into_vec(), vec![note]].concat().into();
         let mut asked = request(vec![
             user(1, "x"),
             called(2, "read"),
@@ -189,7 +206,10 @@ mod tests {
         assert_eq!(natives(&call), [false, false, false, true, false]);
         assert_eq!(call.thinking(), None);
         // Call and result keep one id.
-        let ids = |at: usize, id| call.id(&call.request.messages[at], id);
+        let ids = |at: usize, id: &'static str| {
+            let id = Quoted::Plain(id.into());
+            call.id(&call.request.messages[at], id).text().into_owned()
+        };
         assert_eq!(ids(1, "id/2"), ids(2, "id/2"));
         assert_ne!(ids(1, "id/2"), "id/2");
         assert_eq!(ids(3, "id/4"), "id/4");
@@ -222,7 +242,7 @@ mod tests {
         let asked = request(vec![called(1, " "), called(2, "read")]);
         assert_eq!(nameless(&asked).into_iter().collect::<Vec<_>>(), ["id/1"]);
         let call = Call::new(&asked, "mine", "anthropic", "");
-        assert_eq!(native_of(&call, &asked.messages[0]), None);
+        assert!(native_of(&call, &asked.messages[0]).is_none());
         assert!(native_of(&call, &asked.messages[1]).is_some());
     }
 }

@@ -12,17 +12,20 @@ use reqwest::{Client, Response, Url, redirect};
 use serde_json::Value;
 use sse_stream::SseStream;
 
-use super::ModelAnswer;
 use super::answer::{Known, Piece, Progress, Reader};
 use super::failure::{Failure, Remedy};
 use super::health::Permit;
+use super::{ModelAnswer, bounds};
 use crate::clock::Clock;
 use crate::contract::runner::TextSink;
 use crate::kernel::text::preview;
 use crate::outbound;
 
-/// The longest answer that is read, bytes on the wire.
+/// The longest answer that is read as a stream, bytes on the wire: there each token has some
+/// hundred bytes around it.
 const ANSWER_LIMIT: usize = 64 << 20;
+/// The longest line of it; an answer that is not streamed is mostly one.
+const LINE_LIMIT: usize = 4 << 20;
 /// So much of a refusal is read.
 const REFUSAL_LIMIT: usize = 64 << 10;
 /// So much of what is no answer is read, bytes, and so much of that is shown, characters.
@@ -160,7 +163,7 @@ async fn send_and_read(
     permit.taken();
     let mut pieces = Vec::new();
     let kind = content_type(response.headers());
-    let mut bytes = Box::pin(pieces_of(response, letter.stall, ANSWER_LIMIT).fuse());
+    let mut bytes = Box::pin(pieces_of(response, letter.stall, Limits::ANSWER).fuse());
     let mut begun = Vec::new();
     let mut form = Form::Unknown;
     while form == Form::Unknown {
@@ -192,11 +195,16 @@ async fn send_and_read(
             );
         }
         reader.whole(&body, &mut pieces)?;
+        let received = body.len();
+        drop(body);
+        bounds::check(&reader.extent())?;
         speaking.say(&mut pieces);
-        return reader.answer(known);
+        let answer = reader.answer(known)?;
+        return Ok(bounds::plausible(answer, letter.body.len(), received));
     }
     let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
     let bytes = stream::iter(begun).chain(bytes);
+    let mut received = 0;
     // The last event of a stream that ends properly counts also without its empty line.
     let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
@@ -221,10 +229,13 @@ async fn send_and_read(
         };
         let name = event.event.as_deref().unwrap_or_default();
         let data = event.data.as_deref().unwrap_or_default();
+        received += data.len();
         progress = reader.event(name, data, &mut pieces)?;
+        bounds::check(&reader.extent())?;
         speaking.say(&mut pieces);
     }
-    reader.answer(known)
+    let answer = reader.answer(known)?;
+    Ok(bounds::plausible(answer, letter.body.len(), received))
 }
 
 fn bytes_of(text: &'static str) -> Bytes {
@@ -349,7 +360,8 @@ async fn no_answer(
 enum Cut {
     Broken(String),
     Stalled(Duration),
-    TooLong,
+    TooLong(usize),
+    LongLine(usize),
 }
 
 impl fmt::Display for Cut {
@@ -361,7 +373,10 @@ impl fmt::Display for Cut {
                 "the answer stalled: nothing came for {} (stall_timeout)",
                 humantime::format_duration(*stall)
             ),
-            Cut::TooLong => write!(f, "the answer is longer than {ANSWER_LIMIT} bytes"),
+            Cut::TooLong(most) => write!(f, "the answer is longer than {most} bytes"),
+            Cut::LongLine(most) => {
+                write!(f, "a line of the answer is longer than {most} bytes")
+            }
         }
     }
 }
@@ -374,8 +389,29 @@ impl From<Cut> for Failure {
         match cut {
             Cut::Broken(_) => Failure::passing(message),
             Cut::Stalled(_) => Failure::timeout(message),
-            Cut::TooLong => Failure::lasting("provider", message),
+            Cut::TooLong(_) | Cut::LongLine(_) => bounds::too_large(message),
         }
+    }
+}
+
+/// How much of a body is read.
+#[derive(Clone, Copy)]
+struct Limits {
+    all: usize,
+    /// Of a line of it.
+    line: usize,
+}
+
+impl Limits {
+    /// Of an answer.
+    const ANSWER: Limits = Limits {
+        all: ANSWER_LIMIT,
+        line: LINE_LIMIT,
+    };
+
+    /// Of one that is no stream of lines.
+    fn whole(all: usize) -> Self {
+        Limits { all, line: all }
     }
 }
 
@@ -383,18 +419,25 @@ impl From<Cut> for Failure {
 fn pieces_of(
     response: Response,
     stall: Duration,
-    most: usize,
+    limits: Limits,
 ) -> impl Stream<Item = Result<Bytes, Cut>> {
-    let begin = Some((Box::pin(response.bytes_stream()), 0));
+    let begin = Some((Box::pin(response.bytes_stream()), 0, 0));
     stream::unfold(begin, move |state| async move {
-        let (mut bytes, so_far) = state?;
+        let (mut bytes, so_far, line) = state?;
         match tokio::time::timeout(stall, bytes.next()).await {
             Ok(Some(Ok(piece))) => {
                 let so_far = so_far + piece.len();
-                match so_far > most {
-                    true => Some((Err(Cut::TooLong), None)),
-                    false => Some((Ok(piece), Some((bytes, so_far)))),
+                let line = match piece.iter().rposition(|byte| *byte == b'\n') {
+                    Some(end) => piece.len() - end - 1,
+                    None => line + piece.len(),
+                };
+                if so_far > limits.all {
+                    return Some((Err(Cut::TooLong(limits.all)), None));
                 }
+                if line > limits.line {
+                    return Some((Err(Cut::LongLine(limits.line)), None));
+                }
+                Some((Ok(piece), Some((bytes, so_far, line))))
             }
             Ok(Some(Err(fault))) => Some((Err(Cut::Broken(causes(&fault.without_url()))), None)),
             Ok(None) => None,
@@ -405,7 +448,7 @@ fn pieces_of(
 
 /// What a refusal says, as far as it can be read.
 async fn refusal(response: Response, stall: Duration) -> String {
-    let mut bytes = std::pin::pin!(pieces_of(response, stall, REFUSAL_LIMIT));
+    let mut bytes = std::pin::pin!(pieces_of(response, stall, Limits::whole(REFUSAL_LIMIT)));
     let mut body = Vec::new();
     while let Some(Ok(piece)) = bytes.next().await {
         body.extend_from_slice(&piece);

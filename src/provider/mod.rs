@@ -12,6 +12,7 @@
 mod adapt;
 mod answer;
 mod anthropic;
+mod bounds;
 mod failure;
 mod health;
 mod hide;
@@ -119,7 +120,8 @@ pub struct ModelAnswer {
 #[error("{message}")]
 pub struct ProviderFault {
     /// A stable name: `provider`, `provider_timeout`, `provider_auth`, `provider_credit`,
-    /// `provider_config`, `provider_request`, `refused` or [`crate::kernel::step::TOO_LONG`].
+    /// `provider_config`, `provider_request`, `answer_too_large`, `refused` or
+    /// [`crate::kernel::step::TOO_LONG`].
     pub kind: &'static str,
     /// What happened and what was tried.
     pub message: String,

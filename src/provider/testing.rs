@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{ModelRequest, ToolSchema};
+use crate::kernel::blocks::Blocks;
 use crate::kernel::ids::MessageId;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::time::Timestamp;
@@ -20,7 +21,7 @@ fn message(seq: i64, role: Role, kind: MessageKind, content: Vec<Block>) -> Mess
         kind,
         origin: Origin::User,
         run: None,
-        content,
+        content: content.into(),
         tool_call: None,
         child_run: None,
         announce: None,
@@ -60,6 +61,21 @@ pub(super) fn result(seq: i64, call: &str, said: &str, is_error: bool) -> Messag
     let mut message = message(seq, Role::Tool, MessageKind::ToolResult, vec![block]);
     message.tool_call = Some(call.to_owned());
     message
+}
+
+/// The same request with messages that come out of the store.
+pub(super) fn stored(request: &ModelRequest) -> ModelRequest {
+    let of_store = |message: &Arc<Message>| {
+        let text = serde_json::to_string(&message.content.to_vec()).unwrap();
+        Arc::new(Message {
+            content: Blocks::stored(&text).unwrap(),
+            ..Message::clone(message)
+        })
+    };
+    ModelRequest {
+        messages: request.messages.iter().map(of_store).collect(),
+        ..request.clone()
+    }
 }
 
 /// A request with the four reading tools.

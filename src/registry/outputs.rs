@@ -90,7 +90,7 @@ fn part(
     };
     let blocks = entries
         .into_iter()
-        .flat_map(|message: Message| message.content);
+        .flat_map(|message: Message| message.content.into_vec());
     let mut texts = blocks.filter_map(|block| match block {
         Block::ToolResult { text, .. } => Some(text),
         _ => None,

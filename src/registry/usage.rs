@@ -87,7 +87,7 @@ impl Registry {
         let mut rows: Vec<(String, Tally)> = sums.into_iter().collect();
         let weight = |tally: &Tally| {
             let used = tally.used;
-            let tokens = used.input_tokens + used.output_tokens;
+            let tokens = used.input_tokens.saturating_add(used.output_tokens);
             (used.cost_micros, tokens, tally.calls())
         };
         rows.sort_by_key(|(_, tally)| std::cmp::Reverse(weight(tally)));

@@ -54,7 +54,7 @@ impl TurnRunner {
         if !definition.compresses() || options.overflow == Overflow::None {
             return None;
         }
-        let size = request_tokens(&view.messages, fixed(view, definition));
+        let size = size(view, definition, options.window);
         let entries = shown(&view.messages).len();
         if size <= options.window && entries <= MOST_ENTRIES {
             return None;
@@ -124,7 +124,7 @@ impl TurnRunner {
         };
         let options = self.options.borrow().clone();
         let asked = step.input["why"] == Why::Asked.as_str();
-        let before = request_tokens(&view.messages, fixed(view, &definition));
+        let before = size(view, &definition, options.window);
         let room = match asked {
             true => Room {
                 run: view.run.id,
@@ -255,6 +255,23 @@ impl TurnRunner {
 /// The latest step of the run.
 fn latest(view: &RunView) -> Option<&Step> {
     view.steps.last().map(Arc::as_ref)
+}
+
+/// So many times the estimate a provider's own count may be.
+const COUNTED: u64 = 12;
+
+/// About how many tokens the next request has. A provider's count by which it is too long, and
+/// which is far from what is sent, says nothing of it.
+fn size(view: &RunView, definition: &AgentDefinition, window: u64) -> u64 {
+    let counted = request_tokens(&view.messages, fixed(view, definition));
+    if counted <= window {
+        return counted;
+    }
+    let estimate = estimated(view, definition);
+    match counted / COUNTED > estimate {
+        true => estimate,
+        false => counted,
+    }
 }
 
 /// About how many tokens go along with every request: the prompt, the tools, and what the turn

@@ -123,7 +123,7 @@ impl Driver {
             kind,
             origin: Origin::User,
             run: Some(self.view.run.id),
-            content,
+            content: content.into(),
             tool_call,
             child_run: None,
             announce: None,

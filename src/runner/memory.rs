@@ -93,7 +93,8 @@ pub(super) fn recalled(
         child_run: None,
         content: vec![Block::Text {
             text: memory::frame(&found),
-        }],
+        }]
+        .into(),
         tool_call: None,
         announce: None,
         silent: false,

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::turn::{is_empty, is_paused};
+use super::turn::is_paused;
 use super::window;
 use crate::agent::AgentDefinition;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
+use crate::kernel::blocks::BlockRef;
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::noted::Noted;
 use crate::kernel::run::{RunError, RunOrigin};
@@ -139,7 +140,7 @@ pub(super) fn conversation(view: &RunView, seen_up_to: Option<i64>) -> Vec<Arc<M
             // It comes with its call.
             MessageKind::ToolResult => {}
             _ if message.role == Role::Assistant => {
-                if !is_empty(&message.content) {
+                if !is_blank(message) {
                     out.push(Arc::clone(message));
                     out.extend(results(message, &visible[index + 1..]));
                 }
@@ -171,7 +172,7 @@ pub(super) fn note(like: &Message, text: String) -> Arc<Message> {
         role: Role::System,
         kind: MessageKind::Text,
         origin: Origin::Internal,
-        content: vec![Block::Text { text }],
+        content: vec![Block::Text { text }].into(),
         tool_call: None,
         metadata: None,
         ..like.clone()
@@ -186,7 +187,7 @@ fn standing_in(summary: &Message) -> Message {
         quoted("summary", &summary.text())
     );
     Message {
-        content: vec![Block::Text { text }],
+        content: vec![Block::Text { text }].into(),
         ..summary.clone()
     }
 }
@@ -216,32 +217,49 @@ fn framed(message: &Message) -> Message {
     Message {
         content: vec![Block::Text {
             text: send::frame(from, exchange, &message.text()),
-        }],
+        }]
+        .into(),
         ..message.clone()
     }
+}
+
+/// Has an answer neither text nor tool calls?
+fn is_blank(answer: &Message) -> bool {
+    if let Some(text) = answer.content.only_text() {
+        return text.is_blank();
+    }
+    answer.content.pieces().iter().all(|piece| match piece {
+        BlockRef::Text(text) => text.is_blank(),
+        BlockRef::ToolCall { .. } => false,
+        BlockRef::ToolResult { .. } | BlockRef::Native { .. } | BlockRef::Note(_) => true,
+    })
 }
 
 /// One result for each call of `answer`, in call order. They stand between it and the next
 /// answer; a call without one gets a made-up one that says so.
 fn results(answer: &Arc<Message>, after: &[&Arc<Message>]) -> Vec<Arc<Message>> {
+    if answer.content.only_text().is_some() {
+        return Vec::new();
+    }
     let mut found: Vec<&Arc<Message>> = after
         .iter()
         .take_while(|message| message.role != Role::Assistant)
         .filter(|message| message.kind == MessageKind::ToolResult && message.run == answer.run)
         .copied()
         .collect();
-    let calls = answer.content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, .. } => Some(id),
+    let pieces = answer.content.pieces();
+    let calls = pieces.iter().filter_map(|piece| match piece {
+        BlockRef::ToolCall { id, .. } => Some(id.text()),
         _ => None,
     });
     calls
         .map(|id| {
             let index = found
                 .iter()
-                .position(|message| message.tool_call.as_deref() == Some(id));
+                .position(|message| message.tool_call.as_deref() == Some(&*id));
             match index {
                 Some(index) => Arc::clone(found.remove(index)),
-                None => Arc::new(no_result(answer, id)),
+                None => Arc::new(no_result(answer, &id)),
             }
         })
         .collect()
@@ -256,7 +274,8 @@ fn no_result(answer: &Message, call: &str) -> Message {
             tool_call_id: call.to_owned(),
             text: NO_RESULT.to_owned(),
             is_error: true,
-        }],
+        }]
+        .into(),
         tool_call: Some(call.to_owned()),
         metadata: None,
         ..answer.clone()

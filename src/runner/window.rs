@@ -10,8 +10,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::kernel::blocks::BlockRef;
 use crate::kernel::ids::RunId;
-use crate::kernel::message::{Block, Compacted, Message, MessageKind, Role};
+use crate::kernel::message::{Compacted, Message, MessageKind, Role};
 
 /// Tokens of an entry beside its text: role, marks, names.
 const OVERHEAD: u64 = 8;
@@ -28,22 +29,25 @@ pub(super) fn tokens(text: &str) -> u64 {
 /// About how many tokens an entry has. What its provider said verbatim goes back in place of
 /// what was read out of it.
 pub(super) fn message_tokens(message: &Message) -> u64 {
-    let native = message.content.iter().find_map(|block| match block {
-        Block::Native { json, .. } => Some(tokens(json)),
-        _ => None,
-    });
-    let read: u64 = message.content.iter().map(block_tokens).sum();
-    OVERHEAD + native.unwrap_or(0).max(read)
-}
-
-fn block_tokens(block: &Block) -> u64 {
-    match block {
-        Block::Text { text } | Block::ToolResult { text, .. } => tokens(text),
-        Block::ToolCall {
-            name, arguments, ..
-        } => OVERHEAD + tokens(name) + tokens(&arguments.to_string()),
-        Block::Native { .. } | Block::Note { .. } => 0,
-    }
+    message.content.size(|content| {
+        let (mut native, mut read) = (0, 0);
+        for piece in content.pieces() {
+            match piece {
+                BlockRef::Text(text) | BlockRef::ToolResult { text, .. } => {
+                    read += tokens(&text.text())
+                }
+                BlockRef::ToolCall {
+                    name, arguments, ..
+                } => {
+                    let arguments = arguments.value().to_string();
+                    read += OVERHEAD + tokens(&name.text()) + tokens(&arguments);
+                }
+                BlockRef::Native { json, .. } => native = tokens(&json.text()),
+                BlockRef::Note(_) => {}
+            }
+        }
+        OVERHEAD + native.max(read)
+    })
 }
 
 /// About how many tokens they have together.
@@ -154,13 +158,13 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
 /// Where the transcript may be cut in front of: at an input or an answer, while no call is
 /// without its result; and at its end.
 fn cuts(shown: &[&Arc<Message>]) -> Vec<usize> {
-    let mut open: HashSet<&str> = HashSet::new();
+    let mut open: HashSet<String> = HashSet::new();
     let mut cuts = Vec::new();
     for (index, message) in shown.iter().enumerate() {
         match message.role {
             Role::Assistant => {
                 // A call without a result when the next answer comes never gets one.
-                open = calls(message).collect();
+                open = calls(message).into_iter().collect();
                 cuts.push(index);
             }
             Role::Tool => {
@@ -176,11 +180,13 @@ fn cuts(shown: &[&Arc<Message>]) -> Vec<usize> {
     cuts
 }
 
-fn calls(message: &Message) -> impl Iterator<Item = &str> {
-    message.content.iter().filter_map(|block| match block {
-        Block::ToolCall { id, .. } => Some(id.as_str()),
+fn calls(message: &Message) -> Vec<String> {
+    let pieces = message.content.pieces().into_iter();
+    let calls = pieces.filter_map(|piece| match piece {
+        BlockRef::ToolCall { id, .. } => Some(id.text().into_owned()),
         _ => None,
-    })
+    });
+    calls.collect()
 }
 
 /// Does a turn begin here: is something said after an answer?
@@ -216,7 +222,7 @@ fn last_cut(shown: &[&Arc<Message>], run: RunId) -> usize {
     let Some(answer) = answer else {
         return 0;
     };
-    let goes_on = shown[answer].run == Some(run) && calls(shown[answer]).next().is_some();
+    let goes_on = shown[answer].run == Some(run) && !calls(shown[answer]).is_empty();
     if goes_on {
         return answer;
     }

@@ -9,6 +9,7 @@ use super::super::driver::{Driver, run_id};
 use super::super::prompt::conversation;
 use super::super::turn::Options;
 use super::*;
+use crate::kernel::message::Block;
 use crate::kernel::noted::Noted;
 
 fn driver() -> Driver {
@@ -221,7 +222,7 @@ proptest! {
                 continue;
             }
             prop_assert!(owed.is_empty(), "a call without its result");
-            owed.extend(calls(&message).map(str::to_owned));
+            owed.extend(calls(&message));
         }
         prop_assert!(owed.is_empty());
     }

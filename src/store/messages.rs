@@ -4,10 +4,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::columns::{
-    at, json, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
+    at, json_by, named, opt_json, opt_string, opt_uuid, time, to_json, uuid, whole,
 };
 use super::sessions;
 use super::tx::{DbError, Param, Row, Tx, all, first, insert_row, number, update_rows};
+use crate::kernel::blocks::Blocks;
 use crate::kernel::called;
 use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId};
 use crate::kernel::message::{Message, MessageKind, NewMessage, Origin, Role};
@@ -49,7 +50,7 @@ fn read<M: Form>(row: &dyn Row) -> Result<M, DbError> {
 
 /// A message out of [`COLUMNS`].
 pub fn decode(row: &dyn Row) -> Result<Message, DbError> {
-    entry(row, json(row, at!(content))?)
+    entry(row, json_by(row, at!(content), Blocks::stored)?)
 }
 
 fn entry<Content, Metadata: DeserializeOwned>(

@@ -12,16 +12,18 @@ use hashlink::LruCache;
 use super::tx::{DbError, Tx};
 use super::{messages, sessions};
 use crate::kernel::ids::SessionId;
-use crate::kernel::message::{Block, Message};
+use crate::kernel::message::Message;
 use crate::kernel::noted::Noted;
 use crate::kernel::run::Run;
 
-/// So much is kept at most, bytes of what was said and of what stands beside it.
-const LIMIT: usize = 4 << 20;
+/// So much is kept at most, bytes in memory: of 32 sessions about a thousand short entries each.
+const LIMIT: usize = 24 << 20;
 /// Shorter conversations are read as fast, and most are over by then: a subagent has one task.
-const LEAST: usize = 8;
-/// About so much is an entry without what it says.
-const ENTRY: usize = 512;
+const LEAST: usize = 16;
+/// About so much is an entry without what it says: its fields and what the allocator adds.
+const ENTRY: usize = 64 + size_of::<Message>();
+/// Of so many sessions it is known when they were used last, also where nothing is kept of them.
+const REMEMBERED: usize = 4096;
 
 /// The ends of transcripts, those that were used last.
 pub struct Transcripts {
@@ -31,8 +33,12 @@ pub struct Transcripts {
 }
 
 struct Kept {
+    /// Those that are kept, the one that was used longest ago first.
     sessions: LruCache<SessionId, Arc<Known>>,
     bytes: usize,
+    /// When each session was used last, by the number of that use.
+    used: LruCache<SessionId, u64>,
+    uses: u64,
     /// How often all of it was forgotten. What was read before that is not kept after it.
     forgotten: u64,
 }
@@ -60,6 +66,8 @@ impl Transcripts {
         let kept = Kept {
             sessions: LruCache::new_unbounded(),
             bytes: 0,
+            used: LruCache::new(REMEMBERED),
+            uses: 0,
             forgotten: 0,
         };
         Transcripts {
@@ -86,7 +94,7 @@ impl Transcripts {
         if run.is_called() {
             return Ok(read(tx, run, limit)?.messages);
         }
-        let known = self.lock().sessions.get(&run.session).cloned();
+        let (known, used_before) = self.lock().used(run.session);
         let known = known.filter(|known| known.generation == run.generation);
         let now = match &known {
             Some(known) => known.and_since(tx, run, limit)?,
@@ -100,11 +108,12 @@ impl Transcripts {
             }
             None => read(tx, run, limit)?,
         };
-        let messages = now.messages.clone();
         let is_more = known.map_or(0, |known| known.last()) < now.last();
-        if is_more && messages.len() >= self.least {
-            self.keep(run.session, now, mark);
+        if !is_more || now.messages.len() < self.least {
+            return Ok(now.messages);
         }
+        let messages = now.messages.clone();
+        self.keep(run.session, now, used_before, mark);
         Ok(messages)
     }
 
@@ -120,29 +129,68 @@ impl Transcripts {
     pub fn forget(&self) {
         let mut kept = self.lock();
         kept.sessions.clear();
+        kept.used.clear();
         kept.bytes = 0;
         kept.forgotten += 1;
     }
 
-    fn keep(&self, session: SessionId, now: Known, mark: Mark) {
+    /// Keeps `now`, if there is room or room can be made for it. Where more sessions take turns
+    /// than fit, most are kept and the others read each time: the one that was used longest ago
+    /// makes room only if that was before this one's own last use, or it would be read again
+    /// before the other is.
+    fn keep(&self, session: SessionId, now: Known, used_before: u64, mark: Mark) {
         let mut kept = self.lock();
         if kept.forgotten != mark.0 {
             return;
         }
+        let before = kept.sessions.remove(&session);
+        kept.bytes -= before.as_ref().map_or(0, |before| before.bytes);
+        let is_kept = before.is_some();
+        if now.bytes > self.limit {
+            return;
+        }
+        while kept.bytes + now.bytes > self.limit {
+            let Some((oldest, _)) = kept.sessions.iter().next() else {
+                return;
+            };
+            let oldest = *oldest;
+            let used = kept.used.peek(&oldest).copied().unwrap_or_default();
+            if !is_kept && used > used_before {
+                return;
+            }
+            if let Some(gone) = kept.sessions.remove(&oldest) {
+                kept.bytes -= gone.bytes;
+            }
+        }
         kept.bytes += now.bytes;
-        if let Some(before) = kept.sessions.insert(session, Arc::new(now)) {
-            kept.bytes -= before.bytes;
-        }
-        while kept.bytes > self.limit
-            && let Some((_, oldest)) = kept.sessions.remove_lru()
-        {
-            kept.bytes -= oldest.bytes;
-        }
+        kept.sessions.insert(session, Arc::new(now));
+    }
+
+    /// How much is kept.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Is anything kept of this session?
+    #[cfg(test)]
+    pub fn has(&self, session: SessionId) -> bool {
+        self.lock().sessions.peek(&session).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         // Nothing panics while it is held.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// What is kept of a session that is used now, and the number of its use before.
+    fn used(&mut self, session: SessionId) -> (Option<Arc<Known>>, u64) {
+        self.uses += 1;
+        let before = self.used.insert(session, self.uses);
+        let known = self.sessions.get(&session).cloned();
+        (known, before.unwrap_or_default())
     }
 }
 
@@ -184,13 +232,6 @@ impl Known {
 
 /// About the memory that an entry takes.
 fn bytes(message: &Message) -> usize {
-    let said = message.content.iter().map(|block| match block {
-        Block::Text { text } | Block::ToolResult { text, .. } => text.len(),
-        Block::Native { json, .. } => json.len(),
-        Block::Note { .. } => 0,
-        // A tree of values takes several times its text.
-        Block::ToolCall { arguments, .. } => 8 * arguments.to_string().len(),
-    });
     let noted = message.metadata.as_ref().map_or(0, Noted::bytes);
-    ENTRY + noted + said.sum::<usize>()
+    ENTRY + noted + message.content.bytes()
 }

@@ -2,6 +2,7 @@
 //! came from this same provider goes back as it came, thinking and signatures with it: the API
 //! refuses a tool's result whose thinking was changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -9,9 +10,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::Call;
-use super::super::answer::{kept, object, written};
-use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
-use crate::kernel::message::{Block, Message, Role};
+use super::super::answer::{object, written};
+use super::super::history::{self, EMPTY, NO_OUTPUT, nameless, native_of};
+use crate::kernel::blocks::{BlockRef, Given, Quoted};
+use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
 use crate::kernel::thinking::Thinking;
 
@@ -55,8 +57,43 @@ struct Turn<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    Blocks(Vec<Value>),
-    AsItCame(&'a RawValue),
+    Blocks(Vec<Sent<'a>>),
+    AsItCame(Cow<'a, RawValue>),
+}
+
+/// One block. Written out of what it is made of: a conversation is sent again with each call.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Sent<'a> {
+    Text {
+        text: Quoted<'a>,
+    },
+    ToolUse {
+        id: String,
+        name: Quoted<'a>,
+        input: Input<'a>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Quoted<'a>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+/// Arguments of a call, always an object.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    Raw(&'a RawValue),
+    Read(Value),
+}
+
+/// A text of this program's own.
+fn own<'a>(text: &'static str) -> Sent<'a> {
+    Sent::Text {
+        text: Quoted::Plain(text.into()),
+    }
 }
 
 /// The request as JSON text.
@@ -169,9 +206,9 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
         }
         flush(&mut said, &mut is_owed, &mut turns);
         if turns.is_empty() {
-            turns.push(user(vec![json!({ "type": "text", "text": EARLIER })]));
+            turns.push(user(vec![own(EARLIER)]));
         }
-        let content = match native_of(call, message).and_then(kept) {
+        let content = match native_of(call, message) {
             Some(as_it_came) => Content::AsItCame(as_it_came),
             None => Content::Blocks(blocks(call, message, &dropped)),
         };
@@ -186,58 +223,59 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Turn<'a>> {
     turns
 }
 
-fn flush(said: &mut Vec<Value>, is_owed: &mut bool, turns: &mut Vec<Turn<'_>>) {
+fn flush<'a>(said: &mut Vec<Sent<'a>>, is_owed: &mut bool, turns: &mut Vec<Turn<'a>>) {
     let mut said = std::mem::take(said);
     if std::mem::take(is_owed) && said.is_empty() {
-        said.push(json!({ "type": "text", "text": EMPTY }));
+        said.push(own(EMPTY));
     }
     if !said.is_empty() {
         turns.push(user(said));
     }
 }
 
-fn user<'a>(blocks: Vec<Value>) -> Turn<'a> {
+fn user(blocks: Vec<Sent<'_>>) -> Turn<'_> {
     Turn {
         role: "user",
         content: Content::Blocks(blocks),
     }
 }
 
-fn blocks(call: &Call<'_>, message: &Message, dropped: &BTreeSet<&str>) -> Vec<Value> {
-    let id = |id: &str| fitting(&call.id(message, id));
-    let blocks = message.content.iter().filter_map(|block| match block {
-        Block::Text { text } if text.trim().is_empty() => None,
-        Block::Text { text } => Some(json!({ "type": "text", "text": text })),
-        Block::ToolCall { id, .. }
-        | Block::ToolResult {
-            tool_call_id: id, ..
-        } if dropped.contains(&**id) => None,
-        Block::ToolCall {
+fn blocks<'a>(call: &Call<'_>, message: &'a Message, dropped: &BTreeSet<String>) -> Vec<Sent<'a>> {
+    let id = |id: Quoted<'_>| fitting(&call.id(message, id).text());
+    let blocks = message.content.pieces().into_iter();
+    let blocks = blocks.filter_map(|block| match block {
+        BlockRef::Text(text) if text.is_blank() => None,
+        BlockRef::Text(text) => Some(Sent::Text { text }),
+        BlockRef::ToolCall { id, .. } | BlockRef::ToolResult { call: id, .. }
+            if !dropped.is_empty() && dropped.contains(&*id.text()) =>
+        {
+            None
+        }
+        BlockRef::ToolCall {
             id: own,
             name,
             arguments,
-        } => Some(json!({
-            "type": "tool_use",
-            "id": id(own),
-            "name": fitting_name(name),
-            "input": object(arguments),
-        })),
-        Block::ToolResult {
-            tool_call_id,
+        } => Some(Sent::ToolUse {
+            id: id(own),
+            name: history::fitting(name),
+            input: match arguments {
+                Given::Raw(raw) if raw.get().starts_with('{') => Input::Raw(raw),
+                other => Input::Read(object(&other.value())),
+            },
+        }),
+        BlockRef::ToolResult {
+            call,
             text,
             is_error,
-        } => {
-            let mut result = json!({
-                "type": "tool_result",
-                "tool_use_id": id(tool_call_id),
-                "content": if text.trim().is_empty() { NO_OUTPUT } else { text },
-            });
-            if *is_error {
-                result["is_error"] = true.into();
-            }
-            Some(result)
-        }
-        Block::Native { .. } | Block::Note { .. } => None,
+        } => Some(Sent::ToolResult {
+            tool_use_id: id(call),
+            content: match text.is_blank() {
+                true => Quoted::Plain(NO_OUTPUT.into()),
+                false => text,
+            },
+            is_error,
+        }),
+        BlockRef::Native { .. } | BlockRef::Note(_) => None,
     });
     blocks.collect()
 }

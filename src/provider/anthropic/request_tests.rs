@@ -1,7 +1,8 @@
 //! Tests of what the Messages API is sent.
 
-use super::super::super::testing::{announce, assistant, calls, request, result, user};
+use super::super::super::testing::{announce, assistant, calls, request, result, stored, user};
 use super::*;
+use crate::kernel::message::Block;
 use crate::provider::ModelRequest;
 use crate::provider::adapt::Switches;
 
@@ -19,7 +20,16 @@ fn text_of(request: &ModelRequest) -> String {
 
 fn written_with(request: &ModelRequest, switches: &Switches) -> String {
     let base_url = "https://api.anthropic.com";
-    body(&Call::new(request, "claude", "anthropic", base_url).with(switches))
+    let text = |request: &ModelRequest| {
+        body(&Call::new(request, "claude", "anthropic", base_url).with(switches))
+    };
+    let sent = text(request);
+    assert_eq!(
+        sent,
+        text(&stored(request)),
+        "it is the same out of the store"
+    );
+    sent
 }
 
 fn sent(request: &ModelRequest) -> Value {
@@ -160,12 +170,13 @@ fn thinking_has_the_form_that_the_model_takes() {
 fn g11_3_what_was_thought_goes_back_as_it_came() {
     let json = r#"[{"type":"thinking","thinking":"hm é","signature":"AbC=="},{"type": "tool_use","id":"a","name":"read","input":{"n":1.0}}]"#;
     let mut answer = calls(2, vec![call("a", json!({"n": 1.0}))]);
-    answer.content.push(Block::Native {
+    let native = Block::Native {
         provider: "claude".to_owned(),
         api: "anthropic".to_owned(),
         model: "claude/x".to_owned(),
         json: json.to_owned(),
-    });
+    };
+    answer.content = [answer.content.into_vec(), vec![native]].concat().into();
     let asked = request(vec![user(1, "x"), answer, result(3, "a", "y", false)]);
     assert!(text_of(&asked).contains(&format!(r#""content":{json}"#)));
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::answer::{Known, Piece, Progress, Reader, kept, raw};
+use super::super::answer::{Extent, Known, Piece, Progress, Reader, kept, raw};
 use super::super::failure::Failure;
 use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
@@ -66,8 +66,8 @@ impl Answer {
             let cached: u64 = cached
                 .iter()
                 .filter_map(|name| self::count(usage, name))
-                .sum();
-            self.usage.input_tokens = count + cached;
+                .fold(0, u64::saturating_add);
+            self.usage.input_tokens = count.saturating_add(cached);
         }
         if let Some(count) = count("output_tokens") {
             self.usage.output_tokens = count;
@@ -361,6 +361,17 @@ impl Reader for Answer {
             self.ends.take(reason);
         }
         Ok(())
+    }
+
+    fn extent(&self) -> Extent<'_> {
+        let parts = self.parts.iter().map(|part| {
+            let said = ["text", "thinking", "signature"].map(|name| part.text(name).len());
+            said.iter().sum::<usize>() + part.input.len()
+        });
+        self.calls.beside(Extent {
+            all: parts.sum(),
+            longest: None,
+        })
     }
 
     fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {

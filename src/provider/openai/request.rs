@@ -9,9 +9,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::Call;
-use super::super::answer::{kept, object, written};
-use super::super::history::{EMPTY, NO_OUTPUT, fitting_name, nameless, native_of};
-use crate::kernel::message::{Block, Message, Role, plain_text};
+use super::super::answer::{object_text, written};
+use super::super::history::{self, EMPTY, NO_OUTPUT, nameless, native_of};
+use crate::kernel::blocks::{BlockRef, Blocks, Quoted};
+use crate::kernel::message::{Message, Role};
 use crate::kernel::options::{Api, for_api};
 
 /// The names that some servers know fields by and others do not.
@@ -104,41 +105,42 @@ fn more(call: &Call<'_>) -> Map<String, Value> {
 #[serde(untagged)]
 enum Sent<'a> {
     /// An answer that goes back as it came.
-    AsItCame(&'a RawValue),
+    AsItCame(Cow<'a, RawValue>),
     Said {
         role: &'static str,
-        content: Cow<'a, str>,
+        content: Quoted<'a>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<SentCall<'a>>,
     },
     Result {
         role: &'static str,
-        tool_call_id: Cow<'a, str>,
-        content: Cow<'a, str>,
+        tool_call_id: Quoted<'a>,
+        content: Quoted<'a>,
     },
 }
 
 #[derive(Serialize)]
 struct SentCall<'a> {
-    id: Cow<'a, str>,
+    id: Quoted<'a>,
     r#type: &'static str,
     function: SentFunction<'a>,
 }
 
 #[derive(Serialize)]
 struct SentFunction<'a> {
-    name: Cow<'a, str>,
-    arguments: String,
+    name: Quoted<'a>,
+    arguments: Cow<'a, str>,
 }
 
 fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
     let request = call.request;
     let mut out = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        out.push(text("system", Cow::Borrowed(&request.system)));
+        let system = Quoted::Plain(Cow::Borrowed(&request.system));
+        out.push(text("system", system));
     }
     let dropped = nameless(request);
-    let mut said: Vec<Cow<'a, str>> = Vec::new();
+    let mut said: Vec<Quoted<'a>> = Vec::new();
     for message in &request.messages {
         match message.role {
             Role::User | Role::System => said.push(plain(&message.content)),
@@ -156,7 +158,7 @@ fn messages<'a>(call: &Call<'a>) -> Vec<Sent<'a>> {
     out
 }
 
-fn text<'a>(role: &'static str, content: Cow<'a, str>) -> Sent<'a> {
+fn text<'a>(role: &'static str, content: Quoted<'a>) -> Sent<'a> {
     Sent::Said {
         role,
         content,
@@ -164,57 +166,63 @@ fn text<'a>(role: &'static str, content: Cow<'a, str>) -> Sent<'a> {
     }
 }
 
-/// As [`plain_text`], without a copy of what is one piece already.
-fn plain(content: &[Block]) -> Cow<'_, str> {
-    match content {
-        [Block::Text { text }] => Cow::Borrowed(text),
-        content => Cow::Owned(plain_text(content)),
-    }
+/// The text, without a copy of what is one piece already.
+fn plain(content: &Blocks) -> Quoted<'_> {
+    let only = content.only_text();
+    only.unwrap_or_else(|| Quoted::Plain(Cow::Owned(content.text())))
 }
 
 /// `content`, or `instead` where it is blank.
-fn or<'a>(content: Cow<'a, str>, instead: &'static str) -> Cow<'a, str> {
-    match content.trim().is_empty() {
-        true => Cow::Borrowed(instead),
+fn or<'a>(content: Quoted<'a>, instead: &'static str) -> Quoted<'a> {
+    match content.is_blank() {
+        true => Quoted::Plain(Cow::Borrowed(instead)),
         false => content,
     }
 }
 
 /// What was said in a row is one message: the templates of many models take no two of one role
 /// after each other.
-fn flush<'a>(said: &mut Vec<Cow<'a, str>>, out: &mut Vec<Sent<'a>>) {
+fn flush<'a>(said: &mut Vec<Quoted<'a>>, out: &mut Vec<Sent<'a>>) {
     let content = match said.len() {
         0 => return,
         1 => said.remove(0),
-        _ => Cow::Owned(std::mem::take(said).join("\n\n")),
+        _ => {
+            let texts: Vec<Cow<'_, str>> = said.drain(..).map(|one| one.text()).collect();
+            Quoted::Plain(Cow::Owned(texts.join("\n\n")))
+        }
     };
     out.push(text("user", or(content, EMPTY)));
 }
 
 /// `None`: the answer comes to nothing.
 fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
-    if let Some(as_it_came) = native_of(call, message).and_then(kept) {
+    if let Some(as_it_came) = native_of(call, message) {
         return Some(Sent::AsItCame(as_it_came));
     }
-    let calls = message.content.iter().filter_map(|block| match block {
-        Block::ToolCall {
+    let blocks = match message.content.only_text() {
+        Some(_) => Vec::new(),
+        None => message.content.pieces(),
+    };
+    let calls = blocks.into_iter().filter_map(|block| match block {
+        BlockRef::ToolCall {
             id,
             name,
             arguments,
-        } if !name.trim().is_empty() => Some(SentCall {
+        } if !name.is_blank() => Some(SentCall {
             id: call.id(message, id),
             r#type: "function",
             function: SentFunction {
-                name: fitting_name(name),
-                arguments: object(arguments).to_string(),
+                name: history::fitting(name),
+                arguments: object_text(&arguments),
             },
         }),
         _ => None,
     });
     let tool_calls: Vec<SentCall<'a>> = calls.collect();
+    let content = plain(&message.content);
+    let is_something = !content.is_blank() || !tool_calls.is_empty();
     // Some servers insist on a content, if it be empty.
-    let content = or(plain(&message.content), "");
-    let is_something = !content.is_empty() || !tool_calls.is_empty();
+    let content = or(content, "");
     is_something.then_some(Sent::Said {
         role: "assistant",
         content,
@@ -226,21 +234,22 @@ fn assistant<'a>(call: &Call<'a>, message: &'a Message) -> Option<Sent<'a>> {
 fn results<'a>(
     call: &Call<'a>,
     message: &'a Message,
-    dropped: &BTreeSet<&str>,
+    dropped: &BTreeSet<String>,
 ) -> impl Iterator<Item = Sent<'a>> {
-    message.content.iter().filter_map(|block| match block {
-        Block::ToolResult { tool_call_id, .. } if dropped.contains(&**tool_call_id) => None,
-        Block::ToolResult {
-            tool_call_id,
+    let blocks = message.content.pieces().into_iter();
+    blocks.filter_map(|block| match block {
+        BlockRef::ToolResult { call, .. } if dropped.contains(&*call.text()) => None,
+        BlockRef::ToolResult {
+            call: of,
             text,
             is_error,
         } => Some(Sent::Result {
             role: "tool",
-            tool_call_id: call.id(message, tool_call_id),
+            tool_call_id: call.id(message, of),
             // This API has no field for it.
             content: match is_error {
-                true => Cow::Owned(format!("The call failed: {text}")),
-                false => or(Cow::Borrowed(text), NO_OUTPUT),
+                true => Quoted::Plain(format!("The call failed: {}", text.text()).into()),
+                false => or(text, NO_OUTPUT),
             },
         }),
         _ => None,

@@ -1,7 +1,8 @@
 //! Tests of what Chat Completions servers are sent.
 
-use super::super::super::testing::{assistant, calls, request, result, user};
+use super::super::super::testing::{assistant, calls, request, result, stored, user};
 use super::*;
+use crate::kernel::message::Block;
 use crate::kernel::thinking::Thinking;
 use crate::provider::adapt::Switches;
 
@@ -18,8 +19,16 @@ fn written_with(
     request: &crate::provider::ModelRequest,
     switches: &Switches,
 ) -> Value {
-    let call = Call::new(request, "mine", "openai", base_url).with(switches);
-    serde_json::from_str(&body(&call)).unwrap()
+    let text = |request: &crate::provider::ModelRequest| {
+        body(&Call::new(request, "mine", "openai", base_url).with(switches))
+    };
+    let sent = text(request);
+    assert_eq!(
+        sent,
+        text(&stored(request)),
+        "it is the same out of the store"
+    );
+    serde_json::from_str(&sent).unwrap()
 }
 
 fn call(id: &str, arguments: Value) -> Block {
@@ -158,7 +167,7 @@ fn an_answer_goes_back_to_its_own_provider_as_it_came() {
         r#"{"role": "assistant",  "z":1.50, "content":"hi" ,"reasoning_details":[{"a":1e3}]}"#;
     let said = |block: Block| {
         let mut message = assistant(2, "hi");
-        message.content.push(block);
+        message.content = [message.content.into_vec(), vec![block]].concat().into();
         let request = request(vec![user(1, "x"), message]);
         body(&Call::new(
             &request,

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{Known, Piece, Progress, Reader, raw};
+use super::super::answer::{Extent, Known, Piece, Progress, Reader, raw};
 use super::super::failure::Failure;
 use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle_fields, settled};
@@ -306,6 +306,15 @@ impl Reader for Answer {
             .read(body)
             .map_err(|error| Failure::passing(format!("the answer is no JSON: {error}")))?;
         self.chunk(&answer, pieces)
+    }
+
+    fn extent(&self) -> Extent<'_> {
+        let passed_through = self.extra.values().filter_map(Value::as_str);
+        let said = Extent {
+            all: self.text.len() + self.refusal.len() + passed_through.map(str::len).sum::<usize>(),
+            longest: None,
+        };
+        self.calls.beside(said)
     }
 
     fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {

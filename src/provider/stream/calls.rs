@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::super::answer::Known;
+use super::super::answer::{Extent, Known};
 use super::super::failure::Failure;
 use super::arguments::{self, Arguments};
 use super::surrogates::joined;
@@ -85,6 +85,8 @@ struct Draft {
     /// The index of each version.
     indexes: Vec<Option<u64>>,
     balance: Balance,
+    /// Of all its versions.
+    bytes: usize,
     /// A key that arguments which came as an object give twice.
     twice: Option<String>,
     extra: Map<String, Value>,
@@ -109,6 +111,7 @@ impl Draft {
         });
         if !piece.arguments.is_empty() {
             self.balance.take(piece.arguments);
+            self.bytes += piece.arguments.len();
             self.versions[version].push(piece.arguments.to_owned());
         }
     }
@@ -186,6 +189,14 @@ impl Calls {
         }
         draft.push(&piece);
         Some(place)
+    }
+
+    /// How much has come of an answer of which `said` is beside its calls.
+    pub(in crate::provider) fn beside<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
+        let drafts = self.drafts.iter();
+        drafts.fold(said, |extent, draft| {
+            extent.and_call(&draft.name, draft.bytes)
+        })
     }
 
     /// How many there are so far, with those that turn out to be none.

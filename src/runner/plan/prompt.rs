@@ -144,7 +144,7 @@ impl Said {
         }
         self.out.push(Arc::new(Message {
             kind: MessageKind::Text,
-            content: vec![Block::Text { text }],
+            content: vec![Block::Text { text }].into(),
             ..Message::clone(message)
         }));
     }

@@ -382,6 +382,7 @@ contract! { sqlite:
     spawning::a_key_for_another_request_is_a_conflict,
     spawning::a_client_owned_parent_takes_no_wake,
     transcripts::what_is_kept_of_transcripts_is_what_the_rows_say,
+    transcripts::of_more_transcripts_than_fit_some_are_kept_and_stay_kept,
     transcripts::a_transcript_is_read_once_and_again_when_it_is_forgotten,
     turns::each_thing_that_a_move_changes_stands_in_the_row,
     turns::inputs_enter_the_transcript_when_their_turn_begins,

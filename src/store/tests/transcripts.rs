@@ -4,6 +4,7 @@ use super::lifecycle::session;
 use super::{Bench, accepted, id, spawn_of, turn};
 use crate::kernel::ids::{MessageId, RunId, SessionKey};
 use crate::kernel::message::NewMessage;
+use crate::kernel::run::Run;
 use crate::store::command::{Begins, ResetSession};
 use crate::store::transcripts::{Mark, Transcripts};
 use crate::store::{Command, messages};
@@ -43,7 +44,7 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
     // Everything that is long enough, one session at a time, and nothing at all.
     let kept = [
         Transcripts::new(1 << 20, 3),
-        Transcripts::new(4500, 1),
+        Transcripts::new(6000, 1),
         Transcripts::new(0, 1),
     ];
     let (a, b) = ("agent:build:a", "agent:build:b");
@@ -117,6 +118,50 @@ pub fn what_is_kept_of_transcripts_is_what_the_rows_say(mut bench: Bench) {
         said(&mut bench, &kept, a, "again"),
         ["anew", "anew, answered", "again"]
     );
+}
+
+pub fn of_more_transcripts_than_fit_some_are_kept_and_stay_kept(mut bench: Bench) {
+    // Each has the room of one that is long enough to be kept.
+    let nothing = Transcripts::new(0, 1);
+    let mut runs = Vec::new();
+    for number in 0..6 {
+        let key = format!("agent:build:{number}");
+        said(&mut bench, &[], &key, "one");
+        let run = accepted(bench.run(turn(&key, "two"))).run;
+        runs.push(bench.row(run));
+    }
+    let mut shown = |transcripts: &Transcripts, run: &Run| {
+        let seen = transcripts.window(bench.db.as_mut(), run, LIMIT, transcripts.mark());
+        assert_eq!(seen.unwrap().len(), 2);
+        transcripts.bytes()
+    };
+    let one = {
+        let all = Transcripts::new(1 << 20, 1);
+        shown(&all, &runs[0])
+    };
+    assert_eq!(shown(&nothing, &runs[0]), 0);
+    // Four of six fit, and the same four are found round after round.
+    let kept = Transcripts::new(4 * one + one / 2, 1);
+    for round in 0..4 {
+        let found: Vec<bool> = runs
+            .iter()
+            .map(|run| {
+                let is_kept = kept.has(run.session);
+                assert!(shown(&kept, run) <= 4 * one + one / 2);
+                is_kept
+            })
+            .collect();
+        let expected = round > 0;
+        let expected = [expected, expected, expected, expected, false, false];
+        assert_eq!(found, expected, "round {round}");
+    }
+    // One that is used more often than another takes its place.
+    for _ in 0..2 {
+        shown(&kept, &runs[5]);
+    }
+    assert!(kept.has(runs[5].session));
+    // Nothing is kept that does not fit at all.
+    assert_eq!(shown(&Transcripts::new(one / 2, 1), &runs[0]), 0);
 }
 
 pub fn a_transcript_is_read_once_and_again_when_it_is_forgotten(mut bench: Bench) {

@@ -1,6 +1,7 @@
 //! Providers over HTTP, through the real binary and real sockets: whole turns with tools, what
 //! servers do wrong, and what goes back to them after a kill.
 
+mod bounds;
 mod budgets;
 mod chat;
 mod conversations;

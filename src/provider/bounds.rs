@@ -1,0 +1,129 @@
+//! What an answer may be at most, looked at while it comes, and whether what its provider has
+//! counted can be right. Called by `http`.
+
+use super::ModelAnswer;
+use super::answer::Extent;
+use super::failure::Failure;
+use crate::kernel::run::Usage;
+
+/// The most bytes of the arguments of one call.
+const ARGUMENTS: usize = 1 << 20;
+/// The most bytes of what an answer says, its arguments included.
+const ANSWER: usize = 8 << 20;
+/// The kind of the error where an answer has more.
+const TOO_LARGE: &str = "answer_too_large";
+
+/// A byte that is sent or received is hardly ever a token, and never several.
+const TOKENS_A_BYTE: u64 = 2;
+/// Tokens that may be counted beyond that: what a provider adds to each request by itself.
+const ADDED: u64 = 100_000;
+/// Tokens that may be counted beyond what was received: what a model has thought unheard.
+const UNHEARD: u64 = 300_000;
+/// About so many bytes are a token.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// Refuses an answer of which more has come than is taken.
+pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
+    if let Some((tool, bytes)) = extent.longest
+        && bytes > ARGUMENTS
+    {
+        return Err(too_large(format!(
+            "the model's arguments for tool {tool} have more than {ARGUMENTS} bytes, the most that \
+             is taken for one call; the answer was given up and no call of it was made"
+        )));
+    }
+    match extent.all > ANSWER {
+        true => Err(too_large(format!(
+            "the answer has more than {ANSWER} bytes, the most that is taken; it was given up and \
+             no call of it was made"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// An answer that is not taken for its size: no other try of the same would be smaller.
+pub(super) fn too_large(message: String) -> Failure {
+    Failure::lasting(TOO_LARGE, message)
+}
+
+/// The answer with a use that can be right: what cannot be is estimated from the bytes that were
+/// sent and received, and a warning says so.
+pub(super) fn plausible(mut answer: ModelAnswer, sent: usize, received: usize) -> ModelAnswer {
+    let (sent, received) = (sent as u64, received as u64);
+    let Usage {
+        input_tokens,
+        output_tokens,
+        ..
+    } = answer.usage;
+    let most_sent = TOKENS_A_BYTE * sent + ADDED;
+    let most_received = TOKENS_A_BYTE * received + UNHEARD;
+    if input_tokens <= most_sent && output_tokens <= most_received {
+        return answer;
+    }
+    let used = &mut answer.usage;
+    if input_tokens > most_sent {
+        used.input_tokens = sent / BYTES_A_TOKEN;
+    }
+    if output_tokens > most_received {
+        used.output_tokens = received / BYTES_A_TOKEN;
+    }
+    answer.warnings.push(format!(
+        "the provider has counted {input_tokens} tokens sent and {output_tokens} received, which \
+         cannot be right for {sent} bytes sent and {received} received: {} and {} are counted \
+         instead",
+        used.input_tokens, used.output_tokens
+    ));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(input_tokens: u64, output_tokens: u64) -> ModelAnswer {
+        ModelAnswer {
+            blocks: Vec::new(),
+            usage: Usage {
+                model_calls: 1,
+                input_tokens,
+                output_tokens,
+                cost_micros: 0,
+            },
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn counts_that_can_be_right_are_taken_as_they_are() {
+        for (input, output) in [(0, 0), (5000, 100), (100_000, 250_000)] {
+            let answer = plausible(counted(input, output), 8000, 400);
+            assert_eq!(answer, counted(input, output));
+        }
+    }
+
+    #[test]
+    fn counts_that_cannot_be_right_are_estimated_with_a_warning() {
+        for (lie, booked) in [
+            ((u64::MAX, 10), (2000, 10)),
+            ((10, u64::MAX), (10, 100)),
+            ((200_000, 400_000), (2000, 100)),
+        ] {
+            let answer = plausible(counted(lie.0, lie.1), 8000, 400);
+            let used = (answer.usage.input_tokens, answer.usage.output_tokens);
+            assert_eq!(used, booked, "{lie:?}");
+            assert!(answer.warnings[0].contains("cannot be right"), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_named() {
+        let of =
+            |all: usize, longest: Option<(&'static str, usize)>| check(&Extent { all, longest });
+        assert_eq!(of(ANSWER, Some(("write", ARGUMENTS))), Ok(()));
+        let failure = of(ARGUMENTS + 1, Some(("write", ARGUMENTS + 1))).unwrap_err();
+        assert!(failure.message.contains("tool write"), "{failure:?}");
+        assert!(failure.message.contains("1048576"), "{failure:?}");
+        let failure = of(ANSWER + 1, None).unwrap_err();
+        assert!(failure.message.contains("8388608"), "{failure:?}");
+    }
+}
