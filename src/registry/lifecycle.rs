@@ -70,7 +70,7 @@ impl Registry {
             key: key.clone(),
             force,
             if_generation,
-            by: who.user.clone(),
+            by: who.by(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, _) => self.shown(*session),
@@ -94,7 +94,7 @@ impl Registry {
             org: who.org.clone(),
             key: key.clone(),
             force,
-            by: who.user.clone(),
+            by: who.by(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Done => Ok(()),
