@@ -113,10 +113,18 @@ impl Client {
         Client::over(reach(url).await?, url, token).await
     }
 
-    /// Connects over the Unix socket at `path`. The daemon sees who connects, so no token is
-    /// needed.
+    /// Connects over the Unix socket at `path`, without a token: the daemon sees who connects.
     pub async fn connect_socket(path: &Path) -> Result<Client, ClientError> {
-        let opened = Client::over(reach_socket(path).await?, "http://localhost", None).await;
+        Client::connect_socket_with(path, None).await
+    }
+
+    /// Connects over the Unix socket at `path`. With the token the caller may also decide what
+    /// only a person decides.
+    pub async fn connect_socket_with(
+        path: &Path,
+        token: Option<&str>,
+    ) -> Result<Client, ClientError> {
+        let opened = Client::over(reach_socket(path).await?, "http://localhost", token).await;
         opened.map_err(|error| error.at(&path.display().to_string()))
     }
 

@@ -137,6 +137,11 @@ impl Watcher {
         watcher
     }
 
+    /// Whoever notifies this has it look again.
+    pub fn heard(&self) -> Arc<Notify> {
+        Arc::clone(&self.heard)
+    }
+
     /// Where it says why it looks again and again although events were wanted.
     pub fn notice(&self) -> Notice {
         Arc::clone(&self.notice)
@@ -470,10 +475,15 @@ fn looked(folders: &[PathBuf]) -> Looked {
 /// A number that changes when a file directly in one of `folders` is added, removed, renamed or
 /// written to. Cheap: no content is read.
 pub fn signature(folders: &[PathBuf]) -> u64 {
+    readable_signature(folders).unwrap_or_default()
+}
+
+/// As [`signature`]; the fault says what could not be read.
+pub fn readable_signature(folders: &[PathBuf]) -> std::io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     for folder in folders {
         let mut files = Vec::new();
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        for entry in entries(folder)? {
             // Through links: what counts is the file at the other end.
             let state = std::fs::metadata(entry.path()).ok().map(|file| {
                 let changed = (
@@ -489,7 +499,18 @@ pub fn signature(folders: &[PathBuf]) -> u64 {
         files.sort_unstable();
         (folder.is_dir(), files).hash(&mut hasher);
     }
-    hasher.finish()
+    Ok(hasher.finish())
+}
+
+/// What lies in `folder`; nothing where there is none.
+fn entries(folder: &Path) -> std::io::Result<Vec<std::fs::DirEntry>> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+
+    match std::fs::read_dir(folder) {
+        Ok(entries) => entries.collect(),
+        Err(fault) if matches!(fault.kind(), NotFound | NotADirectory) => Ok(Vec::new()),
+        Err(fault) => Err(fault),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The catalog: which agents there are at a place and what a run pins of one. Made once at the
 //! start of the daemon; the registry asks it on every spawn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,11 +12,12 @@ use super::AgentDefinition;
 use super::base::{Base, Trust, is_of, parse_stored, read_base};
 use super::folder::{self, Dialect, Found};
 use super::health::Ground;
+use super::kept;
 use super::merge::Level;
 use super::names::slug;
 use super::nearby::Nearby;
 use super::presets::presets;
-use super::project;
+use super::project::{self, Project};
 use super::raw::Broken;
 use super::set::{Candidate, Layers, Source};
 use super::view::{Models, Set};
@@ -68,7 +69,12 @@ pub struct Agents {
     default_agent: AgentId,
     base: RwLock<Arc<Base>>,
     nearby: Mutex<Nearby>,
+    /// Projects as they were last read whole, for a reading that cannot read them.
+    projects: Mutex<HashMap<PathBuf, Project>>,
 }
+
+/// So many projects are kept.
+const PROJECTS: usize = 256;
 
 impl Agents {
     /// Reads every definition. The fault says which default is not there, or that the rows
@@ -78,9 +84,11 @@ impl Agents {
             .map_err(|error| Fault::params("defaults.agent", error))?;
         let models = options.models.borrow().clone();
         models.check("defaults.model", &models.default)?;
-        let base = read_base(&options, &models, 1)?;
+        let base = read_base(&options, &models, 1, None)?;
+        say_unread(&[], &base.unread);
         let agents = Agents {
             nearby: Mutex::new(Nearby::new(options.clock.clone())),
+            projects: Mutex::default(),
             base: RwLock::new(Arc::new(base)),
             default_agent,
             options,
@@ -128,7 +136,10 @@ impl Agents {
             .flat_map(|folder| project::folders(folder, self.options.personal.as_deref()))
             .map(|(inside, _)| inside)
             .collect();
-        let mut files = crate::watch::signature(&watched);
+        // What cannot be read is as it was; nothing is kept of this look, so the next finds out.
+        let signature = crate::watch::readable_signature(&watched);
+        let is_readable = signature.is_ok();
+        let mut files = signature.unwrap_or_default();
         // What is there of the skills that agents name is part of their health.
         let skills = self.options.skills.as_ref().filter(|_| place.cwd.is_some());
         if let Some(skills) = skills {
@@ -140,17 +151,22 @@ impl Agents {
         let same = self
             .nearby()
             .unchanged(place.org, cwd, base.generation, &state);
-        if let Some(found) = same {
+        if let (Some(found), true) = (same, is_readable) {
             return found.unwrap_or_else(|| Arc::clone(&base.of(place.org).set));
         }
-        let set = project.and_then(|folder| self.with_project(&base, place, folder));
+        let (set, is_whole) = match project {
+            None => (None, true),
+            Some(folder) => self.with_project(&base, place, folder),
+        };
         let set = set.or_else(|| {
             let layers = &base.of(place.org).layers;
             let has_its_own = place.cwd.is_some() && layers.name_skills();
             has_its_own.then(|| Arc::new(self.ready(layers, place.cwd)))
         });
-        self.nearby()
-            .keep(place.org, cwd, base.generation, state, set.clone());
+        if is_readable && is_whole {
+            self.nearby()
+                .keep(place.org, cwd, base.generation, state, set.clone());
+        }
         set.unwrap_or_else(|| Arc::clone(&base.of(place.org).set))
     }
 
@@ -159,12 +175,21 @@ impl Agents {
         self.nearby.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agents of a tenant with those of a project on top; `None` if it brings none.
-    fn with_project(&self, base: &Base, place: Place<'_>, folder: PathBuf) -> Option<Arc<Set>> {
+    /// The agents of a tenant with those of a project on top; `None` if it brings none. And
+    /// whether all of it could be read: what could not is as it was last read.
+    fn with_project(
+        &self,
+        base: &Base,
+        place: Place<'_>,
+        folder: PathBuf,
+    ) -> (Option<Arc<Set>>, bool) {
         let org = place.org;
         let project = project::read(folder, self.options.personal.as_deref());
+        let mut all = project.layers.iter().flat_map(|(_, found)| found);
+        let is_whole = all.all(|found| !found.unread);
+        let project = self.known_of(project, is_whole);
         if project.layers.iter().all(|(_, found)| found.is_empty()) {
-            return None;
+            return (None, is_whole);
         }
         let trust = base.trust_in(org, &project.folder, &project.covered.hash);
         let mut layers = base.of(org).layers.clone();
@@ -175,7 +200,7 @@ impl Agents {
                 (_, Dialect::Claude) => Level::UntrustedForeign,
             };
             let mut candidates = Vec::new();
-            for Found { file, outcome } in found {
+            for Found { file, outcome, .. } in found {
                 match outcome {
                     Ok(draft) => candidates.push(Candidate {
                         source: Source::Project,
@@ -193,7 +218,32 @@ impl Agents {
             candidates.retain(|one| is_of(one, org));
             layers.add(candidates);
         }
-        Some(Arc::new(self.ready(&layers, place.cwd)))
+        (Some(Arc::new(self.ready(&layers, place.cwd))), is_whole)
+    }
+
+    /// A project as it was read, with what was known before in the place of what could not be.
+    fn known_of(&self, project: Project, is_whole: bool) -> Project {
+        // It is a cache: what a panic left in it was read once.
+        let mut known = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_whole {
+            if known.len() >= PROJECTS {
+                known.clear();
+            }
+            known.insert(project.folder.clone(), project.clone());
+            return project;
+        }
+        tracing::debug!(project = %project.folder.display(), "its agents cannot be read now");
+        let Some(before) = known.get(&project.folder) else {
+            return project;
+        };
+        let layers = project.layers.into_iter().zip(&before.layers);
+        Project {
+            layers: layers
+                .map(|((dialect, now), (_, before))| (dialect, kept::keep(now, before).0))
+                .collect(),
+            covered: before.covered.clone(),
+            folder: project.folder,
+        }
     }
 
     /// These agents, ready for work in that folder.
@@ -206,6 +256,18 @@ impl Agents {
             cwd,
         };
         Set::new(layers, ground)
+    }
+}
+
+/// Logs what could not be read, once, and that it can be read again.
+fn say_unread(before: &[String], now: &[String]) {
+    for place in now.iter().filter(|place| !before.contains(place)) {
+        tracing::warn!(
+            "agents: {place}; what was read there before counts, and it is looked at again"
+        );
+    }
+    if now.is_empty() && !before.is_empty() {
+        tracing::info!("the agent files can be read again");
     }
 }
 
@@ -340,10 +402,16 @@ impl Catalog for Agents {
     fn reload(&self) -> Result<(), Fault> {
         // Read before the lock is taken, so that nobody waits for a slow disk; whoever read
         // last wins, and the callers come one after another.
-        let next = self.base().generation + 1;
-        let base = read_base(&self.options, &self.models(), next)?;
+        let before = self.base();
+        let next = before.generation + 1;
+        let base = read_base(&self.options, &self.models(), next, Some(&before))?;
+        say_unread(&before.unread, &base.unread);
         *self.base.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(base);
         Ok(())
+    }
+
+    fn unread(&self) -> Vec<String> {
+        self.base().unread.clone()
     }
 
     fn sets(&self) -> Sets {
@@ -426,6 +494,7 @@ impl Agents {
             vec![Found {
                 file: file.to_owned(),
                 outcome: Ok(draft),
+                unread: false,
             }],
         );
         let set = self.ready(&layers, None);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::agents::Options;
 use super::fields::Draft;
-use super::folder::{self, Dialect};
+use super::folder::{self, Dialect, Found};
 use super::health::Ground;
+use super::kept;
 use super::merge::Level;
 use super::presets::presets;
 use super::raw::{Broken, Format};
@@ -26,6 +27,10 @@ pub(super) struct Base {
     /// For tenants without anything of their own.
     pub(super) shared: OrgBase,
     pub(super) trusted: Vec<TrustedProject>,
+    /// The user's files, for a reading that cannot read them.
+    files: [Vec<Found>; 2],
+    /// What could not be read, and why.
+    pub(super) unread: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -95,6 +100,7 @@ pub(super) fn read_base(
     options: &Options,
     models: &Models,
     generation: u64,
+    before: Option<&Base>,
 ) -> Result<Base, Fault> {
     let servers = Arc::clone(&options.servers.borrow());
     let ground = Ground {
@@ -113,9 +119,16 @@ pub(super) fn read_base(
             .map(|folder| folder::read(folder, dialect, None));
         found.unwrap_or_default()
     };
+    let mut unread = Vec::new();
+    let mut keep = |now, at: usize| {
+        let before = before.map_or(&[][..], |before| before.files[at].as_slice());
+        let (found, reasons) = kept::keep(now, before);
+        unread.extend(reasons);
+        found
+    };
     let files = [
-        read(&options.personal, Dialect::Claude),
-        read(&options.config, Dialect::Own),
+        keep(read(&options.personal, Dialect::Claude), 0),
+        keep(read(&options.config, Dialect::Own), 1),
     ];
     let mut orgs: BTreeSet<String> = options.orgs.iter().cloned().collect();
     orgs.extend(stored.iter().map(|agent| agent.org.clone()));
@@ -179,6 +192,8 @@ pub(super) fn read_base(
         sets: sets.collect(),
         shared: shared.clone(),
         trusted,
+        files,
+        unread,
     })
 }
 

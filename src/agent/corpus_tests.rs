@@ -598,6 +598,7 @@ fn layers(of: &[(Source, &str, &str)]) -> Layers {
         let found = found.map(|(_, file, name)| Found {
             file: file.into(),
             outcome: markdown(&format!("---\nname: {name}\ndescription: d\n---\n{file}")),
+            unread: false,
         });
         layers.add_files(source, level, found.collect());
     }

@@ -30,6 +30,8 @@ pub(super) struct Found {
     pub file: PathBuf,
     /// The agent, or why there is none.
     pub outcome: Result<Draft, Broken>,
+    /// The system did not let it be read, which says nothing about what is in it.
+    pub unread: bool,
 }
 
 /// Reads the definition in `bytes`; `stem` is its name unless it gives another.
@@ -55,14 +57,16 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
         Ok(entries) => entries,
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
         Err(fault) => {
-            return vec![Found {
-                file: folder.to_owned(),
-                outcome: Err(Broken::whole(format!("it cannot be read: {fault}"))),
-            }];
+            return vec![unread(folder, &fault)];
         }
     };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+    // A listing that breaks off does not say what is there.
+    let mut files: Vec<PathBuf> = match entries.map(|entry| Ok(entry?.path())).collect() {
+        Ok(files) => files,
+        Err(fault) => return vec![unread(folder, &fault)],
+    };
+    files = files
+        .into_iter()
         .filter(|path| !is_passing(path))
         .filter(|path| match dialect {
             Dialect::Own => Format::of(path).is_some() || path.is_dir(),
@@ -74,9 +78,13 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     files.truncate(FOLDER_LIMIT);
     let mut found: Vec<Found> = files
         .into_iter()
-        .map(|file| Found {
-            outcome: read_file(&file, dialect, within),
-            file,
+        .map(|file| {
+            let mut unread = false;
+            Found {
+                outcome: read_one(&file, dialect, within, &mut unread),
+                unread,
+                file,
+            }
         })
         .collect();
     if more > 0 {
@@ -85,9 +93,18 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
             outcome: Err(Broken::whole(format!(
                 "{more} files more than the {FOLDER_LIMIT} that are read, the last by name"
             ))),
+            unread: false,
         });
     }
     found
+}
+
+fn unread(folder: &Path, fault: &std::io::Error) -> Found {
+    Found {
+        file: folder.to_owned(),
+        outcome: Err(Broken::whole(format!("it cannot be read: {fault}"))),
+        unread: true,
+    }
 }
 
 /// What editors leave beside the file that they write.
@@ -98,7 +115,7 @@ fn is_passing(path: &Path) -> bool {
 
 /// The name that a file gives which is no definition, as far as that can be read.
 pub(super) fn stated_name(file: &Path) -> Option<String> {
-    let bytes = bytes_of(file, None).ok()?;
+    let bytes = bytes_of(file, None, &mut false).ok()?;
     let raw = raw::read(Format::of(file)?, &bytes, Some(dialects::begins)).ok()?;
     let (_, name) = raw.fields.iter().find(|(field, _)| field == "name")?;
     Some(derived(name.as_str()?))
@@ -110,10 +127,20 @@ pub(super) fn read_file(
     dialect: Dialect,
     within: Option<&Path>,
 ) -> Result<Draft, Broken> {
+    read_one(file, dialect, within, &mut false)
+}
+
+/// As [`read_file`]; `unread` is set where the system did not let it be read.
+fn read_one(
+    file: &Path,
+    dialect: Dialect,
+    within: Option<&Path>,
+    unread: &mut bool,
+) -> Result<Draft, Broken> {
     let format = Format::of(file).ok_or_else(|| {
         Broken::whole("no definition by its name: it must end in .md, .toml or .json")
     });
-    let bytes = bytes_of(file, within)?;
+    let bytes = bytes_of(file, within, unread)?;
     let stem = file
         .file_stem()
         .and_then(|stem| stem.to_str())
@@ -121,12 +148,15 @@ pub(super) fn read_file(
     parse(dialect, format?, stem, &bytes)
 }
 
-fn bytes_of(file: &Path, within: Option<&Path>) -> Result<Vec<u8>, Broken> {
-    let unreadable = |fault: std::io::Error| match fault.kind() {
+fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, Broken> {
+    let mut unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
-        _ => Broken::whole(format!("it cannot be read: {fault}")),
+        _ => {
+            *unread = true;
+            Broken::whole(format!("it cannot be read: {fault}"))
+        }
     };
-    let whole = file.canonicalize().map_err(unreadable)?;
+    let whole = file.canonicalize().map_err(&mut unreadable)?;
     if let Some(within) = within
         && !whole.starts_with(within)
     {
@@ -134,7 +164,7 @@ fn bytes_of(file: &Path, within: Option<&Path>) -> Result<Vec<u8>, Broken> {
             "the link leads out of the project; a project's agents stand inside it",
         ));
     }
-    let kind = fs::metadata(&whole).map_err(unreadable)?;
+    let kind = fs::metadata(&whole).map_err(&mut unreadable)?;
     if kind.is_dir() {
         return Err(Broken::whole(
             "a folder; definitions stand beside each other, folders inside are not read",

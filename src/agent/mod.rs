@@ -11,6 +11,7 @@ mod dialects;
 mod fields;
 mod folder;
 mod health;
+mod kept;
 mod merge;
 mod names;
 mod nearby;

@@ -26,6 +26,7 @@ pub fn find(cwd: &Path) -> Option<PathBuf> {
 }
 
 /// What a project brings.
+#[derive(Clone)]
 pub(super) struct Project {
     /// Its folder.
     pub folder: PathBuf,

@@ -124,7 +124,7 @@ impl Layers {
     pub(super) fn add_files(&mut self, source: Source, level: Level, found: Vec<Found>) {
         let mut candidates = Vec::new();
         let mut broken_ones = Vec::new();
-        for Found { file, outcome } in found {
+        for Found { file, outcome, .. } in found {
             match outcome {
                 Ok(draft) => candidates.push(Candidate {
                     source,

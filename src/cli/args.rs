@@ -108,6 +108,9 @@ enum Command {
 
 /// Carries out the command line that this process was called with.
 pub fn main() -> ExitCode {
+    if let Some(code) = crate::process::launched() {
+        return code;
+    }
     let matches = help::dressed().try_get_matches();
     match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => execute(arguments),

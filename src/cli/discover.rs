@@ -7,6 +7,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, exit};
+use super::print;
+use crate::config::{self, Rule, Unusable};
 use crate::daemon::Endpoint;
 
 /// The flags by which any command finds its daemon.
@@ -42,7 +44,7 @@ pub(crate) struct Target {
 impl Target {
     /// Is it known to be a process of this machine?
     pub(crate) fn is_here(&self) -> bool {
-        let local = |way: &Way| matches!(way, Way::Socket(_));
+        let local = |way: &Way| matches!(way, Way::Socket { .. });
         self.endpoint.is_some() || self.ways.iter().any(local)
     }
 }
@@ -50,8 +52,14 @@ impl Target {
 /// A way to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Its Unix socket: the daemon sees who connects.
-    Socket(PathBuf),
+    /// Its Unix socket: the daemon sees who connects, and takes a person's decisions from
+    /// callers that show the token.
+    Socket {
+        /// Where it is.
+        path: PathBuf,
+        /// The file with the token, if one is known; it may be missing.
+        token_file: Option<PathBuf>,
+    },
     /// Its address.
     Tcp {
         /// `http://host:port`.
@@ -182,7 +190,10 @@ impl Where {
         let mut ways = Vec::new();
         // Whoever names a token wants to be seen with it and not by the user's own rights.
         if let (Some(socket), None) = (&endpoint.socket, &named) {
-            ways.push(Way::Socket(PathBuf::from(socket)));
+            ways.push(Way::Socket {
+                path: PathBuf::from(socket),
+                token_file: Some(folder.join("token")),
+            });
         }
         ways.push(Way::Tcp {
             url: endpoint.url.clone(),
@@ -206,7 +217,17 @@ impl Where {
             url: endpoint.url.clone(),
             token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
         });
-        let mut ways = vec![Way::Socket(socket)];
+        // Beside a socket that is in its state folder is the token of that folder.
+        let beside = || socket.parent().map(|folder| folder.join("token"));
+        let token_file = match (self.named_token(), &endpoint) {
+            (Some(named), _) => Some(named),
+            (None, Some(_)) => Some(folder.join("token")),
+            (None, None) => beside(),
+        };
+        let mut ways = vec![Way::Socket {
+            path: socket,
+            token_file,
+        }];
         ways.extend(other);
         Ok(Target { ways, endpoint })
     }
@@ -326,12 +347,50 @@ pub(crate) fn start_command(folder: &Path) -> String {
 
 /// The token in `file`.
 pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| {
-        let message = format!("the token in {} cannot be read: {error}", file.display());
-        Failure::new(exit::AUTH, "unauthorized", message)
-            .hint("run as the user who started the daemon, or use --token-file FILE")
-    })?;
-    Ok(text.trim().to_owned())
+    config::read_secret(file, Rule::Named)
+        .inspect(|_| note_readable(file))
+        .map_err(|why| {
+            let message = format!("the token in {} cannot be used: {why}", file.display());
+            Failure::new(exit::AUTH, "unauthorized", message).hint(match why {
+                Unusable::Impossible(_) | Unusable::Foreign(_) => {
+                    "name the one that the daemon made, token in its state folder: --token-file \
+                     FILE; it is one line, of mode 600 and yours"
+                }
+                Unusable::Missing | Unusable::Unreadable(_) => {
+                    "run as the user who started the daemon, or use --token-file FILE"
+                }
+            })
+        })
+}
+
+/// The token to show over a socket, where most calls need none: a file that cannot be used is
+/// only spoken of.
+pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
+    let file = file?;
+    match config::read_secret(file, Rule::Named) {
+        Ok(token) => {
+            note_readable(file);
+            Some(token)
+        }
+        Err(Unusable::Missing | Unusable::Unreadable(_)) => None,
+        Err(why) => {
+            print::note(&format!(
+                "note: the token in {} is not used: {why}",
+                file.display()
+            ));
+            None
+        }
+    }
+}
+
+/// Tells a person in front of a terminal that others may read a secret.
+fn note_readable(file: &Path) {
+    if print::notes_are_watched() && config::is_readable_by_others(file) {
+        let file = file.display();
+        print::note(&format!(
+            "note: others may read {file}; close it: chmod 600 {file}"
+        ));
+    }
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::discover::{Target, Way, Where, read_token};
+use super::discover::{Target, Way, Where, read_token, token_for_socket};
 use super::failure::{Failure, exit};
 use super::words;
 use crate::client::{Client, ClientError, Events};
@@ -121,7 +121,10 @@ pub(crate) async fn by_any_way<C>(
 /// Takes one way; the outer failure is about the way itself.
 async fn connect(way: &Way) -> Result<Result<Client, ClientError>, Failure> {
     Ok(match way {
-        Way::Socket(path) => Client::connect_socket(path).await,
+        Way::Socket { path, token_file } => {
+            let token = token_for_socket(token_file.as_deref());
+            Client::connect_socket_with(path, token.as_deref()).await
+        }
         Way::Tcp { url, token_file } => {
             let token = read_token(token_file)?;
             Client::connect(url, Some(&token)).await
@@ -199,11 +202,12 @@ fn failure(error: ClientError, target: &Target) -> Failure {
             code,
             "forbidden",
             format!(
-                "{url} serves the user who started the daemon, and root, but no tool server and \
-                 nothing that one has started"
+                "{url} serves the user who started the daemon, and root, but no tool server, \
+                 nothing that a program of a run has left behind, and no process whose origin is \
+                 unknown"
             ),
         )
-        .hint("run as that user, or use --url and --token-file"),
+        .hint("run as that user, in a session of your own, or use --url and --token-file"),
         ClientError::Refused { .. } | ClientError::Answer(_) => {
             Failure::new(code, "refused", error.to_string())
         }
@@ -242,7 +246,10 @@ mod tests {
             "startedAt": "2026-11-30T00:53:20.123Z",
         });
         Target {
-            ways: vec![Way::Socket("/nowhere".into())],
+            ways: vec![Way::Socket {
+                path: "/nowhere".into(),
+                token_file: None,
+            }],
             endpoint: serde_json::from_value(endpoint).unwrap(),
         }
     }

@@ -112,6 +112,9 @@ pub(crate) fn empty_store(state: &Path) -> Option<String> {
 
 async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     let log = plan.state_dir.join(LOG);
+    // The log is written before the daemon can look at the folder.
+    offline::check_folder(&plan.state_dir)
+        .map_err(|failure| Failure::new(failure.exit_code(), "serve", failure.to_string()))?;
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)

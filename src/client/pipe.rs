@@ -33,10 +33,10 @@ pub async fn connect(url: &str, token: &str) -> Result<(Up, Down), ClientError> 
     over(Box::new(stream), url, Some(token)).await
 }
 
-/// Connects over the Unix socket at `path`.
-pub async fn connect_socket(path: &Path) -> Result<(Up, Down), ClientError> {
+/// Connects over the Unix socket at `path`; see [`super::Client::connect_socket_with`].
+pub async fn connect_socket(path: &Path, token: Option<&str>) -> Result<(Up, Down), ClientError> {
     let stream = reach_socket(path).await?;
-    let opened = over(Box::new(stream), "http://localhost", None).await;
+    let opened = over(Box::new(stream), "http://localhost", token).await;
     opened.map_err(|error| error.at(&path.display().to_string()))
 }
 

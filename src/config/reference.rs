@@ -2,6 +2,7 @@
 //! credential of the supervisor's. Providers read their keys so, and the registry what runs have
 //! in their environment.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::secret::{Reference, Secret};
@@ -41,11 +42,16 @@ fn credential(name: &str) -> Result<PathBuf, String> {
 fn file(path: &Path) -> Result<String, String> {
     let refused = |fault: std::io::Error| format!("{}: {fault}", path.display());
     let about = std::fs::metadata(path).map_err(refused)?;
+    let shown = path.display();
     // A pipe would be waited for, and a device has no end.
     if !about.is_file() || about.len() > LIMIT {
-        let shown = path.display();
         return Err(format!(
             "{shown}: a file of {LIMIT} bytes at most is expected"
+        ));
+    }
+    if about.mode() & 0o002 != 0 {
+        return Err(format!(
+            "{shown}: every user may write to it, so it is no secret: chmod 600 {shown}"
         ));
     }
     std::fs::read_to_string(path).map_err(refused)
@@ -65,6 +71,9 @@ mod tests {
         assert!(read(&place).unwrap_err().contains("is empty"));
         std::fs::write(&path, "sk-1\n").unwrap();
         assert_eq!(read(&place).unwrap().expose(), "sk-1");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(&path, open).unwrap();
+        assert!(read(&place).unwrap_err().contains("chmod 600"));
         let folder = Reference::File(folder.path().to_str().unwrap().to_owned());
         assert!(read(&folder).unwrap_err().contains("a file"));
         let unset = Reference::Variable("ABIDE_TEST_NO_SUCH_KEY".to_owned());

@@ -334,6 +334,10 @@ pub trait Catalog: Send + Sync + 'static {
     /// Once this returns, files and rows as they are now count. Touches the disk.
     fn reload(&self) -> Result<(), Fault>;
 
+    /// Which of this user's files could not be read at the last reading, and why: what was known
+    /// of them counts, and another reading is due.
+    fn unread(&self) -> Vec<String>;
+
     /// What counts outside projects.
     fn sets(&self) -> Sets;
 

@@ -4,13 +4,19 @@
 use super::BoxFuture;
 use crate::kernel::ids::RunId;
 
-/// For whom a program was started.
+/// Where a process comes from, as far as the system proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartedFor {
-    /// This run.
+pub enum Origin {
+    /// Neither it nor any of its ancestors was started by the daemon.
+    Outside,
+    /// It, or an ancestor, was started for this run.
     Run(RunId),
-    /// The daemon itself, which talks with it: whoever calls it, it speaks for nobody.
+    /// It, or an ancestor, is a tool server: the daemon started it, and models decide what it does.
     Service,
+    /// The daemon started an ancestor that is gone, so its run is unknown.
+    Stray,
+    /// It has ended, it cannot be looked into, or its ancestors are hidden.
+    Unproven,
 }
 
 /// Knows every program that runs have started, and what those have started in turn.
@@ -27,8 +33,10 @@ pub trait Processes: Send + Sync + 'static {
     /// them now.
     fn of_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>>;
 
-    /// For whom this process, or one above it, was started.
-    fn started_for(&self, pid: u32) -> Option<StartedFor>;
+    /// Where the process `pid` comes from; `None`: it has no number in this namespace. Reads
+    /// the process table, which can block. Before the first program was started since the boot,
+    /// a process that cannot be proved to be outside counts as outside.
+    fn origin(&self, pid: Option<u32>) -> Origin;
 
     /// Ends what an earlier life of the daemon has started and could not end; the numbers of
     /// those that were found. Called before anything is restored.

@@ -26,7 +26,7 @@ impl AgentCheck {
         .map_err(|fault| failure(&fault))?;
         let clock = Clock::system();
         // Nothing is started; its name and where programs are looked for count.
-        let shell = parts::shell(Path::new("/"), None, &clock, config);
+        let shell = parts::shell(Path::new("/"), None, &clock, config, None);
         let environment = parts::environment(config);
         let programs = parts::programs(&environment);
         let processes = shell.processes.clone();

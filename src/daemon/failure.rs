@@ -62,6 +62,16 @@ pub enum Failure {
         /// Its mode.
         mode: u32,
     },
+    /// Others could have put something there.
+    #[error("{path} is not used: {why}. Nothing was started. {advice}")]
+    Unsafe {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        advice: String,
+    },
     /// The system failed.
     #[error("{0}: {1}")]
     System(String, io::Error),
@@ -114,6 +124,7 @@ impl Failure {
             | Failure::Open(OpenError::Locked { .. }) => 75,
             Failure::NotPermitted(..)
             | Failure::NotOurs { .. }
+            | Failure::Unsafe { .. }
             | Failure::Open(OpenError::ReadOnly { .. }) => 77,
             Failure::Open(_) | Failure::Store(_) | Failure::NoRoom(_) => 74,
             Failure::Config(_) | Failure::NoSocket(_) => 78,

@@ -1,11 +1,12 @@
 //! The state folder: 0700, its files 0600, and the token in it.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
+use crate::config::{self, Rule, Unusable};
 
 pub(super) const TOKEN: &str = "token";
 
@@ -27,7 +28,9 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
         .create(folder)
         .map_err(refused)?;
     let folder = folder.canonicalize().map_err(refused)?;
-    let mode = fs::metadata(&folder).map_err(refused)?.permissions().mode();
+    let about = fs::metadata(&folder).map_err(refused)?;
+    check_owner(&folder, &about)?;
+    let mode = about.permissions().mode();
     if mode & 0o077 == 0 {
         return Ok(folder);
     }
@@ -42,37 +45,97 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, Failure> {
             mode: mode & 0o777,
         });
     }
+    // What others could write into it is not known to be ours.
+    if !is_empty && mode & 0o022 != 0 {
+        return Err(writable(folder, mode));
+    }
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(refused)?;
     Ok(folder)
 }
 
-/// The admin token, made at the first start. It is never logged.
-pub fn token(folder: &Path) -> Result<Token, Failure> {
-    kept(folder, TOKEN)
+/// Refuses a state folder that another user could have filled, as [`prepare`] does. Nothing is
+/// made or changed; a folder that is not there, or cannot be looked at, passes: its use says why.
+pub fn check(folder: &Path) -> Result<(), Failure> {
+    let Ok(about) = fs::metadata(folder) else {
+        return Ok(());
+    };
+    check_owner(folder, &about)?;
+    let mode = about.permissions().mode();
+    let is_filled = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    match mode & 0o022 != 0 && is_filled() {
+        true => Err(writable(folder.to_owned(), mode)),
+        false => Ok(()),
+    }
 }
 
-/// The secret in the file of this name, which is made of chance where there is none.
-pub(super) fn kept(folder: &Path, name: &str) -> Result<Token, Failure> {
+fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    if about.uid() == own {
+        return Ok(());
+    }
+    let uid = about.uid();
+    Err(Failure::Unsafe {
+        path: folder.to_owned(),
+        why: format!(
+            "it belongs to user {uid}, and this process is of user {own}: that user could have \
+             put a token or a store into it"
+        ),
+        advice: format!(
+            "Run as user {uid}, choose another --state-dir, or take it over once you know what is \
+             in it: chown -R {own} {}",
+            folder.display()
+        ),
+    })
+}
+
+fn writable(folder: PathBuf, mode: u32) -> Failure {
+    Failure::Unsafe {
+        why: format!(
+            "others may write to it (mode {:o}), so they could have put a token or a store into it",
+            mode & 0o777
+        ),
+        advice: format!(
+            "Look at what is in it, remove what is not yours, then: chmod 700 {}",
+            folder.display()
+        ),
+        path: folder,
+    }
+}
+
+/// The admin token, made at the first start. It is never logged.
+pub fn token(folder: &Path) -> Result<Token, Failure> {
+    let advice = "Remove it, and the next start makes a new one";
+    kept(folder, TOKEN, advice)
+}
+
+/// The secret in the file of this name, which is made of random bytes where there is none.
+/// `advice`: what to do about one that cannot be used.
+pub(super) fn kept(folder: &Path, name: &str, advice: &str) -> Result<Token, Failure> {
     let path = folder.join(name);
-    let refused = |fault: io::Error| refused(&path, fault);
-    match fs::read_to_string(&path) {
-        Ok(text) if !text.trim().is_empty() => {
-            return Ok(Token {
-                text: text.trim().to_owned(),
+    match config::read_secret(&path, Rule::Own) {
+        Ok(text) => return Ok(Token { text, path }),
+        Err(Unusable::Missing) => {}
+        Err(Unusable::Unreadable(fault)) => return Err(refused(&path, fault)),
+        Err(why @ (Unusable::Impossible(_) | Unusable::Foreign(_))) => {
+            return Err(Failure::Unsafe {
                 path,
+                why: why.to_string(),
+                advice: advice.to_owned(),
             });
         }
-        Ok(_) => {}
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
-        Err(fault) => return Err(refused(fault)),
     }
+    let refused = |fault: io::Error| refused(&path, fault);
     let text = fresh()?;
-    // Written aside and renamed: a kill in between leaves no half of it behind.
+    // Written aside and renamed: a kill in between leaves no half of it behind. What is left of
+    // such a kill, or lies there as a link, is not written through.
     let aside = folder.join(format!(".{name}.new"));
+    match fs::remove_file(&aside) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(refused(fault)),
+        _ => {}
+    }
     let mut file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&aside)
         .map_err(refused)?;

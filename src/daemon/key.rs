@@ -13,6 +13,9 @@ use crate::store::Seal;
 const CREDENTIAL: &str = "abide-env-key";
 /// Its file in the state folder.
 pub(super) const FILE: &str = "env.key";
+/// What to do about a file that cannot be used.
+const ADVICE: &str = "Put the right key back, or remove it: the next start makes a new one, and \
+                      values that were sealed with the old one are lost";
 /// Any text can be a key; this is what makes one of it.
 const PURPOSE: &str = "abide 2026 key for values of environments";
 
@@ -27,7 +30,7 @@ pub fn seal(state: &Path) -> Result<Seal, Failure> {
             .map_err(Failure::Config)?
             .expose()
             .to_owned(),
-        None => folder::kept(state, FILE)?.text,
+        None => folder::kept(state, FILE, ADVICE)?.text,
     };
     Ok(Seal::new(blake3::derive_key(PURPOSE, text.as_bytes())))
 }

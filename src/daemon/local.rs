@@ -204,13 +204,17 @@ fn private_folder(folder: &Path) -> Result<(), Failure> {
             if own && (sticky || found.mode() & 0o022 == 0) {
                 return Ok(());
             }
-            Err(Failure::NotPermitted(
-                format!("no socket can be put into {}", folder.display()),
-                io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "others may change that folder and put another socket in its place",
+            Err(Failure::Unsafe {
+                path: folder.to_owned(),
+                why: format!(
+                    "it is of user {} with mode {:o}: others could put another socket into the \
+                     place of the daemon's",
+                    found.uid(),
+                    found.mode() & 0o777
                 ),
-            ))
+                advice: "Choose a folder of your own for the socket: --socket, or gateway.socket"
+                    .to_owned(),
+            })
         })
 }
 

@@ -42,7 +42,7 @@ use crate::contract::delegate::DelegateSlot;
 use crate::gateway;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::BootId;
-use crate::process::Processes;
+use crate::process::{Descriptors, Processes};
 use crate::registry::{Principal, Registry};
 use crate::store::Store;
 use crate::telemetry::metrics::metrics;
@@ -136,6 +136,15 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         let refused = |why| Failure::Config(format!("telemetry.otlp_endpoint: {why}"));
         crate::telemetry::trace_to(endpoint).map_err(refused)?;
     }
+    let descriptors = Descriptors::raise();
+    if Descriptors::limit() < FEW_FILES {
+        tracing::warn!(
+            files = Descriptors::limit(),
+            "few files may be opened: many tools at once may run out of them; raise the hard \
+             limit (ulimit -H -n, LimitNOFILE=)"
+        );
+    }
+    Processes::adopt_orphans();
     let mut signals = Signals::catch()?;
     let hangups = signals::hangups()?;
     let supervisor = Supervisor::from_env()?;
@@ -170,7 +179,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let told: Arc<OnceLock<Registry>> = Arc::default();
     let workers = parts::workers(
         &folder,
-        socket_path.as_deref(),
+        (socket_path.as_deref(), descriptors.clone()),
         &clock,
         &config,
         &opened.store,
@@ -186,6 +195,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         },
     )?;
     let skills = workers.skills;
+    let library = Arc::clone(&skills.library);
     let processes = Arc::clone(&workers.processes);
     let servers = workers.servers.clone();
     let agent_files = parts::watcher(&clock, &config);
@@ -239,10 +249,21 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 ("agents", agent_files.notice()),
                 ("skills", skills.watcher.notice()),
             ],
+            unread: vec![
+                ("agents", {
+                    let registry = registry.clone();
+                    Box::new(move || registry.catalog().unread())
+                }),
+                ("skills", {
+                    let library = Arc::clone(&library);
+                    Box::new(move || library.unread())
+                }),
+            ],
             untouched,
         },
     ));
-    let clean = AbortOnDropHandle::new(tokio::spawn(Processes::keep_clean()));
+    let programs = workers.programs;
+    let clean = AbortOnDropHandle::new(tokio::spawn(async move { programs.keep_clean().await }));
     let locking = AbortOnDropHandle::new(tokio::spawn(keep_lock(Arc::clone(&lock))));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
     tokio::spawn({
@@ -269,8 +290,10 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                 org: parts::ORG.to_owned(),
                 user: "admin".to_owned(),
                 run: None,
+                with_token: false,
             },
-            started_for: Arc::new(move |pid| processes.started_for(pid)),
+            token_file: token.path.clone(),
+            origins: Arc::new(move |pid| processes.origin(pid)),
             boot,
             started_at,
             url: url.clone(),
@@ -278,6 +301,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             servers: servers.seen(),
             names: followed,
             limits: gateway::Limits {
+                connections: gateway::Connections::within(Descriptors::limit()),
                 write_timeout: config.write_timeout,
                 ..gateway::Limits::default()
             },
@@ -357,6 +381,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     ));
     let keeping = tokio::spawn(skills::keep(
         registry.clone(),
+        library,
         skills.watcher,
         stop_watching.clone(),
     ));
@@ -392,6 +417,9 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         tracing::error!("the store did not close in order; the next start recovers it");
     }
     drop((locking, lock, clean));
+    if let Some(descriptors) = descriptors {
+        descriptors.put_back();
+    }
     Ok(match then {
         Then::Restart if supervisor.is_there() => Ending::Restart,
         Then::Restart => Ending::StartAgain,
@@ -423,6 +451,8 @@ fn make_findable(
     }
 }
 
+/// With fewer open files the tools of a full set of lanes may run out of them.
+const FEW_FILES: u64 = 512;
 /// What found a full disk is tried again after this long.
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// How often the lock of the state folder is looked at.

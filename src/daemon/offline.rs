@@ -11,6 +11,8 @@ use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
 use crate::store::{self, DATABASE, Placed, Unplaced, findings};
 
+pub use super::folder::check as check_folder;
+
 /// Has a daemon worked on this folder whose store is gone? A start would make an empty one.
 pub fn is_bereft(state: &Path) -> bool {
     state.join(folder::TOKEN).exists() && !state.join(DATABASE).exists()

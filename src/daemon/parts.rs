@@ -28,7 +28,7 @@ use crate::kernel::limits::SpawnLimits;
 use crate::kernel::policy::{Policy, Visibility};
 use crate::kernel::recover::RecoveryPolicy;
 use crate::kernel::secret::{Given, Reference};
-use crate::process::{self, Processes};
+use crate::process::{self, Descriptors, Processes};
 use crate::provider::{self, Providers};
 use crate::registry::{self, LaneCaps, Registry, ReloadReason, SkillEnvironment};
 use crate::runner::{self, CommandRunner, Runners, TurnRunner};
@@ -57,6 +57,8 @@ pub struct Workers {
     pub models: tokio::sync::watch::Sender<agent::Models>,
     /// What they start.
     pub processes: Arc<dyn contract::processes::Processes>,
+    /// The programs among that.
+    pub programs: Processes,
     /// The servers of tools.
     pub servers: Servers,
     /// What they know how to do.
@@ -244,10 +246,10 @@ fn policy(config: &Config) -> Policy {
 
 /// Agents, providers, tools and what programs are started with, over the rows of `store`;
 /// `delegate` is where tools find the registry once it is there, `socket` where programs find the
-/// daemon; `on_change` is told how providers are.
+/// daemon, with how many files they may open; `on_change` is told how providers are.
 pub fn workers(
     folder: &Path,
-    socket: Option<&str>,
+    (socket, descriptors): (Option<&str>, Option<Descriptors>),
     clock: &Clock,
     config: &Config,
     store: &Store,
@@ -263,7 +265,7 @@ pub fn workers(
     })
     .map_err(|fault| Failure::Config(fault.to_string()))?;
     let providers = Arc::new(providers);
-    let shell = shell(folder, socket, clock, config);
+    let shell = shell(folder, socket, clock, config, descriptors);
     let (processes, environment) = (shell.processes.clone(), environment(config));
     let models = models(config, &providers, programs(&environment));
     let (models, followed_models) = tokio::sync::watch::channel(models);
@@ -323,6 +325,7 @@ pub fn workers(
     Ok(Workers {
         catalog: Arc::new(agents),
         runner: Arc::new(Runners { turn, command }),
+        programs: processes.clone(),
         processes: Arc::new(Started {
             processes,
             servers: servers.clone(),
@@ -346,12 +349,19 @@ pub fn environment(config: &Config) -> Environment {
 }
 
 /// With what commands are started.
-pub fn shell(folder: &Path, socket: Option<&str>, clock: &Clock, config: &Config) -> Shell {
+pub fn shell(
+    folder: &Path,
+    socket: Option<&str>,
+    clock: &Clock,
+    config: &Config,
+    descriptors: Option<Descriptors>,
+) -> Shell {
     let options = process::Options {
         state: folder.to_owned(),
         socket: socket.map(str::to_owned),
         grace: config.process_grace,
         most_output: config.process_output,
+        descriptors,
     };
     Shell {
         processes: Processes::new(options, clock.clone()),
@@ -430,21 +440,30 @@ pub fn watcher(clock: &Clock, config: &Config) -> Watcher {
     Watcher::new(folders, options, clock.clone())
 }
 
-/// Reads the agents again at the start and whenever their files have changed, until it is told
-/// to stop; what it has begun then is finished.
+/// Reads the agents again at the start, whenever their files have changed, and as long as some
+/// cannot be read, until it is told to stop; what it has begun then is finished.
 pub async fn keep_agents(registry: Registry, mut files: Watcher, stop: CancellationToken) {
     let mut reason = ReloadReason::Start;
+    let heard = files.heard();
     loop {
-        if let Err(fault) = registry.reload_agents(reason).await {
-            tracing::error!(%fault, "the agents could not be read again; the last ones count");
-        }
-        reason = ReloadReason::Watch;
-        tokio::select! {
-            () = files.changed() => {}
-            () = stop.cancelled() => return,
+        let mut changed = std::pin::pin!(files.changed());
+        loop {
+            if let Err(fault) = registry.reload_agents(reason).await {
+                tracing::error!(%fault, "the agents could not be read again; the last ones count");
+            }
+            reason = ReloadReason::Watch;
+            let unread = !registry.catalog().unread().is_empty();
+            tokio::select! {
+                () = &mut changed => break,
+                () = tokio::time::sleep(UNREAD_AGAIN), if unread => heard.notify_one(),
+                () = stop.cancelled() => return,
+            }
         }
     }
 }
+
+/// What could not be read is tried again after this long.
+pub(super) const UNREAD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Changes that keep coming are taken after this long.
 pub(super) const LONGEST_BURST: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use super::folder::refused;
-use super::parts::{LONGEST_BURST, config_folder};
+use super::parts::{LONGEST_BURST, UNREAD_AGAIN, config_folder};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{self, Config, FileWatch};
@@ -147,10 +147,16 @@ fn watching(config: &Config) -> watch::Options {
     }
 }
 
-/// Looks at the skills at the start and whenever something was heard of them, until it is told
-/// to stop; what it has begun then is finished.
-pub async fn keep(registry: Registry, mut watcher: Watcher, stop: CancellationToken) {
+/// Looks at the skills at the start, whenever something was heard of them, and as long as some
+/// cannot be read, until it is told to stop; what it has begun then is finished.
+pub async fn keep(
+    registry: Registry,
+    library: Arc<Library>,
+    mut watcher: Watcher,
+    stop: CancellationToken,
+) {
     let mut reason = SkillsReason::Start;
+    let heard = watcher.heard();
     loop {
         let changed = registry.skills_changed(reason).await.unwrap_or_else(|fault| {
             tracing::error!(%fault, "a change of skills could not be noted; the next one notes it");
@@ -161,9 +167,15 @@ pub async fn keep(registry: Registry, mut watcher: Watcher, stop: CancellationTo
             tracing::error!(%fault, "the agents could not be read again; the last ones count");
         }
         reason = SkillsReason::Watch;
-        tokio::select! {
-            () = watcher.changed() => {}
-            () = stop.cancelled() => return,
+        let mut changed = std::pin::pin!(watcher.changed());
+        loop {
+            let unread = !library.unread().is_empty();
+            tokio::select! {
+                () = &mut changed => break,
+                // The watcher looks, and says if that has found anything new.
+                () = tokio::time::sleep(UNREAD_AGAIN), if unread => heard.notify_one(),
+                () = stop.cancelled() => return,
+            }
         }
     }
 }

@@ -33,8 +33,8 @@ impl processes::Processes for Started {
         self.processes.of_run(run)
     }
 
-    fn started_for(&self, pid: u32) -> Option<processes::StartedFor> {
-        self.processes.started_for(pid)
+    fn origin(&self, pid: Option<u32>) -> processes::Origin {
+        self.processes.origin(pid)
     }
 
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {

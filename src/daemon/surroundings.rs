@@ -35,6 +35,9 @@ const WATCHES: u64 = 8192;
 /// A file from the future by so much says that the clock was set back.
 const AHEAD_S: i64 = 120;
 
+/// Gives the places that cannot be read now, each with the reason.
+pub type Unread = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// Where a running daemon looks.
 pub struct Surroundings {
     /// The state folder.
@@ -45,6 +48,8 @@ pub struct Surroundings {
     pub clock: Clock,
     /// What watchers of files have to say, by what they watch.
     pub watchers: Notices,
+    /// What cannot be read now, by what it is part of.
+    pub unread: Vec<(&'static str, Unread)>,
     /// The daemon's environment at its start.
     pub untouched: AtStart,
 }
@@ -53,6 +58,7 @@ impl Surroundings {
     /// What of it works otherwise than the settings say.
     pub fn notices(&self) -> Vec<String> {
         let findings = self.watchers.iter().filter_map(heard_nothing);
+        let findings = findings.chain(self.unread.iter().filter_map(cannot_be_read));
         findings.map(|finding| finding.message).collect()
     }
 
@@ -60,6 +66,7 @@ impl Surroundings {
     pub fn look(&self, mend: bool) -> Vec<Finding> {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
+        findings.extend(self.unread.iter().filter_map(cannot_be_read));
         findings.push(self.untouched.look());
         findings
     }
@@ -194,6 +201,22 @@ fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
          container also user.max_inotify_watches and user.max_inotify_instances) and restart; or, \
          on a file system without events, set {what}.watch = \"poll\""
     )))
+}
+
+/// What is to be said of files that cannot be read although they were found.
+fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
+    let places = unread();
+    let (first, more) = places.split_first()?;
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" (and {count} more)"),
+    };
+    let message = format!(
+        "{what}: {first}{more}; what was read there before counts, and it is looked at again"
+    );
+    let fix = "let the daemon's user read it; for \"Too many open files\" raise its limit of open \
+               files";
+    Some(Finding::new(&format!("unread.{what}"), Health::Warn, message).fix(fix))
 }
 
 /// Whether the providers of models that the settings describe can be used.

@@ -33,6 +33,16 @@ struct Window {
     count: u32,
 }
 
+/// What a request shows of a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Wrong,
+    Right,
+}
+
+const WRONG: &str = "the token is not the daemon's";
+
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
@@ -113,13 +123,8 @@ impl Guard {
     /// Refuses requests without the token. The right one always passes: failed tries of one
     /// program must not lock out its neighbours on the same machine.
     pub(crate) fn check_token(&self, headers: &HeaderMap, ends: Ends) -> Result<(), Fault> {
-        let given = headers.get(AUTHORIZATION).and_then(|value| {
-            let text = value.as_bytes();
-            let (scheme, token) = text.split_at_checked(7)?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
-        });
-        // Hashes compare in constant time, whatever the lengths of the tokens.
-        if given.is_some_and(|token| blake3::hash(token.trim_ascii()) == self.token) {
+        let shown = self.shown(headers);
+        if shown == Shown::Right {
             return Ok(());
         }
         if let Some(wait) = self.count_failure(ends.peer) {
@@ -132,11 +137,35 @@ impl Guard {
         }
         Err(Fault::new(
             Kind::Unauthorized,
-            match given {
-                Some(_) => "the token is not the daemon's",
-                None => "a token is needed",
+            match shown {
+                Shown::Nothing => "a token is needed",
+                _ => WRONG,
             },
         ))
+    }
+
+    /// Is there a token in the request, and is it the daemon's? For peers whose user is known, who
+    /// need none for most of what they do.
+    pub(crate) fn has_token(&self, headers: &HeaderMap) -> Result<bool, Fault> {
+        match self.shown(headers) {
+            Shown::Right => Ok(true),
+            Shown::Nothing => Ok(false),
+            Shown::Wrong => Err(Fault::new(Kind::Unauthorized, WRONG)),
+        }
+    }
+
+    fn shown(&self, headers: &HeaderMap) -> Shown {
+        let given = headers.get(AUTHORIZATION).and_then(|value| {
+            let text = value.as_bytes();
+            let (scheme, token) = text.split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+        });
+        match given {
+            None => Shown::Nothing,
+            // Hashes compare in constant time, whatever the lengths of the tokens.
+            Some(token) if blake3::hash(token.trim_ascii()) == self.token => Shown::Right,
+            Some(_) => Shown::Wrong,
+        }
     }
 
     /// Counts one; how long to wait, once there were too many.

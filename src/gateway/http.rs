@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::metrics::Scrape;
 use super::peer::{Gate, Peer};
 use super::rpc::{Answer, Connection, Dispatcher, error_text};
+use super::seats::Seat;
 use super::socket;
 use super::sse::{self, Opened};
 use super::status::phase_name;
@@ -45,15 +46,12 @@ pub(crate) struct Door {
 
 type Answered = Response<Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>>;
 
-/// Something that a connection holds as long as it lives.
-pub(crate) type Seat = Arc<(tokio::sync::OwnedSemaphorePermit, metrics::Held)>;
-
 /// Answers one request of a connection.
 pub(crate) async fn handle(
     door: Arc<Door>,
     connection: Arc<Connection>,
     peer: Peer,
-    seat: Seat,
+    seat: Arc<Seat>,
     request: Request<Incoming>,
 ) -> Result<Answered, Infallible> {
     let route = (request.method(), request.uri().path());
@@ -61,16 +59,18 @@ pub(crate) async fn handle(
         (&Method::GET | &Method::HEAD, "/health") => json(StatusCode::OK, "{\"state\":\"live\"}"),
         (&Method::GET | &Method::HEAD, "/ready") => ready(door.dispatcher.phase()),
         (_, "/health" | "/ready") => wrong_method("GET"),
-        (&Method::GET | &Method::HEAD, "/metrics") => match numbers(&door, &peer, &request).await {
-            Ok(answered) => answered,
-            Err(fault) => refused(fault),
-        },
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            match numbers(&door, &peer, &seat, &request).await {
+                Ok(answered) => answered,
+                Err(fault) => refused(fault),
+            }
+        }
         (_, "/metrics") => wrong_method("GET"),
-        (_, "/") => match enter(&door, connection, peer, seat, request).await {
+        (_, "/") => match enter(&door, connection, peer, &seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
-        (&Method::GET, "/events") => match events(&door, &peer, request).await {
+        (&Method::GET, "/events") => match events(&door, &peer, &seat, request).await {
             Ok(answered) => answered,
             Err(fault) => refused(fault),
         },
@@ -81,12 +81,30 @@ pub(crate) async fn handle(
             refused(fault.hint("there are /, /events, /health, /ready and /metrics"))
         }
     };
+    seat.has_answered();
     Ok(answered)
 }
 
+/// On whose behalf a request is made, once its connection has a seat of theirs.
+fn admit(
+    door: &Door,
+    peer: &Peer,
+    seat: &Seat,
+    headers: &HeaderMap,
+) -> Result<Arc<Principal>, Fault> {
+    let who = door.gate.admit(peer, headers)?;
+    seat.is_of(&who, peer)?;
+    Ok(who)
+}
+
 /// The daemon's numbers, for those who may call.
-async fn numbers(door: &Door, peer: &Peer, request: &Request<Incoming>) -> Result<Answered, Fault> {
-    let who = door.gate.admit(peer, request.headers())?;
+async fn numbers(
+    door: &Door,
+    peer: &Peer,
+    seat: &Seat,
+    request: &Request<Incoming>,
+) -> Result<Answered, Fault> {
+    let who = admit(door, peer, seat, request.headers())?;
     if let Some(run) = who.run {
         return Err(within::refusal(run, "/metrics"));
     }
@@ -101,13 +119,15 @@ async fn enter(
     door: &Arc<Door>,
     connection: Arc<Connection>,
     peer: Peer,
-    seat: Seat,
+    seat: &Arc<Seat>,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    let who = door.gate.admit(&peer, request.headers())?;
+    let who = admit(door, &peer, seat, request.headers())?;
     match *request.method() {
         Method::POST => call(door, connection, &who, request).await,
-        Method::GET if wants_websocket(request.headers()) => upgrade(door, who, seat, request),
+        Method::GET if wants_websocket(request.headers()) => {
+            upgrade(door, who, Arc::clone(seat), request)
+        }
         _ => Ok(wrong_method("POST")),
     }
 }
@@ -116,9 +136,10 @@ async fn enter(
 async fn events(
     door: &Arc<Door>,
     peer: &Peer,
+    seat: &Seat,
     request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
-    let who = door.gate.admit(peer, request.headers())?;
+    let who = admit(door, peer, seat, request.headers())?;
     let query = request.uri().query().unwrap_or_default();
     let headers = request.headers();
     match sse::open(&door.dispatcher, &who, &door.shutdown, query, headers).await? {
@@ -190,7 +211,7 @@ async fn call(
 fn upgrade(
     door: &Arc<Door>,
     who: Arc<Principal>,
-    seat: Seat,
+    seat: Arc<Seat>,
     mut request: Request<Incoming>,
 ) -> Result<Answered, Fault> {
     let version = request.headers().get(SEC_WEBSOCKET_VERSION);

@@ -11,7 +11,7 @@ use super::methods::{Answered, Call, Methods, Reply};
 use super::rpc::Connection;
 use super::{
     Context, Shared, about, agents, approvals, care, events, lifecycle, memory, ops, questions,
-    runs, servers, sessions, skills, status, trust, usage, within,
+    rights, runs, servers, sessions, skills, status, trust, usage, within,
 };
 use crate::contract::BoxFuture;
 use crate::kernel::fault::Fault;
@@ -112,6 +112,8 @@ impl Table {
             Box::pin(async move {
                 if let Some(run) = call.who.run {
                     within::check(&shared.registry, run, name, call.params.as_deref())?;
+                } else if !call.who.with_token {
+                    rights::check(name, &shared.token_file)?;
                 }
                 let context = Arc::new(Context {
                     shared: Arc::clone(&shared),

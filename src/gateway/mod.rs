@@ -21,8 +21,10 @@ mod ops;
 mod page;
 mod peer;
 mod questions;
+mod rights;
 mod rpc;
 mod runs;
+mod seats;
 mod server;
 mod servers;
 mod sessions;
@@ -40,6 +42,7 @@ mod within;
 
 use std::io;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -55,6 +58,7 @@ use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
 use crate::registry::{Principal, Registry};
 pub use peer::Origins;
+pub use seats::Connections;
 
 /// What the doors need of the rest of the daemon.
 pub struct State {
@@ -66,10 +70,13 @@ pub struct State {
     pub clock: Clock,
     /// The token that clients must show.
     pub token: String,
-    /// On whose behalf its holders speak, and this process's own user over the Unix socket.
+    /// On whose behalf its holders speak, and processes of this process's own user over the Unix
+    /// socket.
     pub principal: Principal,
-    /// For whom a process, or one above it, was started.
-    pub started_for: Origins,
+    /// Where the token is, for those who must show it.
+    pub token_file: PathBuf,
+    /// Where a process comes from.
+    pub origins: Origins,
     /// This life of the process.
     pub boot: BootId,
     /// When it began.
@@ -100,7 +107,7 @@ pub struct Names {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at the same time.
-    pub connections: usize,
+    pub connections: Connections,
     /// Bytes of one message.
     pub payload: usize,
     /// Bytes of one answer.
@@ -122,7 +129,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections: 4096,
+            connections: Connections::within(u64::MAX),
             payload: 10 * 1024 * 1024,
             reply: 10 * 1024 * 1024,
             request_bytes: 256 * 1024 * 1024,
@@ -152,6 +159,7 @@ impl Deref for Context {
 
 /// What all calls work with.
 struct Shared {
+    token_file: PathBuf,
     registry: Registry,
     control: Arc<dyn Control>,
     servers: ServersSeen,
@@ -188,7 +196,8 @@ pub async fn serve(
         clock,
         token,
         principal,
-        started_for,
+        token_file,
+        origins,
         boot,
         started_at,
         url,
@@ -198,6 +207,7 @@ pub async fn serve(
         limits,
     } = state;
     let shared = Shared {
+        token_file,
         registry,
         control: Arc::clone(&control),
         servers,
@@ -215,7 +225,7 @@ pub async fn serve(
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
-    let gate = peer::Gate::new(guard, principal).knowing(started_for);
+    let gate = peer::Gate::new(guard, principal).knowing(origins);
     open(listeners, gate, dispatcher, metrics, shutdown).await
 }
 

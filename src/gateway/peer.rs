@@ -2,17 +2,23 @@
 //! a peer becomes a principal. The HTTP routes ask before anything of a request is read.
 //!
 //! Over TCP anybody can connect, so the token decides, and the names keep out web pages. Over
-//! the Unix socket the system says who connected, and no browser can open it.
+//! the Unix socket the system says who connected, and no browser can open it. Which process that
+//! was is settled at accept: later it may have ended, or have handed the stream on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
+use tokio::net::unix::UCred;
 
 use super::auth::{Ends, Guard};
-use crate::contract::processes::StartedFor;
+use crate::contract::processes::Origin;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::Principal;
+
+/// How long the system may take to say where a process comes from.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -20,16 +26,16 @@ pub(crate) enum Peer {
     /// A program that reached the TCP port.
     Tcp(Ends),
     /// A program of this machine that opened the Unix socket.
-    Local(Credentials),
+    Local(Local),
 }
 
-/// What the system says about who opened the Unix socket.
+/// The process that opened the Unix socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Credentials {
+pub(crate) struct Local {
     /// Its user.
     pub(crate) uid: u32,
-    /// Its process; not every system tells, and one of another container has none here.
-    pub(crate) pid: Option<i32>,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
 }
 
 /// Lets peers in, each as the principal that it is.
@@ -37,30 +43,55 @@ pub(crate) struct Gate {
     guard: Guard,
     owner: Arc<Principal>,
     uid: u32,
-    started_for: Origins,
+    origins: Origins,
 }
 
-/// For whom a process, or one above it, was started.
-pub type Origins = Arc<dyn Fn(u32) -> Option<StartedFor> + Send + Sync>;
+/// Where the process of this number comes from; `None`: it has no number here.
+pub type Origins = Arc<dyn Fn(Option<u32>) -> Origin + Send + Sync>;
 
 impl Gate {
-    /// Whoever holds the guard's token, or is this process's own user, speaks for `owner`.
+    /// Peers that hold the guard's token, or are of this process's own user, speak for `owner`.
     pub(crate) fn new(guard: Guard, owner: Principal) -> Self {
         Gate {
             guard,
             owner: Arc::new(owner),
             uid: rustix::process::geteuid().as_raw(),
-            started_for: Arc::new(|_| None),
+            origins: Arc::new(|_| Origin::Outside),
         }
     }
 
-    /// Peers that `started_for` knows speak for their run, and not for the owner; a server of
-    /// tools, which does what models ask of it, for nobody.
-    pub(crate) fn knowing(self, started_for: Origins) -> Self {
-        Gate {
-            started_for,
-            ..self
+    /// Peers that a run has started, by what `origins` knows, speak for their run and not for
+    /// the owner.
+    pub(crate) fn knowing(self, origins: Origins) -> Self {
+        Gate { origins, ..self }
+    }
+
+    /// Who has just connected to the Unix socket.
+    pub(crate) async fn look(&self, credentials: UCred) -> Local {
+        let uid = credentials.uid();
+        let mut local = Local {
+            uid,
+            origin: Origin::Unproven,
+        };
+        if !self.knows_user(local) {
+            return local;
         }
+        // Zero: a process of another container, which has no number here.
+        let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok());
+        let pid = pid.filter(|pid| *pid > 0);
+        let origins = Arc::clone(&self.origins);
+        // Reading about a process can block, and one that blocks it proves nothing.
+        let looking = tokio::task::spawn_blocking(move || origins(pid));
+        if let Ok(Ok(origin)) = tokio::time::timeout(LOOK, looking).await {
+            local.origin = origin;
+        }
+        local
+    }
+
+    /// Is it of the daemon's own user, or root, from whom nothing on this machine could be kept
+    /// anyway?
+    pub(crate) fn knows_user(&self, peer: Local) -> bool {
+        peer.uid == self.uid || peer.uid == 0
     }
 
     /// On whose behalf this request is made, or why it is refused.
@@ -69,39 +100,65 @@ impl Gate {
             Peer::Tcp(ends) => {
                 self.guard.check_names(headers, *ends)?;
                 self.guard.check_token(headers, *ends)?;
+                Ok(self.owner(true))
             }
-            Peer::Local(credentials) => {
-                self.check_user(*credentials)?;
+            Peer::Local(local) => {
+                self.check_user(*local)?;
                 self.check_not_forwarded(headers)?;
-                let pid = credentials.pid.and_then(|pid| u32::try_from(pid).ok());
-                match pid.and_then(|pid| (self.started_for)(pid)) {
-                    None => {}
-                    Some(StartedFor::Run(run)) => {
-                        return Ok(Arc::new(Principal {
-                            run: Some(run),
-                            ..Principal::clone(&self.owner)
-                        }));
-                    }
-                    Some(StartedFor::Service) => {
-                        return Err(Fault::new(
-                            Kind::Forbidden,
-                            "a tool server, and what it starts, has no say here; nothing was done",
-                        )
-                        .hint("let it use the TCP address with a token, if it is meant to"));
-                    }
-                }
+                self.admit_local(local.origin, headers)
             }
         }
-        Ok(Arc::clone(&self.owner))
     }
 
-    /// The daemon's own user has every right, and so has root, from whom nothing on this
-    /// machine could be kept anyway: it reads the token and the store itself.
-    fn check_user(&self, peer: Credentials) -> Result<(), Fault> {
-        if peer.uid == self.uid || peer.uid == 0 {
+    fn admit_local(&self, origin: Origin, headers: &HeaderMap) -> Result<Arc<Principal>, Fault> {
+        let refused = |what: &str| {
+            Err(
+                Fault::new(Kind::Forbidden, format!("{what}; nothing was done"))
+                    .hint("let it use the TCP address with a token, if it is meant to"),
+            )
+        };
+        match origin {
+            // A program can read the token as its user can: over the socket it gains nothing by it.
+            Origin::Run(run) => Ok(Arc::new(Principal {
+                run: Some(run),
+                ..Principal::clone(&self.owner)
+            })),
+            Origin::Service => {
+                refused("a tool server, and what it starts, may not call the daemon")
+            }
+            Origin::Stray => refused(
+                "this process was started by a program of a run or of a tool server that is gone: \
+                 it is not the owner, and its run is unknown",
+            ),
+            Origin::Outside => Ok(self.owner(self.guard.has_token(headers)?)),
+            Origin::Unproven => match self.guard.has_token(headers)? {
+                true => Ok(self.owner(true)),
+                false => Err(Fault::new(
+                    Kind::Forbidden,
+                    "it cannot be proved that this process was not started by a run, because it \
+                     has ended, runs in another container or cannot be looked into; nothing was \
+                     done",
+                )
+                .hint("send Authorization: Bearer with the token from the state folder")),
+            },
+        }
+    }
+
+    fn owner(&self, with_token: bool) -> Arc<Principal> {
+        match with_token == self.owner.with_token {
+            true => Arc::clone(&self.owner),
+            false => Arc::new(Principal {
+                with_token,
+                ..Principal::clone(&self.owner)
+            }),
+        }
+    }
+
+    fn check_user(&self, peer: Local) -> Result<(), Fault> {
+        if self.knows_user(peer) {
             return Ok(());
         }
-        tracing::warn!(uid = peer.uid, pid = peer.pid, "another user was refused");
+        tracing::debug!(uid = peer.uid, "another user was refused");
         Err(Fault::new(
             Kind::Forbidden,
             format!(
@@ -160,39 +217,53 @@ mod tests {
             org: "default".to_owned(),
             user: "admin".to_owned(),
             run: None,
+            with_token: false,
         };
         let mut gate = Gate::new(guard, owner);
         gate.uid = 1000;
         gate
     }
 
-    fn local(uid: u32, headers: &[(HeaderName, &str)]) -> Result<Arc<Principal>, Fault> {
+    fn admitted(
+        uid: u32,
+        origin: Origin,
+        headers: &[(HeaderName, &str)],
+    ) -> Result<Arc<Principal>, Fault> {
         let headers = headers.iter();
         let headers: HeaderMap = headers
             .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
             .collect();
-        let pid = Some(1);
-        gate().admit(&Peer::Local(Credentials { uid, pid }), &headers)
+        gate().admit(&Peer::Local(Local { uid, origin }), &headers)
+    }
+
+    fn local(uid: u32, headers: &[(HeaderName, &str)]) -> Result<Arc<Principal>, Fault> {
+        admitted(uid, Origin::Outside, headers)
     }
 
     #[test]
-    fn a_program_of_a_run_speaks_for_its_run() {
+    fn who_speaks_over_the_socket_is_decided_by_its_origin_and_the_token() {
         let run = RunId(uuid::Uuid::from_u128(1));
-        let gate = gate().knowing(Arc::new(move |pid| match pid {
-            7 => Some(StartedFor::Run(run)),
-            9 => Some(StartedFor::Service),
-            _ => None,
-        }));
-        let admitted = |pid| {
-            let credentials = Credentials { uid: 1000, pid };
-            let peer = Peer::Local(credentials);
-            gate.admit(&peer, &HeaderMap::new())
+        let right = [(http::header::AUTHORIZATION, "Bearer secret")];
+        let wrong = [(http::header::AUTHORIZATION, "Bearer other")];
+        // Without, with the right, and with a wrong token.
+        let all = |origin| {
+            [&[][..], &right, &wrong].map(|headers| match admitted(1000, origin, headers) {
+                Ok(who) => Ok((who.run, who.with_token)),
+                Err(fault) => Err(fault.kind),
+            })
         };
-        assert_eq!(admitted(Some(7)).unwrap().run, Some(run));
-        assert_eq!(admitted(Some(8)).unwrap().run, None);
-        assert_eq!(admitted(None).unwrap().run, None);
-        let refused = admitted(Some(9)).unwrap_err();
-        assert_eq!(refused.kind, Kind::Forbidden);
+        let owner = |with_token| Ok((None, with_token));
+        assert_eq!(
+            all(Origin::Outside),
+            [owner(false), owner(true), Err(Kind::Unauthorized)]
+        );
+        assert_eq!(
+            all(Origin::Unproven),
+            [Err(Kind::Forbidden), owner(true), Err(Kind::Unauthorized)]
+        );
+        assert_eq!(all(Origin::Run(run)), [Ok((Some(run), false)); 3]);
+        assert_eq!(all(Origin::Service), [Err(Kind::Forbidden); 3]);
+        assert_eq!(all(Origin::Stray), [Err(Kind::Forbidden); 3]);
     }
 
     #[test]

@@ -5,22 +5,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixListener, UnixStream};
+use jsonrpsee::types::Id;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Listeners;
 use super::auth::Ends;
 use super::http::{self, Door};
-use super::peer::{Credentials, Peer};
-use super::rpc::Connection;
+use super::peer::Peer;
+use super::rpc::{Connection, error_text};
+use super::seats::{Seat, Seats};
 use super::stall::Stall;
 use crate::kernel::fault::{Fault, Kind};
-use crate::telemetry::metrics::metrics;
 
 /// How long a client may take to send the head of a request, the next one on an open
 /// connection too.
@@ -28,139 +30,153 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long accepting rests after the system refused, for example for want of descriptors.
 const REST: Duration = Duration::from_millis(100);
 /// Connections over the limit that are told so at the same time; further ones are closed.
-const TURNED_AWAY: usize = 64;
+const TURNED_AWAY: usize = 8;
+/// How long a peer that must leave may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Accepts until the door's shutdown is called, then returns when every connection has ended.
 pub(crate) async fn accept(listeners: Listeners, door: Arc<Door>) -> io::Result<()> {
-    let seats = Seats::new(door.dispatcher.limits().connections);
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = door.shutdown.cancelled() => break,
-            accepted = listeners.tcp.accept() => {
-                accepted.and_then(|(stream, peer)| over_tcp(&door, &seats, stream, peer))
-            }
-            accepted = accept_local(listeners.unix.as_ref()) => {
-                accepted.and_then(|stream| over_unix(&door, &seats, stream))
-            }
-        };
-        if let Err(error) = accepted {
-            tracing::warn!(%error, "a connection could not be accepted");
-            tokio::time::sleep(REST).await;
+    let seats = Arc::new(Seats::new(door.dispatcher.limits().connections));
+    let Listeners { tcp, unix } = listeners;
+    // Each by itself: a crowd at one must not keep the other waiting.
+    let over_tcp = over_tcp(&door, &seats, &tcp);
+    let over_unix = async {
+        match &unix {
+            Some(unix) => over_unix(&door, &seats, unix).await,
+            None => std::future::pending().await,
         }
+    };
+    tokio::select! {
+        biased;
+        () = door.shutdown.cancelled() => {}
+        never = over_tcp => match never {},
+        never = over_unix => match never {},
     }
-    drop(listeners);
+    drop((tcp, unix));
     door.tasks.close();
     door.tasks.wait().await;
     Ok(())
 }
 
-async fn accept_local(listener: Option<&UnixListener>) -> io::Result<UnixStream> {
-    match listener {
-        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
-        None => std::future::pending().await,
+/// Logs that the system refused a connection, and rests.
+async fn refused_by_system(error: &io::Error) {
+    tracing::warn!(%error, "a connection could not be accepted");
+    tokio::time::sleep(REST).await;
+}
+
+async fn over_tcp(
+    door: &Arc<Door>,
+    seats: &Arc<Seats>,
+    listener: &TcpListener,
+) -> std::convert::Infallible {
+    loop {
+        let room = seats.room().await;
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                refused_by_system(&error).await;
+                continue;
+            }
+        };
+        // Its peer may have left already; that is no fault of accepting.
+        match ends(&stream, peer) {
+            Ok(ends) => serve(door, stream, Peer::Tcp(ends), seats.stranger(room)),
+            Err(error) => tracing::debug!(%error, "a connection ended at once"),
+        }
     }
 }
 
-fn over_tcp(
-    door: &Arc<Door>,
-    seats: &Seats,
-    stream: TcpStream,
-    peer: SocketAddr,
-) -> io::Result<()> {
-    // Answers are small and waited for, so holding them back helps nobody.
-    let ready = stream.set_nodelay(true).and_then(|()| stream.local_addr());
-    let local = match ready {
-        Ok(local) => local,
-        // Its peer has left already; that is no fault of accepting.
-        Err(error) => {
-            tracing::debug!(%error, "a connection ended at once");
-            return Ok(());
-        }
-    };
-    let ends = Ends {
+fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<Ends> {
+    // Answers are small and waited for, so holding them back helps no client.
+    stream.set_nodelay(true)?;
+    let local = stream.local_addr()?;
+    Ok(Ends {
         peer: peer.ip().to_canonical(),
         local: local.ip().to_canonical(),
         port: local.port(),
-    };
-    seats.place(door, stream, Peer::Tcp(ends));
-    Ok(())
+    })
 }
 
-fn over_unix(door: &Arc<Door>, seats: &Seats, stream: UnixStream) -> io::Result<()> {
-    // Asked of the system once, for whoever connected: what it hands on is still its own.
-    let credentials = stream.peer_cred()?;
-    let peer = Peer::Local(Credentials {
-        uid: credentials.uid(),
-        // Zero: a process of another container, which has no number here.
-        pid: credentials.pid().filter(|pid| *pid > 0),
-    });
-    seats.place(door, stream, peer);
-    Ok(())
-}
-
-/// Places for connections, over all doors.
-struct Seats {
-    most: usize,
-    free: Arc<Semaphore>,
-    turned_away: Arc<Semaphore>,
-}
-
-impl Seats {
-    fn new(most: usize) -> Self {
-        Seats {
-            most,
-            free: Arc::new(Semaphore::new(most)),
-            turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
+async fn over_unix(
+    door: &Arc<Door>,
+    seats: &Arc<Seats>,
+    listener: &UnixListener,
+) -> std::convert::Infallible {
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+    loop {
+        let accepted = listener.accept().await;
+        let accepted = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream)));
+        let (credentials, stream) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                refused_by_system(&error).await;
+                continue;
+            }
+        };
+        // Who opened it is settled now: the stream can be handed on, and the process can end.
+        let local = door.gate.look(credentials).await;
+        let peer = Peer::Local(local);
+        if !door.gate.knows_user(local) {
+            if let Some(seat) = seats.other() {
+                serve(door, stream, peer, seat);
+            }
+            continue;
         }
-    }
-
-    /// Serves a connection in a task of its own, or says that there are too many.
-    fn place<S>(&self, door: &Arc<Door>, stream: S, peer: Peer)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        if let Ok(seat) = Arc::clone(&self.free).try_acquire_owned() {
-            door.tasks
-                .spawn(connection(Arc::clone(door), stream, peer, seat));
-        } else if let Ok(seat) = Arc::clone(&self.turned_away).try_acquire_owned() {
-            door.tasks.spawn(turn_away(
-                door.shutdown.clone(),
-                Stall::new(stream, door.dispatcher.limits().write_timeout),
-                self.most,
-                seat,
-            ));
+        match seats.local(local.origin) {
+            Ok(seat) => serve(door, stream, peer, seat),
+            Err(fault) => {
+                if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
+                    turn_away(door, stream, fault, place);
+                }
+            }
         }
     }
 }
 
-async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: OwnedSemaphorePermit)
+/// Serves a connection in a task of its own.
+fn serve<S>(door: &Arc<Door>, stream: S, peer: Peer, seat: Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let seat = Arc::new((seat, metrics().connection()));
+    door.tasks
+        .spawn(connection(Arc::clone(door), stream, peer, Arc::new(seat)));
+}
+
+async fn connection<S>(door: Arc<Door>, stream: S, peer: Peer, seat: Arc<Seat>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
+    let held = Arc::clone(&seat);
     let service = service_fn(move |request| {
         http::handle(
             Arc::clone(&door),
             Arc::clone(&in_flight),
             peer,
-            Arc::clone(&seat),
+            Arc::clone(&held),
             request,
         )
     });
-    let serving = http1::Builder::new()
+    let mut serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    let mut serving = std::pin::pin!(serving);
     let served = tokio::select! {
-        served = serving.as_mut() => served,
+        served = &mut serving => served,
+        why = seat.must_leave() => {
+            let stream = serving.into_parts().map(|parts| parts.io.into_inner());
+            if let (Some(why), Some(mut stream)) = (why, stream) {
+                let said = say_why(&mut stream, why);
+                // A courtesy: it goes all the same.
+                let _ = tokio::time::timeout(LAST_WORDS, said).await;
+            }
+            return;
+        }
         () = shutdown.cancelled() => {
-            serving.as_mut().graceful_shutdown();
+            std::pin::Pin::new(&mut serving).graceful_shutdown();
             serving.await
         }
     };
@@ -169,26 +185,47 @@ where
     }
 }
 
-/// Tells a client that there are too many connections.
-async fn turn_away<S>(
-    shutdown: CancellationToken,
-    stream: S,
-    most: usize,
-    _seat: OwnedSemaphorePermit,
-) where
+/// Says to a peer that sent no whole request why its connection ends.
+async fn say_why<S>(stream: &mut S, why: Fault) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let status = match why.kind {
+        Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::REQUEST_TIMEOUT,
+    };
+    let body = error_text(Id::Null, why);
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// Tells a client of the owner's user that there is no seat for it.
+fn turn_away(door: &Arc<Door>, stream: UnixStream, fault: Fault, place: OwnedSemaphorePermit) {
+    let stream = Stall::new(stream, door.dispatcher.limits().write_timeout);
+    let refusing = refuse(door.shutdown.clone(), stream, fault);
+    door.tasks.spawn(async move {
+        refusing.await;
+        drop(place);
+    });
+}
+
+async fn refuse<S>(shutdown: CancellationToken, stream: S, fault: Fault)
+where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |_| {
-        let fault = Fault::new(
-            Kind::Busy,
-            format!("{most} connections are open, the most there may be"),
-        )
-        .with("retryAfterMs", 1000);
-        std::future::ready(Ok::<_, std::convert::Infallible>(http::refused(fault)))
+        std::future::ready(Ok::<_, std::convert::Infallible>(http::refused(
+            fault.clone(),
+        )))
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(super::seats::STRANGER)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {

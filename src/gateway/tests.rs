@@ -162,6 +162,7 @@ fn principal() -> Principal {
         org: "default".to_owned(),
         user: "admin".to_owned(),
         run: None,
+        with_token: false,
     }
 }
 

@@ -4,16 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::marks::{RUN_ID, SERVICE_ID, STATE_DIR, Whose};
+use super::marks::Whose;
 use super::running::{Processes, Shared, numbers};
-use super::table::{self, Identity};
+use super::table::Identity;
 use super::tree::{self, Wanted};
 use crate::contract::BoxFuture;
-use crate::contract::processes::{self, StartedFor};
-use crate::kernel::ids::{RunId, StepId};
-
-/// So many levels above a process are looked at.
-const DEEPEST: usize = 64;
+use crate::contract::processes::{self, Origin};
+use crate::kernel::ids::RunId;
 
 impl processes::Processes for Processes {
     fn end_run(&self, run: RunId) -> BoxFuture<'static, Vec<u32>> {
@@ -56,25 +53,8 @@ impl processes::Processes for Processes {
         Box::pin(async move { numbers(&tree::look(&mut wanted).await) })
     }
 
-    fn started_for(&self, pid: u32) -> Option<StartedFor> {
-        // Mostly nothing runs, and then nobody is anybody's.
-        if self.0.lock().is_empty() {
-            return None;
-        }
-        let me = std::process::id();
-        let mut pid = pid;
-        for _ in 0..DEEPEST {
-            if pid <= 1 || pid == me {
-                return None;
-            }
-            let row = table::one(pid)?;
-            let known = self.0.known_for(row.id);
-            if let Some(found) = known.or_else(|| self.0.marked_for(pid)) {
-                return Some(found);
-            }
-            pid = row.parent;
-        }
-        None
+    fn origin(&self, pid: Option<u32>) -> Origin {
+        self.0.origin(pid)
     }
 
     fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
@@ -100,36 +80,6 @@ impl processes::Processes for Processes {
 }
 
 impl Shared {
-    /// For whom this process is known to have been started.
-    fn known_for(&self, process: Identity) -> Option<StartedFor> {
-        let known = self.lock();
-        let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
-            steps.values().any(|alive| alive.contains(&process))
-        };
-        if known
-            .services
-            .values()
-            .any(|alive| alive.contains(&process))
-        {
-            return Some(StartedFor::Service);
-        }
-        let run = known.runs.iter().find(|(_, steps)| holds(steps));
-        run.map(|(run, _)| StartedFor::Run(*run))
-    }
-
-    /// For whom a process was started by its marks.
-    fn marked_for(&self, pid: u32) -> Option<StartedFor> {
-        let state = table::variable(pid, STATE_DIR)?;
-        if state != self.marks.state.as_os_str() {
-            return None;
-        }
-        if table::variable(pid, SERVICE_ID).is_some() {
-            return Some(StartedFor::Service);
-        }
-        let run = table::variable(pid, RUN_ID)?;
-        run.to_str()?.parse().ok().map(StartedFor::Run)
-    }
-
     async fn end(&self, whose: Whose, known: HashSet<Identity>, since: u64) -> Vec<u32> {
         let wanted = Wanted {
             known,

@@ -10,8 +10,10 @@
 
 mod capture;
 mod ends;
+mod launch;
 mod linger;
 mod marks;
+mod origin;
 mod program;
 mod reap;
 mod running;
@@ -20,6 +22,7 @@ mod table;
 mod tree;
 
 pub use capture::Captured;
+pub use launch::{Descriptors, launched};
 pub use marks::{RUN_ID, SERVICE_ID, SOCKET, STATE_DIR, STEP_ID};
 pub use program::{Ending, Finished, Input, Program, find, signal_name};
 pub use running::{Options, Processes};

@@ -1,53 +1,47 @@
-//! Zombies that were left to the daemon: in a container it may be the first process, which
-//! every orphan falls to. Its own programs have somebody who waits for them.
+//! Zombies of orphans, which the daemon adopts (see `origin`). Its own programs have a task that
+//! waits for them.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
+use super::origin::adopts_orphans;
 use super::table::{self, Identity};
 
-/// How often is looked. One that is seen twice has nobody who waits for it.
+/// How often the process table is read. A zombie that is seen twice has no task that waits for it.
 const EACH: Duration = Duration::from_secs(2);
 
-/// Do orphans fall to this process?
-fn takes_over() -> bool {
-    #[cfg(target_os = "linux")]
-    if matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
-        return true;
-    }
-    std::process::id() == 1
-}
-
-/// Buries zombies that are nobody else's, for ever; ends at once where none can fall to this
-/// process.
-pub(super) async fn keep_clean() {
-    if !takes_over() {
+/// Buries zombies that no task waits for, for ever; ends at once where this process adopts none.
+/// `is_awaited` knows the others.
+pub(super) async fn keep_clean(is_awaited: impl Fn(Identity) -> bool + Clone + Send + 'static) {
+    if !adopts_orphans() {
         return;
     }
     let mut seen = HashSet::new();
     loop {
         tokio::time::sleep(EACH).await;
         let before = std::mem::take(&mut seen);
+        let is_awaited = is_awaited.clone();
         // A look fails only with the runtime.
-        seen = tokio::task::spawn_blocking(move || sweep(&before))
+        seen = tokio::task::spawn_blocking(move || sweep(&before, is_awaited))
             .await
             .unwrap_or_default();
     }
 }
 
 /// Buries the zombies below this process that were there `before` already; those that are new.
-fn sweep(before: &HashSet<Identity>) -> HashSet<Identity> {
+fn sweep(before: &HashSet<Identity>, is_awaited: impl Fn(Identity) -> bool) -> HashSet<Identity> {
     let me = std::process::id();
     let zombies = table::all()
         .into_iter()
         .filter(|row| row.is_zombie && row.parent == me)
-        .map(|row| row.id);
+        .map(|row| row.id)
+        .filter(|one| !is_awaited(*one));
     let (old, new): (HashSet<_>, HashSet<_>) = zombies.partition(|one| before.contains(one));
     for zombie in old {
         if let Some(pid) = i32::try_from(zombie.pid).ok().and_then(Pid::from_raw) {
-            // Somebody may have asked after all.
+            // It may have been waited for meanwhile.
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
     }
@@ -67,10 +61,12 @@ mod tests {
         while !is_zombie() {
             std::thread::yield_now();
         }
-        let seen = sweep(&HashSet::new());
+        let awaited = sweep(&HashSet::new(), |one| one.pid == pid);
+        assert!(awaited.iter().all(|one| one.pid != pid));
+        let seen = sweep(&HashSet::new(), |_| false);
         assert!(is_zombie() && seen.iter().any(|one| one.pid == pid));
         let mine = seen.into_iter().filter(|one| one.pid == pid).collect();
-        sweep(&mine);
+        sweep(&mine, |_| false);
         assert!(!is_zombie(), "it is still there");
         drop(child);
     }

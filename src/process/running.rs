@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use tokio::process::ChildStdin;
 use uuid::Uuid;
 
 use super::capture::Captured;
+use super::launch::Descriptors;
 use super::linger::Stream;
 use super::marks::{Marks, Owner};
 use super::program::{Ending, Finished, Input, Program, find};
@@ -38,6 +40,8 @@ pub struct Options {
     pub grace: Duration,
     /// A program that has written more bytes than this is ended.
     pub most_output: u64,
+    /// How many files programs may open, where that is not what the daemon itself may.
+    pub descriptors: Option<Descriptors>,
 }
 
 /// Everything that runs have started. Cheap to clone.
@@ -48,8 +52,11 @@ pub(super) struct Shared {
     pub(super) marks: Marks,
     pub(super) grace: Duration,
     most_output: u64,
+    descriptors: Option<Descriptors>,
     pub(super) clock: Clock,
     known: Mutex<Known>,
+    /// Was a program started since the boot?
+    has_started: AtomicBool,
 }
 
 /// What is known to be alive.
@@ -59,6 +66,8 @@ pub(super) struct Known {
     pub(super) runs: HashMap<RunId, HashMap<StepId, HashSet<Identity>>>,
     /// By the start of a service.
     pub(super) services: HashMap<Uuid, HashSet<Identity>>,
+    /// Children of this process that a task waits for.
+    awaited: HashSet<Identity>,
 }
 
 impl Known {
@@ -78,14 +87,17 @@ impl Processes {
             },
             grace: options.grace,
             most_output: options.most_output,
+            descriptors: options.descriptors,
             clock,
             known: Mutex::default(),
+            has_started: AtomicBool::new(false),
         }))
     }
 
-    /// Buries what falls to the daemon where it is the first process of its system, for ever.
-    pub async fn keep_clean() {
-        reap::keep_clean().await;
+    /// Buries the orphans that the daemon adopts, for ever.
+    pub async fn keep_clean(&self) {
+        let shared = Arc::clone(&self.0);
+        reap::keep_clean(move |one| shared.lock().awaited.contains(&one)).await;
     }
 
     /// Starts a program for a step and waits for its end. Dropping the future ends it, with
@@ -150,8 +162,13 @@ impl Processes {
         let (name, arguments) = program.argv.split_first().ok_or("there is no program")?;
         let environment = self.0.marks.put(program.environment.clone(), owner);
         let file = find(name, environment.get("PATH"), folder)?;
-        let mut command = CommandWrap::with_new(&file, |command| {
+        let (first, before) = match &self.0.descriptors {
+            Some(descriptors) => descriptors.before(&file),
+            None => (file.as_path(), Vec::new()),
+        };
+        let mut command = CommandWrap::with_new(first, |command| {
             command
+                .args(before)
                 .args(arguments)
                 .env_clear()
                 .envs(environment.iter())
@@ -164,6 +181,8 @@ impl Processes {
                 .stderr(Stdio::piped());
         });
         command.wrap(ProcessSession);
+        // Before it can connect to the socket.
+        self.0.has_started.store(true, Ordering::SeqCst);
         let spawned = command.spawn();
         let child = spawned.map_err(|fault| refusal(&file.display().to_string(), &fault))?;
         // Of the wrapper only the session is wanted: it would wait for the whole group.
@@ -172,12 +191,13 @@ impl Processes {
         let pid = child.id().unwrap_or_default();
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
         self.0.knows(owner, [root]);
+        self.0.lock().awaited.insert(root);
         tracing::debug!(?owner, pid, program = %file.display(), "started a program");
         Ok(Started {
             shared: Arc::clone(&self.0),
             owner,
             root,
-            child: Held(Some(child)),
+            child: Held(Some((child, Awaited(Arc::clone(&self.0), root)))),
         })
     }
 }
@@ -190,22 +210,31 @@ pub(super) struct Started {
     pub(super) child: Held,
 }
 
-/// The process; taken away only when its end is somebody else's task.
-pub(super) struct Held(Option<Box<dyn ChildWrapper>>);
+/// The process; taken away only when its end is another task's.
+pub(super) struct Held(Option<(Box<dyn ChildWrapper>, Awaited)>);
+
+/// A task waits for this child of the daemon until this is dropped.
+struct Awaited(Arc<Shared>, Identity);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.lock().awaited.remove(&self.1);
+    }
+}
 
 impl std::ops::Deref for Held {
     type Target = dyn ChildWrapper;
 
     fn deref(&self) -> &Self::Target {
-        let child = self.0.as_ref();
-        child.expect("it is taken by the drop alone").as_ref()
+        let (child, _) = self.0.as_ref().expect("it is taken by the drop alone");
+        child.as_ref()
     }
 }
 
 impl std::ops::DerefMut for Held {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        let child = self.0.as_mut();
-        child.expect("it is taken by the drop alone").as_mut()
+        let (child, _) = self.0.as_mut().expect("it is taken by the drop alone");
+        child.as_mut()
     }
 }
 
@@ -247,7 +276,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.0.take() else {
+        let Some((mut child, awaited)) = self.child.0.take() else {
             return;
         };
         if matches!(child.try_wait(), Ok(Some(_))) {
@@ -260,6 +289,7 @@ impl Drop for Started {
                 runtime.spawn(async move {
                     tree::end(wanted, shared.grace, &shared.clock).await;
                     let _ = child.wait().await;
+                    drop(awaited);
                 });
             }
             // The daemon has no threads left: nothing can be waited for.
@@ -275,6 +305,11 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
         // A panic leaves sets that are whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Was a program started since the boot?
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::SeqCst)
     }
 
     fn knows(&self, owner: Owner, alive: impl IntoIterator<Item = Identity>) {

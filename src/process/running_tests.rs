@@ -35,6 +35,7 @@ impl Stage {
             socket: Some("/somewhere/abide.sock".to_owned()),
             grace,
             most_output: 4 << 20,
+            descriptors: None,
         };
         Stage {
             processes: Processes::new(options, clock.clone()),
@@ -367,6 +368,7 @@ async fn what_an_earlier_life_has_left_is_known_by_its_marks() {
             socket: None,
             grace: Duration::ZERO,
             most_output: 1,
+            descriptors: None,
         };
         Processes::new(options, stage.clock.clone())
     };

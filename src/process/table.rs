@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub is_zombie: bool,
 }
 
-pub(super) use system::{all, is_marked, one, variable};
+pub(super) use system::{all, environment, is_marked, one};
 
 /// Is the process of this number gone, or will it be in a moment because it was killed? What it
 /// holds open may outlast its end a little.
@@ -55,6 +55,9 @@ pub(super) fn signal(process: Identity, signal: Signal) {
 
 #[cfg(target_os = "linux")]
 mod system {
+    use std::collections::HashMap;
+    use std::ffi::OsString;
+
     use procfs::process::{Process, all_processes};
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
@@ -120,10 +123,10 @@ mod system {
         })
     }
 
-    /// A variable of its environment, if that can be read.
-    pub(in crate::process) fn variable(pid: u32, name: &str) -> Option<std::ffi::OsString> {
+    /// Its environment; `None` if that cannot be read.
+    pub(in crate::process) fn environment(pid: u32) -> Option<HashMap<OsString, OsString>> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        process.environ().ok()?.remove(std::ffi::OsStr::new(name))
+        process.environ().ok()
     }
 
     /// By a handle, so that the number cannot become another process's between look and signal.
@@ -144,6 +147,9 @@ mod system {
 /// has left both the session and the line of its parents is not found.
 #[cfg(not(target_os = "linux"))]
 mod system {
+    use std::collections::HashMap;
+    use std::ffi::OsString;
+
     use rustix::process::{Pid, Signal, kill_process};
 
     use super::{Identity, Row, Whose};
@@ -176,7 +182,7 @@ mod system {
         false
     }
 
-    pub(in crate::process) fn variable(_: u32, _: &str) -> Option<std::ffi::OsString> {
+    pub(in crate::process) fn environment(_: u32) -> Option<HashMap<OsString, OsString>> {
         None
     }
 

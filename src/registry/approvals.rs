@@ -60,7 +60,7 @@ impl Registry {
             id,
             choice,
             remember,
-            by: who.user.clone(),
+            by: who.by(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Approval(approval) => self

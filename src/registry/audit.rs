@@ -19,7 +19,7 @@ impl Registry {
     ) -> Result<T, Fault> {
         let entry = Entry {
             org: who.org.clone(),
-            principal: who.user.clone(),
+            principal: who.recorded(),
             method,
             object,
         };

@@ -28,7 +28,7 @@ impl Registry {
         let command = Command::Cancel(Box::new(Cancel {
             org: who.org.clone(),
             target,
-            by: who.user.clone(),
+            by: who.by(),
             by_person: who.run.is_none(),
             reason,
         }));

@@ -44,6 +44,7 @@ impl Registry {
                 org: run.org.clone(),
                 user: run.user.clone(),
                 run: Some(run.id),
+                with_token: false,
             },
             run,
             session,

@@ -70,7 +70,7 @@ impl Registry {
             key: key.clone(),
             force,
             if_generation,
-            by: who.user.clone(),
+            by: who.by(),
             by_person: who.run.is_none(),
         }));
         match self.inner.store.submit(command).await? {
@@ -95,7 +95,7 @@ impl Registry {
             org: who.org.clone(),
             key: key.clone(),
             force,
-            by: who.user.clone(),
+            by: who.by(),
             by_person: who.run.is_none(),
         }));
         match self.inner.store.submit(command).await? {

@@ -63,7 +63,7 @@ impl Registry {
             org: who.org.clone(),
             id,
             answer: text,
-            by: who.user.clone(),
+            by: who.by(),
         };
         match self.inner.store.submit(command).await? {
             Reply::Question(question) => self

@@ -25,6 +25,26 @@ pub struct Principal {
     pub user: String,
     /// The run whose program calls; `None`: it is no run's.
     pub run: Option<RunId>,
+    /// The caller has shown the token. Without it a caller decides nothing for a person.
+    pub with_token: bool,
+}
+
+impl Principal {
+    /// The name under which its calls are recorded: its run's, or `owner`.
+    pub fn recorded(&self) -> String {
+        match self.run {
+            Some(run) => format!("run:{run}"),
+            None => "owner".to_owned(),
+        }
+    }
+
+    /// Who has asked, for rows about runs.
+    pub(super) fn by(&self) -> String {
+        match self.run {
+            Some(_) => self.recorded(),
+            None => self.user.clone(),
+        }
+    }
 }
 
 /// An idempotency key and what it was first used for.

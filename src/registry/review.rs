@@ -24,7 +24,7 @@ impl Registry {
             run,
             step,
             verdict,
-            by: who.user.clone(),
+            by: who.by(),
         }));
         match self.inner.store.submit(command).await? {
             Reply::Run(after) => self.run(who, after.run.id).await,

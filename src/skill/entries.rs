@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, statat};
+use rustix::io::Errno;
 
 use super::file::FILE;
 use super::spread::spread;
@@ -70,6 +71,8 @@ pub(super) struct Entry {
     pub number: u64,
     /// The state of the [`FILE`] in it, if there is one.
     pub file: Option<State>,
+    /// Why the system does not say whether there is one: the number of its error.
+    pub fault: Option<i32>,
 }
 
 /// What lies in a folder of skills.
@@ -86,8 +89,9 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = Dir::new(open(folder, flags, Mode::empty())?)?;
     let mut entries = Vec::new();
-    // What cannot be read any more is looked for again by the next look.
-    while let Some(Ok(entry)) = dir.read() {
+    while let Some(entry) = dir.read() {
+        // A listing that breaks off does not say what is there.
+        let entry = entry?;
         let name = entry.file_name();
         if name.to_bytes().starts_with(b".") {
             continue;
@@ -108,6 +112,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
                 is_link: kind == FileType::Symlink,
                 number: entry.ino(),
                 file: None,
+                fault: None,
             });
         }
     }
@@ -121,7 +126,11 @@ pub(super) fn list(folder: &Path) -> io::Result<Listing> {
             path.push(b'/');
             path.extend_from_slice(FILE.as_bytes());
             let state = statat(at, path.as_slice(), AtFlags::empty());
-            entry.file = state.ok().as_ref().map(State::of_stat);
+            match state {
+                Ok(state) => entry.file = Some(State::of_stat(&state)),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(fault) => entry.fault = Some(fault.raw_os_error()),
+            }
         }
     });
     Ok(Listing {

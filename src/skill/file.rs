@@ -37,13 +37,37 @@ pub(super) fn note_variant(outcome: &mut Result<Skill, Broken>) {
     }
 }
 
+/// Why there is no skill in a file.
+pub(super) enum NoSkill {
+    /// The system did not let it be read, which says nothing about what is in it.
+    Unread(std::io::Error),
+    /// It holds none.
+    Broken(Broken),
+}
+
+impl NoSkill {
+    /// For people.
+    pub(super) fn broken(self) -> Broken {
+        match self {
+            NoSkill::Unread(fault) => Broken::whole(format!("it cannot be read: {fault}")),
+            NoSkill::Broken(broken) => broken,
+        }
+    }
+}
+
 /// The skill in `file`, or why there is none.
-pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, Broken> {
-    let unreadable = |fault: std::io::Error| Broken::whole(format!("it cannot be read: {fault}"));
+pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, NoSkill> {
+    let unreadable = |fault: std::io::Error| match fault.kind() {
+        std::io::ErrorKind::NotFound => {
+            NoSkill::Broken(Broken::whole(format!("it cannot be read: {fault}")))
+        }
+        _ => NoSkill::Unread(fault),
+    };
+    let broken = |reason: String| NoSkill::Broken(Broken::whole(reason));
     let state = fs::metadata(file).map_err(unreadable)?;
     // A pipe would be waited for.
     if !state.is_file() {
-        return Err(Broken::whole("it is no regular file"));
+        return Err(broken("it is no regular file".to_owned()));
     }
     // A file that has grown meanwhile is read on.
     let expected = usize::try_from(state.len()).unwrap_or(usize::MAX);
@@ -53,7 +77,7 @@ pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, Broken> {
         .and_then(|file| file.take(limits.bytes as u64 + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
     if bytes.len() > limits.bytes {
-        return Err(Broken::whole(format!(
+        return Err(broken(format!(
             "{} bytes; a skill has {} at most (setting skills.max_file_bytes)",
             state.len(),
             limits.bytes
@@ -63,6 +87,6 @@ pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, Broken> {
     let folder = absolute.parent().and_then(Path::file_name);
     let folder = folder
         .and_then(|name| name.to_str())
-        .ok_or_else(|| Broken::whole("its folder's name is not UTF-8"))?;
-    parse(folder, &bytes, limits.bytes)
+        .ok_or_else(|| broken("its folder's name is not UTF-8".to_owned()))?;
+    parse(folder, &bytes, limits.bytes).map_err(NoSkill::Broken)
 }

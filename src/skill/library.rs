@@ -117,6 +117,12 @@ impl Library {
                 Some(before) if done.contains(&root.folder) => Arc::clone(before),
                 before => look(root, settings.limits, before),
             };
+            let known = before.map_or(&[][..], |before| before.unread.as_slice());
+            for place in now.unread.iter().filter(|place| !known.contains(place)) {
+                tracing::warn!(
+                    "skills: {place}; what was read there before counts, and it is looked at again"
+                );
+            }
             done.insert(root.folder.clone());
             looked.insert(root.folder.clone(), Arc::clone(&now));
             found.push((root.source, now));
@@ -156,6 +162,17 @@ impl Library {
         let places = lock(&self.places);
         let place = places.get(name)?;
         (now.saturating_sub(place.at) < FRESH).then(|| Arc::clone(&place.here))
+    }
+
+    /// What could not be read at the last look, and why: what was found there before counts.
+    pub fn unread(&self) -> Vec<String> {
+        let looked = lock(&self.looked);
+        let mut unread: Vec<String> = looked
+            .values()
+            .flat_map(|looked| looked.unread.iter().cloned())
+            .collect();
+        unread.sort_unstable();
+        unread
     }
 
     /// Looks at every place that was asked for of late.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::entries::{Entry, Listing, State, list};
-use super::file::{FILE, file_in, note_variant, read};
+use super::file::{FILE, NoSkill, file_in, note_variant, read};
 use super::parse::Skill;
 use super::sources::Root;
 use super::spread::spread;
@@ -71,6 +71,8 @@ pub(super) struct Looked {
     /// number on its file system.
     folders: Vec<(PathBuf, u64)>,
     files: HashSet<Kept>,
+    /// What could not be read, and why: what was found there before counts.
+    pub unread: Vec<String>,
     /// By what was read.
     limits: Limits,
     /// What lies at a root that holds skills and nothing else: no groups, no links, nothing that
@@ -84,6 +86,7 @@ impl Looked {
     pub fn is_unchanged(&self, root: &Root, limits: Limits) -> bool {
         self.plain.as_ref().is_some_and(|plain| {
             self.limits == limits
+                && self.unread.is_empty()
                 && !root.folder.is_symlink()
                 && list(&root.folder).is_ok_and(|now| now == *plain)
         })
@@ -139,7 +142,11 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) ->
             let now = walk(root, limits, before.map(Arc::as_ref));
             match before {
                 // What does not count may lie there otherwise than before.
-                Some(before) if before.signature == now.signature && before.plain == now.plain => {
+                Some(before)
+                    if before.signature == now.signature
+                        && before.plain == now.plain
+                        && before.unread == now.unread =>
+                {
                     Arc::clone(before)
                 }
                 _ => Arc::new(now),
@@ -169,10 +176,11 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
         walk.looked.awaited.push(root.folder.clone());
         walk.is_plain = false;
     }
-    if let Ok(folder) = fs::metadata(&root.folder)
-        && folder.is_dir()
-    {
-        walk.enter(&root.folder, &folder, 0);
+    match fs::metadata(&root.folder) {
+        Ok(folder) if folder.is_dir() => walk.enter(&root.folder, &folder, 0),
+        Ok(_) => {}
+        Err(fault) if is_absence(&fault) => {}
+        Err(fault) => walk.keep(&root.folder, &fault),
     }
     if walk.left_out > 0 {
         let more = walk.left_out;
@@ -209,6 +217,16 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
                 looked.found.push(Arc::clone(&kept.found));
                 looked.files.insert(kept);
             }
+            // Read again at the next look.
+            Seen::Unread(found, why) => {
+                looked.unread.push(why);
+                looked.found.push(found);
+            }
+            Seen::Stale(kept, why) => {
+                looked.unread.push(why);
+                looked.found.push(Arc::clone(&kept.found));
+                looked.files.insert(kept);
+            }
             Seen::New { .. } => unreachable!("every new one was read"),
         }
     }
@@ -229,13 +247,23 @@ enum Seen {
     Refused(Arc<Found>),
     /// A file that was read.
     Known(Kept),
+    /// A file that could not be read, of which nothing is known, and why.
+    Unread(Arc<Found>, String),
+    /// One that could not be read, as it was read before, and why.
+    Stale(Kept, String),
     /// A file that is to be read.
     New {
         file: PathBuf,
         is_variant: bool,
         state: State,
         folder: u64,
+        before: Option<Kept>,
     },
+}
+
+/// Does it say that there is nothing, and not that it cannot be seen?
+fn is_absence(fault: &std::io::Error) -> bool {
+    matches!(fault.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// So many files are worth a thread.
@@ -248,11 +276,29 @@ impl Seen {
             is_variant,
             state,
             folder,
+            before,
         } = self
         else {
             return;
         };
-        let mut outcome = read(file, limits);
+        let (mut outcome, why) = match read(file, limits) {
+            Ok(skill) => (Ok(skill), None),
+            Err(NoSkill::Broken(broken)) => (Err(broken), None),
+            Err(NoSkill::Unread(fault)) => {
+                let why = format!("{}: {fault}", file.display());
+                (Err(NoSkill::Unread(fault).broken()), Some(why))
+            }
+        };
+        if let Some(why) = why {
+            *self = match before.take() {
+                Some(before) => Seen::Stale(before, why),
+                None => {
+                    let file = std::mem::take(file);
+                    Seen::Unread(Arc::new(Found { file, outcome }), why)
+                }
+            };
+            return;
+        }
         if *is_variant {
             note_variant(&mut outcome);
         }
@@ -269,12 +315,12 @@ impl Seen {
 pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
     let root = Root::given(folder);
     if folder.is_file() {
-        let outcome = read(folder, limits);
+        let outcome = read(folder, limits).map_err(NoSkill::broken);
         let file = folder.to_owned();
         return vec![Found { file, outcome }];
     }
     if let Some((file, is_variant)) = file_in(folder) {
-        let mut outcome = read(&file, limits);
+        let mut outcome = read(&file, limits).map_err(NoSkill::broken);
         if is_variant {
             note_variant(&mut outcome);
         }
@@ -313,8 +359,8 @@ impl Walk<'_> {
         self.looked.folders.push((folder.to_owned(), state.ino()));
         let listing = match list(folder) {
             Ok(listing) => listing,
-            Err(fault) if fault.kind() == ErrorKind::NotFound => return,
-            Err(fault) => return self.refuse(folder, format!("it cannot be read: {fault}")),
+            Err(fault) if is_absence(&fault) => return,
+            Err(fault) => return self.keep(folder, &fault),
         };
         for entry in &listing.entries {
             self.entry(folder, entry, depth + 1);
@@ -341,6 +387,13 @@ impl Walk<'_> {
             return self.skill(number, (file, false), state, depth);
         }
         let folder = above.join(&entry.name);
+        if let Some(fault) = entry.fault {
+            // It may be no skill at all, and then nothing is lost.
+            if self.knows(&folder) {
+                self.keep(&folder, &std::io::Error::from_raw_os_error(fault));
+            }
+            return;
+        }
         let is_skipped = SKIPPED.iter().any(|name| entry.name == *name);
         if is_skipped {
             return;
@@ -413,9 +466,12 @@ impl Walk<'_> {
             self.left_out += 1;
             return;
         }
-        let known = self
+        let before = self
             .before
             .and_then(|before| before.files.get(file.as_os_str()))
+            .cloned();
+        let known = before
+            .as_ref()
             .filter(|kept| kept.state == state)
             .map(|kept| Arc::clone(&kept.found));
         if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
@@ -439,8 +495,44 @@ impl Walk<'_> {
                 is_variant,
                 state,
                 folder,
+                before: before.filter(|kept| kept.found.outcome.is_ok()),
             },
         });
+    }
+
+    /// Was anything found at or below `place` before?
+    fn knows(&self, place: &Path) -> bool {
+        self.known_at(place).next().is_some()
+    }
+
+    fn known_at<'b>(&'b self, place: &'b Path) -> impl Iterator<Item = &'b Kept> {
+        let files = self.before.into_iter().flat_map(|before| &before.files);
+        files.filter(move |kept| kept.found.file.starts_with(place))
+    }
+
+    /// Takes what was found at or below `place` before: the system does not let it be read now.
+    fn keep(&mut self, place: &Path, fault: &std::io::Error) {
+        self.is_plain = false;
+        let why = format!("{}: {fault}", place.display());
+        let mut known: Vec<Kept> = self.known_at(place).cloned().collect();
+        if known.is_empty() {
+            self.looked.unread.push(why);
+            return self.refuse(place, format!("it cannot be read: {fault}"));
+        }
+        known.sort_unstable_by(|one, other| one.found.file.cmp(&other.found.file));
+        if let Some(before) = self.before {
+            let folders = before.folders.iter();
+            let inside = folders.filter(|(folder, _)| folder.starts_with(place));
+            let inside = inside.filter(|folder| !self.looked.folders.contains(folder));
+            let inside: Vec<(PathBuf, u64)> = inside.cloned().collect();
+            self.looked.folders.extend(inside);
+        }
+        self.looked.unread.push(why);
+        for kept in known {
+            (kept.found.file.as_os_str(), kept.state, kept.folder).hash(&mut self.hasher);
+            self.skills += 1;
+            self.found.push(Seen::Known(kept));
+        }
     }
 
     fn refuse(&mut self, file: &Path, reason: String) {

@@ -24,6 +24,7 @@ impl Stage {
             socket: None,
             grace: Duration::from_millis(200),
             most_output: 1 << 20,
+            descriptors: None,
         };
         let shell = Shell {
             processes: Processes::new(options, Clock::system()),

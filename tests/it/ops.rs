@@ -329,7 +329,7 @@ async fn audit(client: &Link, params: Value) -> Vec<(String, String, String)> {
     entries
         .map(|entry| {
             let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-            assert_eq!(entry["principal"], "admin");
+            assert_eq!(entry["principal"], "owner");
             (text("method"), text("object"), text("outcome"))
         })
         .collect()

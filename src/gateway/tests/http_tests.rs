@@ -1,5 +1,6 @@
 //! The HTTP routes, as bytes.
 
+use super::super::Connections;
 use super::*;
 
 #[tokio::test]
@@ -231,16 +232,68 @@ async fn what_was_parsed_is_answered_with_200() {
     assert_eq!((reply.status, reply.body.as_str()), (200, ""));
 }
 
-#[tokio::test]
-async fn connections_over_the_limit_are_told_so() {
-    let limits = Limits {
-        connections: 1,
-        ..Limits::default()
+/// One seat for the owner, and two for strangers.
+fn few_seats() -> Limits {
+    let connections = Connections {
+        tcp: 1,
+        local: 1,
+        programs: 1,
+        strangers: 2,
+        others: 1,
     };
-    let server = Server::with(limits).await;
+    Limits {
+        connections,
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_are_told_so_and_strangers_have_seats_of_their_own() {
+    let server = Server::with(few_seats()).await;
     let mut socket = server.socket().await;
     socket.lives().await;
-    let reply = server.http("GET /health", &[], b"").await;
+    let reply = server
+        .post(call(1, "test.echo", json!({})).as_bytes())
+        .await;
     reply.refused(503, "busy");
+    let reply = server.http("GET /health", &[], b"").await;
+    assert_eq!(reply.status, 200);
+    socket.lives().await;
+}
+
+#[tokio::test]
+async fn strangers_that_only_wait_make_room_for_the_owner_and_are_told_why() {
+    let server = Server::with(few_seats()).await;
+    let mut waiting = Vec::new();
+    for _ in 0..40 {
+        waiting.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut socket = server.socket().await;
+    socket.lives().await;
+    let mut text = Vec::new();
+    waiting[0].read_to_end(&mut text).await.unwrap();
+    let reply = Reply::read(&text);
+    reply.refused(503, "busy");
+    assert!(reply.body.contains("the oldest"), "{reply:?}");
+    socket.lives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn strangers_have_seconds_and_the_owner_has_time() {
+    let server = Server::start().await;
+    for begun in ["", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+        let reply = server.raw(begun.as_bytes()).await;
+        reply.refused(408, "unauthorized");
+    }
+    // One that had its answer is not told again.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).await.unwrap();
+    assert!(text.ends_with(b"{\"state\":\"live\"}"));
+
+    let mut socket = server.socket().await;
+    tokio::time::sleep(10 * crate::gateway::seats::STRANGER).await;
     socket.lives().await;
 }

@@ -1,0 +1,110 @@
+//! What was known of files that cannot be read now. A want of descriptors, a right that is
+//! missing or a disk that fails says nothing about what is in them: the last reading counts until
+//! there is a new one.
+
+use super::folder::Found;
+use super::raw::Broken;
+
+/// `now`, with what was found `before` in the place of what could not be read; and of each such
+/// place what is in the way.
+pub(super) fn keep(now: Vec<Found>, before: &[Found]) -> (Vec<Found>, Vec<String>) {
+    let mut unread = Vec::new();
+    let mut kept = Vec::with_capacity(now.len());
+    for mut found in now {
+        if !found.unread {
+            kept.push(found);
+            continue;
+        }
+        let known: Vec<Found> = before
+            .iter()
+            .filter(|known| known.outcome.is_ok())
+            .filter(|known| {
+                known.file == found.file || known.file.parent() == Some(found.file.as_path())
+            })
+            .cloned()
+            .collect();
+        if let Err(broken) = &found.outcome {
+            let place = found.file.display();
+            unread.push(format!("{place}: {}", broken.reason));
+            if !known.is_empty() {
+                let reason = format!(
+                    "{}; as it was last read, it counts, and it is looked at again by itself",
+                    broken.reason
+                );
+                found.outcome = Err(Broken::whole(reason));
+            }
+        }
+        kept.push(found);
+        kept.extend(known);
+    }
+    (kept, unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::folder::{self, Dialect};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn names(found: &[Found]) -> Vec<&str> {
+        let good = found.iter().filter_map(|found| found.outcome.as_ref().ok());
+        good.map(|draft| draft.definition.name.as_str()).collect()
+    }
+
+    fn unreadable(file: &Path) -> Found {
+        Found {
+            file: file.to_owned(),
+            outcome: Err(Broken::whole("it cannot be read: Too many open files")),
+            unread: true,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_as_it_was_and_what_is_gone_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = || folder::read(dir.path(), Dialect::Own, None);
+        for name in ["a", "b", "c"] {
+            let text = "---\ndescription: d\n---\nLook.\n";
+            fs::write(dir.path().join(format!("{name}.md")), text).unwrap();
+        }
+        let before = read();
+        assert_eq!(names(&before), ["a", "b", "c"]);
+
+        // The whole folder.
+        let (kept, unread) = keep(vec![unreadable(dir.path())], &before);
+        assert_eq!(names(&kept), ["a", "b", "c"]);
+        assert_eq!(unread.len(), 1, "{unread:?}");
+        assert!(unread[0].contains("Too many open files"), "{unread:?}");
+        // Again and again.
+        let (kept, _) = keep(vec![unreadable(dir.path())], &kept);
+        assert_eq!(names(&kept), ["a", "b", "c"]);
+
+        // One file, while another is removed and a third is broken.
+        fs::remove_file(dir.path().join("b.md")).unwrap();
+        fs::write(dir.path().join("c.md"), "---\n: [\n").unwrap();
+        let mut now = read();
+        now[0] = unreadable(&dir.path().join("a.md"));
+        let (kept, unread) = keep(now, &before);
+        assert_eq!((names(&kept), unread.len()), (vec!["a"], 1));
+
+        // What was never read cannot be kept, and is said.
+        let (kept, unread) = keep(vec![unreadable(dir.path())], &[]);
+        assert_eq!((names(&kept), unread.len()), (vec![], 1));
+    }
+
+    #[test]
+    fn a_folder_or_file_without_the_right_to_read_is_unread_and_one_that_is_gone_is_not() {
+        if rustix::process::geteuid().is_root() {
+            // Root reads everything; the daemon's tests do this as another user.
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.md"), "---\ndescription: d\n---\nLook.\n").unwrap();
+        let closed = fs::Permissions::from_mode(0);
+        fs::set_permissions(dir.path().join("a.md"), closed).unwrap();
+        assert!(folder::read(dir.path(), Dialect::Own, None)[0].unread);
+        assert!(folder::read(&dir.path().join("none"), Dialect::Own, None).is_empty());
+    }
+}

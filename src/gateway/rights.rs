@@ -1,0 +1,88 @@
+//! What a caller over the Unix socket may do that shows no token: look, and give work. What a
+//! person decides (approvals, answers, trust, agents, secrets) needs the token, because the
+//! system says which user calls and not whether a person does. The table of methods asks before
+//! each call.
+
+use std::path::Path;
+
+use super::about;
+use crate::kernel::fault::{Fault, Kind};
+
+/// Methods that change something and need no token. A drain and a reload do what a signal of the
+/// same user does, too. Every other one that changes something needs it, a new one as well.
+const ORDINARY: &[&str] = &[
+    "agent.run",
+    "agents.reload",
+    "gateway.drain",
+    "gateway.reload",
+    "memory.delete",
+    "runs.cancel",
+    "runs.dismiss_announce",
+    "runs.retry",
+    "runs.retry_announce",
+    "runs.steer",
+    "sessions.ack",
+    "sessions.cancel",
+    "sessions.compact",
+    "sessions.create",
+    "sessions.delete",
+    "sessions.patch",
+    "sessions.reset",
+    "sessions.send",
+    "sessions.spawn",
+    "skills.refresh",
+];
+
+/// Refuses `method` to a caller without the token, where it needs that.
+pub(super) fn check(method: &str, token_file: &Path) -> Result<(), Fault> {
+    if !about::changes(method) || ORDINARY.contains(&method) {
+        return Ok(());
+    }
+    let file = token_file.display();
+    Err(Fault::new(
+        Kind::Unauthorized,
+        format!(
+            "{method} decides for a person, so it needs the token, over the socket, too; nothing \
+             was done"
+        ),
+    )
+    .hint(format!(
+        "send Authorization: Bearer with the token in {file} (abide does so by itself; \
+         elsewhere name it with --token-file)"
+    ))
+    .with("tokenFile", file.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_for_a_person_needs_the_token_and_what_only_looks_does_not() {
+        let needs = |method| check(method, Path::new("/s/token")).is_err();
+        for method in [
+            "approvals.resolve",
+            "approvals.forget",
+            "questions.answer",
+            "runs.resolve",
+            "runs.provide_env",
+            "trust.add",
+            "trust.revoke",
+            "agents.create",
+            "agents.update",
+            "agents.delete",
+            "gateway.backup",
+            "tokens.create",
+        ] {
+            assert!(needs(method), "{method}");
+        }
+        for about in about::METHODS {
+            if about.effect == about::Effect::Reads {
+                assert!(!needs(about.name), "{}", about.name);
+            }
+        }
+        for method in ORDINARY {
+            assert!(about::about(method).is_some(), "{method} does not exist");
+        }
+    }
+}

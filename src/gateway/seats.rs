@@ -1,0 +1,343 @@
+//! How many connections there may be, of whom. Each kind of peer has seats of its own, so that
+//! none can take those of another, and all together are a part of the descriptors that the
+//! process may open: the rest is for the store, tools and providers.
+//!
+//! A peer that has shown no token is a stranger. Strangers have few seats and little time. Where
+//! all are taken, the one that has been there longest makes room: the owner, too, comes in over
+//! TCP as a stranger, and must not be kept out by others who only wait.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::peer::Peer;
+use crate::contract::processes::Origin;
+use crate::kernel::fault::{Fault, Kind};
+use crate::registry::Principal;
+use crate::telemetry::metrics::{self, metrics};
+
+/// How long a stranger has to show the token.
+pub(super) const STRANGER: Duration = Duration::from_secs(5);
+/// The most connections, whatever the system allows.
+const MOST: u64 = 4096;
+
+/// How many connections there may be at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Over TCP with the token.
+    pub tcp: usize,
+    /// Over the Unix socket, of the owner.
+    pub local: usize,
+    /// Over the Unix socket, of programs that runs have started and of processes whose origin
+    /// is unknown.
+    pub programs: usize,
+    /// Over TCP without the token.
+    pub strangers: usize,
+    /// Over the Unix socket, of other users.
+    pub others: usize,
+}
+
+impl Connections {
+    /// The seats of a process that may open so many files: a quarter of them, up to 4,096.
+    pub fn within(descriptors: u64) -> Self {
+        let all = usize::try_from((descriptors / 4).clamp(16, MOST)).unwrap_or(16);
+        let strangers = (all / 8).clamp(2, 64);
+        let programs = (all / 8).clamp(2, 64);
+        let others = (all / 16).clamp(1, 16);
+        let owner = all - strangers - programs - others;
+        let local = (owner / 2).min(1024);
+        Connections {
+            tcp: owner - local,
+            local,
+            programs,
+            strangers,
+            others,
+        }
+    }
+}
+
+/// The seats.
+pub(super) struct Seats {
+    tcp: Pool,
+    local: Pool,
+    programs: Pool,
+    strangers: Arc<Visitors>,
+    others: Arc<Visitors>,
+}
+
+impl Seats {
+    pub(super) fn new(most: Connections) -> Self {
+        Seats {
+            tcp: Pool::new(most.tcp, "connections with the token are open over TCP"),
+            local: Pool::new(
+                most.local,
+                "connections of the owner are open over the socket",
+            ),
+            programs: Pool::new(
+                most.programs,
+                "connections of programs and of unknown processes are open over the socket",
+            ),
+            strangers: Visitors::new(most.strangers),
+            others: Visitors::new(most.others),
+        }
+    }
+
+    /// Waits until there is room for one more stranger over TCP: those that must go are given
+    /// a moment to hear why.
+    pub(super) async fn room(&self) -> Room {
+        let permit = Arc::clone(&self.strangers.alive).acquire_owned().await;
+        // The semaphore is never closed.
+        Room {
+            _permit: permit.ok(),
+        }
+    }
+
+    /// The seat of a new connection over TCP.
+    pub(super) fn stranger(self: &Arc<Self>, room: Room) -> Seat {
+        let visitor = Visitors::enter(&self.strangers, room);
+        self.seat(Taken::Visitor(visitor))
+    }
+
+    /// The seat of a new connection of another user over the socket; `None`: close it.
+    pub(super) fn other(self: &Arc<Self>) -> Option<Seat> {
+        let room = Arc::clone(&self.others.alive).try_acquire_owned().ok()?;
+        let room = Room {
+            _permit: Some(room),
+        };
+        let visitor = Visitors::enter(&self.others, room);
+        Some(self.seat(Taken::Visitor(visitor)))
+    }
+
+    /// The seat of a new connection over the socket of a process of the daemon's own user.
+    pub(super) fn local(self: &Arc<Self>, origin: Origin) -> Result<Seat, Fault> {
+        let pool = match origin {
+            Origin::Outside => &self.local,
+            _ => &self.programs,
+        };
+        Ok(self.seat(Taken::Permit {
+            _held: pool.take()?,
+        }))
+    }
+
+    fn seat(self: &Arc<Self>, taken: Taken) -> Seat {
+        Seat {
+            taken: Mutex::new(taken),
+            answered: Mutex::new(false),
+            seats: Arc::clone(self),
+            _counted: metrics().connection(),
+        }
+    }
+}
+
+/// Seats of one kind.
+struct Pool {
+    most: usize,
+    what: &'static str,
+    free: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn new(most: usize, what: &'static str) -> Self {
+        Pool {
+            most,
+            what,
+            free: Arc::new(Semaphore::new(most)),
+        }
+    }
+
+    fn take(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        Arc::clone(&self.free).try_acquire_owned().map_err(|_| {
+            Fault::new(
+                Kind::Busy,
+                format!(
+                    "{} {}, the most there may be; nothing was done",
+                    self.most, self.what
+                ),
+            )
+            .hint("close connections that are not needed, or raise the limit of open files")
+            .with("limit", "connections")
+            .with("value", self.most)
+            .with("retryAfterMs", 1000)
+        })
+    }
+}
+
+/// Leave for one more stranger to be alive.
+pub(super) struct Room {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Peers that have shown no token, the one that has been there longest first.
+struct Visitors {
+    most: usize,
+    inside: Mutex<Inside>,
+    /// Bounds those that have seats and those that are on their way out.
+    alive: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Inside {
+    last: u64,
+    waiting: VecDeque<(u64, Arc<Notify>)>,
+}
+
+impl Visitors {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Visitors {
+            most,
+            inside: Mutex::default(),
+            alive: Arc::new(Semaphore::new(most * 2)),
+        })
+    }
+
+    fn enter(visitors: &Arc<Visitors>, room: Room) -> Visitor {
+        let must_go = Arc::new(Notify::new());
+        let mut inside = lock(&visitors.inside);
+        while inside.waiting.len() >= visitors.most {
+            if let Some((_, oldest)) = inside.waiting.pop_front() {
+                oldest.notify_one();
+            }
+        }
+        inside.last += 1;
+        let number = inside.last;
+        inside.waiting.push_back((number, Arc::clone(&must_go)));
+        Visitor {
+            number,
+            must_go,
+            visitors: Arc::clone(visitors),
+            _room: room,
+        }
+    }
+}
+
+/// The seat of a stranger.
+struct Visitor {
+    number: u64,
+    must_go: Arc<Notify>,
+    visitors: Arc<Visitors>,
+    _room: Room,
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let mut inside = lock(&self.visitors.inside);
+        inside.waiting.retain(|(number, _)| *number != self.number);
+    }
+}
+
+enum Taken {
+    Visitor(Visitor),
+    Permit {
+        _held: OwnedSemaphorePermit,
+    },
+    /// It has shown the token: one of the owner's.
+    Owner {
+        _held: OwnedSemaphorePermit,
+    },
+}
+
+/// The seat of one connection, as long as that lives.
+pub(crate) struct Seat {
+    taken: Mutex<Taken>,
+    /// Was a request answered on it?
+    answered: Mutex<bool>,
+    seats: Arc<Seats>,
+    _counted: metrics::Held,
+}
+
+impl Seat {
+    /// Its peer speaks for `who`. A stranger that turns out to be the owner gets one of the
+    /// owner's seats, or is refused where none is left.
+    pub(super) fn is_of(&self, who: &Principal, peer: &Peer) -> Result<(), Fault> {
+        if who.run.is_some() || !who.with_token {
+            return Ok(());
+        }
+        let mut taken = lock(&self.taken);
+        let pool = match (&*taken, peer) {
+            (Taken::Owner { .. }, _) => return Ok(()),
+            (_, Peer::Tcp(_)) => &self.seats.tcp,
+            // It has one of these.
+            (_, Peer::Local(local)) if local.origin == Origin::Outside => return Ok(()),
+            (_, Peer::Local(_)) => &self.seats.local,
+        };
+        *taken = Taken::Owner {
+            _held: pool.take()?,
+        };
+        Ok(())
+    }
+
+    /// A request was answered on it.
+    pub(super) fn has_answered(&self) {
+        *lock(&self.answered) = true;
+    }
+
+    /// Resolves when its peer must leave, with what to tell it, if it waits for an answer at all.
+    /// Never for a peer that has a right to its seat.
+    pub(super) async fn must_leave(&self) -> Option<Fault> {
+        let must_go = match &*lock(&self.taken) {
+            Taken::Visitor(visitor) => Some((Arc::clone(&visitor.must_go), visitor.visitors.most)),
+            _ => None,
+        };
+        let Some((must_go, most)) = must_go else {
+            return std::future::pending().await;
+        };
+        let seconds = STRANGER.as_secs();
+        let why = tokio::select! {
+            () = must_go.notified() => Fault::new(
+                Kind::Busy,
+                format!(
+                    "{most} connections without the token are open, the most there may be, and \
+                     this one was the oldest; nothing was done"
+                ),
+            )
+            .hint("send a request with the token at once")
+            .with("retryAfterMs", 1000),
+            () = tokio::time::sleep(STRANGER) => Fault::new(
+                Kind::Unauthorized,
+                format!("no request with the token came within {seconds} s; nothing was done"),
+            ),
+        };
+        if !matches!(&*lock(&self.taken), Taken::Visitor(_)) {
+            return std::future::pending().await;
+        }
+        (!*lock(&self.answered)).then_some(why)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one assignment or one list operation: whole also after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_a_quarter_of_the_descriptors_and_every_kind_of_peer_has_some() {
+        let all = |descriptors| {
+            let seats = Connections::within(descriptors);
+            let Connections {
+                tcp,
+                local,
+                programs,
+                strangers,
+                others,
+            } = seats;
+            let kinds = [tcp, local, programs, strangers, others];
+            assert!(
+                kinds.iter().all(|count| *count > 0),
+                "{descriptors}: {seats:?}"
+            );
+            assert!(strangers + others < local + tcp, "{descriptors}: {seats:?}");
+            kinds.iter().sum::<usize>()
+        };
+        assert_eq!([128, 1024, 4096].map(all), [32, 256, 1024]);
+        assert_eq!(all(1 << 20), 4096);
+        assert_eq!(all(u64::MAX), 4096);
+        // So few that nothing else can be given up.
+        assert_eq!(all(20), 16);
+    }
+}

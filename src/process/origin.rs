@@ -1,0 +1,135 @@
+//! Where a process comes from: whether a run, a tool server or neither has started it. The doors
+//! ask before they take a peer of the Unix socket for the owner.
+//!
+//! The proof is the line of ancestors. The daemon is the parent of every orphan of its programs
+//! (it is their subreaper), so what a program has started stays below the daemon however it
+//! forks, and a line that reaches the first process of the system without passing the daemon is
+//! outside. Marks in the environment name the run, and tell what an earlier process of the
+//! daemon has started; a program can drop them, so their absence proves nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+
+use super::marks::{RUN_ID, SERVICE_ID, STATE_DIR};
+use super::running::{Processes, Shared};
+use super::table::{self, Identity, Row};
+use crate::contract::processes::Origin;
+use crate::kernel::ids::StepId;
+
+/// At most so many ancestors are looked at.
+const DEEPEST: usize = 64;
+
+impl Processes {
+    /// Makes this process the parent of every orphan that its programs leave, so that none of
+    /// them escapes by forking twice. Called before the first program is started.
+    pub fn adopt_orphans() {
+        #[cfg(target_os = "linux")]
+        if let Err(fault) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+            tracing::warn!(
+                %fault,
+                "orphans of programs leave the daemon: callers over the socket need the token \
+                 once a program was started"
+            );
+        }
+    }
+}
+
+/// Do orphans of programs become children of this process?
+pub(super) fn adopts_orphans() -> bool {
+    #[cfg(target_os = "linux")]
+    if matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
+        return true;
+    }
+    std::process::id() == 1
+}
+
+impl Shared {
+    pub(super) fn origin(&self, pid: Option<u32>) -> Origin {
+        let origin = pid
+            .and_then(table::one)
+            .map_or(Origin::Unproven, |peer| self.line_of(peer));
+        match origin {
+            Origin::Unproven if !self.has_started() => Origin::Outside,
+            origin => origin,
+        }
+    }
+
+    fn line_of(&self, peer: Row) -> Origin {
+        let me = std::process::id();
+        let mut row = peer;
+        let mut is_hidden = false;
+        for _ in 0..DEEPEST {
+            let pid = row.id.pid;
+            if pid == me {
+                return match me {
+                    _ if pid == peer.id.pid => Origin::Outside,
+                    // As the first process it inherits the orphans of everything.
+                    1 => Origin::Unproven,
+                    _ => Origin::Stray,
+                };
+            }
+            if let Some(known) = self.known_origin(row.id) {
+                return known;
+            }
+            if pid != 1 {
+                match table::environment(pid) {
+                    Some(environment) => {
+                        if let Some(marked) = self.marked_origin(&environment) {
+                            return marked;
+                        }
+                    }
+                    // Its ancestors can still show that it is not outside.
+                    None if pid == peer.id.pid => is_hidden = true,
+                    // An ancestor of another user, such as a login, shows its parent all the same.
+                    None => {}
+                }
+            }
+            // The parent is outside of this namespace, or this is its first process.
+            if pid == 1 || row.parent == 0 {
+                let unchanged =
+                    table::one(peer.id.pid).is_some_and(|now| now.id == peer.id && !now.is_zombie);
+                return match unchanged && !is_hidden && adopts_orphans() {
+                    true => Origin::Outside,
+                    false => Origin::Unproven,
+                };
+            }
+            let above = table::one(row.parent);
+            row = match above {
+                // A parent is never younger; one that is has only taken over the number.
+                Some(above) if above.id.start <= row.id.start => above,
+                _ => match table::one(pid) {
+                    // Its parent has ended meanwhile, and it has another one.
+                    Some(now) if now.id == row.id && now.parent != row.parent => now,
+                    _ => return Origin::Unproven,
+                },
+            };
+        }
+        Origin::Unproven
+    }
+
+    fn known_origin(&self, process: Identity) -> Option<Origin> {
+        let known = self.lock();
+        let mut services = known.services.values();
+        if services.any(|alive| alive.contains(&process)) {
+            return Some(Origin::Service);
+        }
+        let holds = |steps: &HashMap<StepId, HashSet<Identity>>| {
+            steps.values().any(|alive| alive.contains(&process))
+        };
+        let run = known.runs.iter().find(|(_, steps)| holds(steps));
+        run.map(|(run, _)| Origin::Run(*run))
+    }
+
+    fn marked_origin(&self, environment: &HashMap<OsString, OsString>) -> Option<Origin> {
+        let of = |name: &str| environment.get(OsStr::new(name));
+        if of(STATE_DIR)? != self.marks.state.as_os_str() {
+            return None;
+        }
+        if of(SERVICE_ID).is_some() {
+            return Some(Origin::Service);
+        }
+        let run = of(RUN_ID)?.to_str()?.parse();
+        // Marks without a run that can be read: a program wrote over them.
+        Some(run.map_or(Origin::Stray, Origin::Run))
+    }
+}
