@@ -57,6 +57,7 @@ fn at_work(bench: &mut Bench, session: &str) -> (Accepted, StepRef) {
         attempt: 1,
         outcome: Recorded::Answer {
             blocks: text("calls"),
+            sealed: None,
             used: super::used(),
             warnings: Vec::new(),
         },
