@@ -4,12 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::file_work::read_regular;
 use crate::kernel::secret::{Reference, Secret};
 
 /// The variable in which a supervisor says where its credentials are.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// The most bytes of a file.
-const LIMIT: u64 = 64 * 1024;
+const LIMIT: usize = 64 * 1024;
 
 /// The value, as it is now, without blanks at its ends. The refusal names the place, and never
 /// what is in it.
@@ -40,15 +41,15 @@ fn credential(name: &str) -> Result<PathBuf, String> {
 
 fn file(path: &Path) -> Result<String, String> {
     let refused = |fault: std::io::Error| format!("{}: {fault}", path.display());
-    let about = std::fs::metadata(path).map_err(refused)?;
     // A pipe would be waited for, and a device has no end.
-    if !about.is_file() || about.len() > LIMIT {
+    let bytes = read_regular(path, LIMIT).map_err(refused)?;
+    if bytes.len() > LIMIT {
         let shown = path.display();
         return Err(format!(
             "{shown}: a file of {LIMIT} bytes at most is expected"
         ));
     }
-    std::fs::read_to_string(path).map_err(refused)
+    String::from_utf8(bytes).map_err(|_| format!("{}: it is no UTF-8 text", path.display()))
 }
 
 #[cfg(test)]
@@ -66,7 +67,7 @@ mod tests {
         std::fs::write(&path, "sk-1\n").unwrap();
         assert_eq!(read(&place).unwrap().expose(), "sk-1");
         let folder = Reference::File(folder.path().to_str().unwrap().to_owned());
-        assert!(read(&folder).unwrap_err().contains("a file"));
+        assert!(read(&folder).unwrap_err().contains("regular file"));
         let unset = Reference::Variable("ABIDE_TEST_NO_SUCH_KEY".to_owned());
         assert!(read(&unset).unwrap_err().contains("ABIDE_TEST_NO_SUCH_KEY"));
         let credential = Reference::Credential("weather".to_owned());

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
+use crate::file_work;
 use crate::store::findings::bytes;
 use crate::watch::Notice;
 
@@ -53,6 +54,7 @@ impl Surroundings {
     /// What of it works otherwise than the settings say.
     pub fn notices(&self) -> Vec<String> {
         let findings = self.watchers.iter().filter_map(heard_nothing);
+        let findings = findings.chain(files_do_not_answer());
         findings.map(|finding| finding.message).collect()
     }
 
@@ -60,6 +62,7 @@ impl Surroundings {
     pub fn look(&self, mend: bool) -> Vec<Finding> {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
+        findings.extend(files_do_not_answer());
         findings.push(self.untouched.look());
         findings
     }
@@ -194,6 +197,16 @@ fn heard_nothing((what, notice): &(&'static str, Notice)) -> Option<Finding> {
          container also user.max_inotify_watches and user.max_inotify_instances) and restart; or, \
          on a file system without events, set {what}.watch = \"poll\""
     )))
+}
+
+/// Threads that wait for file systems, where some do not come back.
+fn files_do_not_answer() -> impl Iterator<Item = Finding> {
+    file_work::notices().into_iter().map(|message| {
+        Finding::new("files.answer", Health::Warn, message).fix(
+            "see which mount does not answer (findmnt, df), and mount it again or take it away; \
+             a restart of the daemon gives its threads back",
+        )
+    })
 }
 
 /// Whether the providers of models that the settings describe can be used.

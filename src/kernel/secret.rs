@@ -135,7 +135,7 @@ mod tests {
             "env:GH_TOKEN",
             "file:/run/secrets/db",
             "file:/etc/app/api-key.txt",
-            "file:/home/u/.ssh/id",
+            "file:/srv/u/.ssh/id",
             "cred:weather",
         ] {
             assert!(Reference::parse(text).unwrap().names_secret(), "{text}");
