@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entries::{Entry, Listing, State, list};
 use super::file::{FILE, file_in, note_variant, read};
@@ -18,6 +19,7 @@ use super::parse::Skill;
 use super::sources::Root;
 use super::spread::spread;
 use crate::front_matter::Broken;
+use crate::kernel::time::Timestamp;
 
 /// A skill's folder lies at most so many levels below its root.
 const DEPTH: usize = 6;
@@ -71,6 +73,8 @@ pub(super) struct Looked {
     /// number on its file system.
     folders: Vec<(PathBuf, u64)>,
     files: HashSet<Kept>,
+    /// Something of it changes and is not taken before it is still.
+    pub unsettled: bool,
     /// By what was read.
     limits: Limits,
     /// What lies at a root that holds skills and nothing else: no groups, no links, nothing that
@@ -108,6 +112,41 @@ struct Kept {
     state: State,
     /// Its folder's number on its file system.
     folder: u64,
+    /// What is there now and does not count yet.
+    next: Option<Next>,
+}
+
+/// A change that is not taken before it is still.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    /// The file's state; `None`: it is gone.
+    state: Option<State>,
+    /// Since when it was seen so.
+    since: Duration,
+}
+
+/// When a look is made, and how long a file must be still before it is read in place of a good
+/// version of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Now {
+    /// The time of day, as files have it.
+    pub wall: Timestamp,
+    /// The time that does not jump.
+    pub steady: Duration,
+    /// How long.
+    pub settle: Duration,
+}
+
+impl Now {
+    /// Since when what is there is so, if it is not still yet.
+    fn unsettled(&self, state: Option<State>, before: Option<Next>) -> Option<Next> {
+        let same = before.filter(|next| next.state == state);
+        let since = same.map_or(self.steady, |next| next.since);
+        let wall = i64::try_from(self.settle.as_millis()).unwrap_or(i64::MAX);
+        let is_old = state.is_some_and(|state| self.wall.0 - state.changed_ms() >= wall);
+        let is_still = is_old || self.steady.saturating_sub(since) >= self.settle;
+        (!is_still).then_some(Next { state, since })
+    }
 }
 
 impl Borrow<OsStr> for Kept {
@@ -132,11 +171,16 @@ impl Eq for Kept {}
 
 /// Looks at a root, where `before` is what the last look has found. It is found again if nothing
 /// has changed.
-pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) -> Arc<Looked> {
+pub(super) fn look(
+    root: &Root,
+    limits: Limits,
+    before: Option<&Arc<Looked>>,
+    now: Now,
+) -> Arc<Looked> {
     match before {
         Some(before) if before.is_unchanged(root, limits) => Arc::clone(before),
         before => {
-            let now = walk(root, limits, before.map(Arc::as_ref));
+            let now = walk(root, limits, before.map(Arc::as_ref), now);
             match before {
                 // What does not count may lie there otherwise than before.
                 Some(before) if before.signature == now.signature && before.plain == now.plain => {
@@ -148,9 +192,10 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) ->
     }
 }
 
-fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
+fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looked {
     let mut walk = Walk {
         root,
+        now,
         limits,
         // What was too long may be taken now, and the other way round.
         before: before.filter(|before| before.limits.bytes == limits.bytes),
@@ -185,6 +230,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
             ),
         );
     }
+    walk.keep_gone();
     let Walk {
         is_plain,
         listing,
@@ -219,7 +265,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
     limits.hash(&mut hasher);
     looked.signature = hasher.finish();
     looked.limits = limits;
-    looked.plain = listing.filter(|_| is_plain);
+    looked.plain = listing.filter(|_| is_plain && !looked.unsettled);
     looked
 }
 
@@ -235,6 +281,8 @@ enum Seen {
         is_variant: bool,
         state: State,
         folder: u64,
+        /// What it said when it was last whole.
+        good: Option<Arc<Found>>,
     },
 }
 
@@ -242,12 +290,21 @@ enum Seen {
 const READ_BY_ONE: usize = 64;
 
 impl Seen {
+    fn file(&self) -> &Path {
+        match self {
+            Seen::Refused(found) => &found.file,
+            Seen::Known(kept) => &kept.found.file,
+            Seen::New { file, .. } => file,
+        }
+    }
+
     fn read(&mut self, limits: Limits) {
         let Seen::New {
             file,
             is_variant,
             state,
             folder,
+            good,
         } = self
         else {
             return;
@@ -256,13 +313,33 @@ impl Seen {
         if *is_variant {
             note_variant(&mut outcome);
         }
+        if let Some(Ok(good)) = good.as_ref().map(|good| &good.outcome) {
+            let stale = match &outcome {
+                Err(broken) => Some(broken.to_string()),
+                Ok(skill) if is_empty(skill) && !is_empty(good) => {
+                    Some("nothing stands below the front matter".to_owned())
+                }
+                Ok(_) => None,
+            };
+            if stale.is_some() {
+                outcome = Ok(Skill {
+                    stale,
+                    ..good.clone()
+                });
+            }
+        }
         let file = std::mem::take(file);
         *self = Seen::Known(Kept {
             found: Arc::new(Found { file, outcome }),
             state: *state,
             folder: *folder,
+            next: None,
         });
     }
+}
+
+fn is_empty(skill: &Skill) -> bool {
+    skill.body.body.trim().is_empty()
 }
 
 /// Reads the skill in `folder`, which may be its file, too.
@@ -280,13 +357,14 @@ pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
         }
         return vec![Found { file, outcome }];
     }
-    let looked = look(&root, limits, None);
+    let looked = look(&root, limits, None, Now::default());
     let found = looked.found.iter();
     found.map(|found| (**found).clone()).collect()
 }
 
 struct Walk<'a> {
     root: &'a Root,
+    now: Now,
     /// Is there nothing but skills?
     is_plain: bool,
     /// What lies at the root.
@@ -413,11 +491,22 @@ impl Walk<'_> {
             self.left_out += 1;
             return;
         }
-        let known = self
+        let before = self
             .before
-            .and_then(|before| before.files.get(file.as_os_str()))
+            .and_then(|before| before.files.get(file.as_os_str()));
+        let known = before
             .filter(|kept| kept.state == state)
             .map(|kept| Arc::clone(&kept.found));
+        // A good version stays until what is there in its place is still, and good as well.
+        let good = before.filter(|kept| kept.found.outcome.is_ok());
+        if known.is_none()
+            && let Some(good) = good
+            && let Some(next) = self.now.unsettled(Some(state), good.next)
+        {
+            self.skills += 1;
+            return self.keep(good, next);
+        }
+        let good = good.map(|kept| Arc::clone(&kept.found));
         if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
             // The link may be swapped for a file.
             let above = file.parent().map(Path::to_owned);
@@ -433,14 +522,48 @@ impl Walk<'_> {
                 found,
                 state,
                 folder,
+                next: None,
             }),
             None => Seen::New {
                 file,
                 is_variant,
                 state,
                 folder,
+                good,
             },
         });
+    }
+
+    /// What was good before counts for now.
+    fn keep(&mut self, good: &Kept, next: Next) {
+        self.looked.unsettled = true;
+        (good.found.file.as_os_str(), good.state, next.state).hash(&mut self.hasher);
+        self.found.push(Seen::Known(Kept {
+            next: Some(next),
+            ..good.clone()
+        }));
+    }
+
+    /// Files that were good and are gone may come back: some editors save so. One that has moved
+    /// within the root does not.
+    fn keep_gone(&mut self) {
+        let Some(before) = self.before else { return };
+        let there: HashSet<&Path> = self.found.iter().map(Seen::file).collect();
+        let gone = before.files.iter().filter(|kept| {
+            let refused_for_good = kept.found.outcome.is_err();
+            !refused_for_good && !there.contains(kept.found.file.as_path())
+        });
+        let gone: Vec<&Kept> = gone.collect();
+        for kept in gone {
+            let moved = self.found.iter().any(|seen| match seen {
+                Seen::New { folder, .. } => *folder == kept.folder,
+                Seen::Known(other) => other.folder == kept.folder,
+                Seen::Refused(_) => false,
+            });
+            if !moved && let Some(next) = self.now.unsettled(None, kept.next) {
+                self.keep(kept, next);
+            }
+        }
     }
 
     fn refuse(&mut self, file: &Path, reason: String) {
