@@ -1,4 +1,5 @@
-//! Relays how runs ended that this session asked for: names each one and quotes its result.
+//! Relays the results of ended runs to the session that requested them: names each run and
+//! quotes its result.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use crate::kernel::announce::parts;
 use crate::kernel::message::{Message, MessageKind};
 use crate::kernel::text::prefix;
 
-/// The most bytes of all quoted results together.
+/// The maximum size of all quoted results together, bytes.
 const QUOTE_LIMIT: usize = 24 * 1024;
 
-/// The text for the announces that nobody has answered yet, the last one at `latest`.
+/// The text for the announces without an answer, the last one at `latest`.
 pub(super) fn relay(messages: &[Arc<Message>], latest: usize) -> String {
     let mut unanswered: Vec<&Arc<Message>> = messages[..=latest]
         .iter()

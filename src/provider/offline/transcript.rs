@@ -131,6 +131,13 @@ pub(super) fn paths(result: &str) -> Vec<String> {
         .collect()
 }
 
+/// What `grep` says of files that it did not search.
+pub(super) fn notes(result: &str) -> impl Iterator<Item = String> {
+    let is_note = |line: &&str| line.ends_with(" passed over") || line.starts_with("… looked at ");
+    let lines = result.lines().filter(is_note);
+    lines.map(|line| line.trim_start_matches("… ").to_owned())
+}
+
 /// What `read` showed of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shown {
@@ -176,6 +183,13 @@ mod tests {
         let counts = [("a.rs".to_owned(), 2), ("b: c.rs".to_owned(), 1)];
         assert_eq!(file_counts(files), counts);
         assert_eq!(totals(files), Some((2, 9)));
+        let partial =
+            "a.rs: 1\n1 matching lines in 1 of 9 text files\n2 files over 7 bytes passed over";
+        assert_eq!(totals(partial), Some((1, 9)));
+        assert_eq!(
+            notes(partial).collect::<Vec<_>>(),
+            ["2 files over 7 bytes passed over"]
+        );
         assert_eq!(paths("a.rs\n… 1 more\n2 of 5 files match"), ["a.rs"]);
         let shown = shown_file("a.rs: lines 3-4 of 9\n3\tx\n4\t\ty\n… 5 more lines").unwrap();
         assert_eq!(shown.path, "a.rs");
