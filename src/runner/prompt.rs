@@ -12,7 +12,7 @@ use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
 use crate::kernel::blocks::BlockRef;
-use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
+use crate::kernel::message::{Block, Message, MessageKind, Note, Origin, Role};
 use crate::kernel::noted::Noted;
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
@@ -223,7 +223,7 @@ fn framed(message: &Message) -> Message {
     }
 }
 
-/// Has an answer neither text nor tool calls?
+/// Has an answer neither text nor tool calls, and nothing that the provider goes on with?
 fn is_blank(answer: &Message) -> bool {
     if let Some(text) = answer.content.only_text() {
         return text.is_blank();
@@ -231,7 +231,8 @@ fn is_blank(answer: &Message) -> bool {
     answer.content.pieces().iter().all(|piece| match piece {
         BlockRef::Text(text) => text.is_blank(),
         BlockRef::ToolCall { .. } => false,
-        BlockRef::ToolResult { .. } | BlockRef::Native { .. } | BlockRef::Note(_) => true,
+        BlockRef::Note(note) => *note != Note::Paused,
+        BlockRef::ToolResult { .. } | BlockRef::Native { .. } => true,
     })
 }
 
