@@ -3,7 +3,7 @@
 //! Compiled to nothing in every build but `cargo test`'s.
 //!
 //! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
-//! second and at the first pass; `clock.asleep=give:5000@2` gives this number from the second
+//! second and at the first pass, `=hang@1+` at every one from the first on; `clock.asleep=give:5000@2` gives this number from the second
 //! look on. `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point that is passed.
 
 use std::fs::{File, OpenOptions};
@@ -67,6 +67,10 @@ pub fn configure_from_env() -> Result<(), String> {
 fn configure(order: &str) -> Result<(), String> {
     let (name, action) = order.split_once('=').ok_or("no '='")?;
     let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
+    let (pass, goes_on) = match pass.strip_suffix('+') {
+        Some(pass) => (pass, true),
+        None => (pass, false),
+    };
     let pass: u64 = pass.parse().map_err(|_| "no number after '@'")?;
     if let Some(number) = action.strip_prefix("give:") {
         let number: u64 = number.parse().map_err(|_| "no number after 'give:'")?;
@@ -86,7 +90,8 @@ fn configure(order: &str) -> Result<(), String> {
     };
     let passes = Arc::new(AtomicU64::new(0));
     fail::cfg_callback(name, move || {
-        if passes.fetch_add(1, Ordering::SeqCst) + 1 == pass {
+        let now = passes.fetch_add(1, Ordering::SeqCst) + 1;
+        if now == pass || goes_on && now > pass {
             act();
         }
     })

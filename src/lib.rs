@@ -15,6 +15,7 @@ pub mod config;
 pub mod contract;
 pub mod daemon;
 pub mod failpoint;
+pub mod file_work;
 pub mod front_matter;
 pub mod gateway;
 pub mod kernel;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{self, Dialect, Found};
 use super::merge;
+use super::raw::FILE_LIMIT;
 use super::set::shown;
+use crate::file_work::read_regular;
 
 /// The folders of a project in which agents are defined; the later ones win.
 const FOLDERS: [(&str, Dialect); 2] = [
@@ -85,7 +87,7 @@ fn covered(folder: &Path, layers: &[(Dialect, Vec<Found>)]) -> Covered {
         let name = shown(name);
         // Read again: an agent keeps of its file only what it understands. A file that is gone
         // or grew meanwhile gives another hash, and is looked at again.
-        let body = std::fs::read(&found.file).unwrap_or_default();
+        let body = read_regular(&found.file, FILE_LIMIT).unwrap_or_default();
         for part in [name.as_bytes(), &body] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);

@@ -1,6 +1,7 @@
 //! Reads the file and the variables, checks each setting, and says what it does not know.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
@@ -8,7 +9,11 @@ use toml::Value;
 use super::named;
 use super::settings::{Config, KEYS, hides_values, is_key, is_secret};
 use super::source::{Flag, Origin};
+use crate::file_work::read_regular;
 use crate::kernel::fault::Fault;
+
+/// The most bytes of a file of settings.
+const LIMIT: usize = 4 << 20;
 
 /// A configuration that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +124,11 @@ pub fn load(
 }
 
 fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), ConfigError> {
-    let text = match std::fs::read_to_string(path) {
+    let read = read_regular(path, LIMIT).and_then(|bytes| match bytes.len() {
+        0..=LIMIT => String::from_utf8(bytes).map_err(io::Error::other),
+        _ => Err(io::Error::other(format!("it is larger than {LIMIT} bytes"))),
+    });
+    let text = match read {
         Ok(text) => text,
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound && !required => return Ok(()),
         Err(fault) => {

@@ -5,12 +5,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::file_work::read_regular;
 use crate::kernel::secret::{Reference, Secret};
 
 /// The variable in which a supervisor says where its credentials are.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// The most bytes of a file.
-const LIMIT: u64 = 64 * 1024;
+const LIMIT: usize = 64 * 1024;
 
 /// The value, as it is now, without blanks at its ends. The refusal names the place, and never
 /// what is in it.
@@ -41,20 +42,20 @@ fn credential(name: &str) -> Result<PathBuf, String> {
 
 fn file(path: &Path) -> Result<String, String> {
     let refused = |fault: std::io::Error| format!("{}: {fault}", path.display());
-    let about = std::fs::metadata(path).map_err(refused)?;
     let shown = path.display();
     // A pipe would be waited for, and a device has no end.
-    if !about.is_file() || about.len() > LIMIT {
+    let bytes = read_regular(path, LIMIT).map_err(refused)?;
+    if bytes.len() > LIMIT {
         return Err(format!(
             "{shown}: a file of {LIMIT} bytes at most is expected"
         ));
     }
-    if about.mode() & 0o002 != 0 {
+    if std::fs::metadata(path).map_err(refused)?.mode() & 0o002 != 0 {
         return Err(format!(
             "{shown}: every user may write to it, so it is no secret: chmod 600 {shown}"
         ));
     }
-    std::fs::read_to_string(path).map_err(refused)
+    String::from_utf8(bytes).map_err(|_| format!("{shown}: it is no UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
         std::fs::set_permissions(&path, open).unwrap();
         assert!(read(&place).unwrap_err().contains("chmod 600"));
         let folder = Reference::File(folder.path().to_str().unwrap().to_owned());
-        assert!(read(&folder).unwrap_err().contains("a file"));
+        assert!(read(&folder).unwrap_err().contains("regular file"));
         let unset = Reference::Variable("ABIDE_TEST_NO_SUCH_KEY".to_owned());
         assert!(read(&unset).unwrap_err().contains("ABIDE_TEST_NO_SUCH_KEY"));
         let credential = Reference::Credential("weather".to_owned());

@@ -115,7 +115,10 @@ pub fn serve(options: Options) -> Result<Ending, Failure> {
         .map_err(|fault| Failure::System("no threads could be started".to_owned(), fault))?;
     // Behind a pointer: the whole of the daemon's life is compiled into `block_on` once.
     let life: Pin<Box<dyn Future<Output = _>>> = Box::pin(run(options));
-    runtime.block_on(life)
+    let ended = runtime.block_on(life);
+    // A thread that waits for a file system that does not answer is not waited for.
+    runtime.shutdown_timeout(LAST_THREADS);
+    ended
 }
 
 async fn run(options: Options) -> Result<Ending, Failure> {
@@ -399,7 +402,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     locked(&lock).ending();
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
-    if watching.await.is_err() || keeping.await.is_err() {
+    let watched = async { watching.await.is_ok() && keeping.await.is_ok() };
+    if tokio::time::timeout(LAST_LOOK, watched).await != Ok(true) {
         tracing::error!("files were not watched any more; the next start reads them");
     }
     life.abort();
@@ -457,6 +461,10 @@ const FEW_FILES: u64 = 512;
 const ROOM_AGAIN: Duration = Duration::from_secs(1);
 /// How often the lock of the state folder is looked at.
 const KEEP_LOCK: Duration = Duration::from_secs(1);
+/// How long a last look at the files of agents and skills may take.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+/// How long threads may take to end that wait for a disk.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 /// How long clients may take to read their last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 

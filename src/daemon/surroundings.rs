@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::contract::control::ModelProvider;
 use crate::contract::finding::{Finding, Health};
 use crate::contract::servers::{ServerState, ServerViews};
+use crate::file_work;
 use crate::store::findings::bytes;
 use crate::watch::Notice;
 
@@ -59,6 +60,7 @@ impl Surroundings {
     pub fn notices(&self) -> Vec<String> {
         let findings = self.watchers.iter().filter_map(heard_nothing);
         let findings = findings.chain(self.unread.iter().filter_map(cannot_be_read));
+        let findings = findings.chain(files_do_not_answer());
         findings.map(|finding| finding.message).collect()
     }
 
@@ -67,6 +69,7 @@ impl Surroundings {
         let mut findings = look(&self.folder, self.min_free, &self.clock, mend);
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
         findings.extend(self.unread.iter().filter_map(cannot_be_read));
+        findings.extend(files_do_not_answer());
         findings.push(self.untouched.look());
         findings
     }
@@ -217,6 +220,16 @@ fn cannot_be_read((what, unread): &(&'static str, Unread)) -> Option<Finding> {
     let fix = "let the daemon's user read it; for \"Too many open files\" raise its limit of open \
                files";
     Some(Finding::new(&format!("unread.{what}"), Health::Warn, message).fix(fix))
+}
+
+/// Threads that wait for file systems, where some do not come back.
+fn files_do_not_answer() -> impl Iterator<Item = Finding> {
+    file_work::notices().into_iter().map(|message| {
+        Finding::new("files.answer", Health::Warn, message).fix(
+            "see which mount does not answer (findmnt, df), and mount it again or take it away; \
+             a restart of the daemon gives its threads back",
+        )
+    })
 }
 
 /// Whether the providers of models that the settings describe can be used.

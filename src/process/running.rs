@@ -27,6 +27,7 @@ use super::reap;
 use super::table::{self, Identity};
 use super::tree::{self, Wanted};
 use crate::clock::Clock;
+use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 
 /// How programs are started and ended.
@@ -111,6 +112,10 @@ impl Processes {
         program: Program,
         mut heard: impl FnMut(&[u8]) + Send,
     ) -> Result<Finished, String> {
+        // To enter the folder of a mount that does not answer would hold up this thread.
+        let folder = program.folder.clone();
+        let looked = TOOLS.run(move |_| folder.is_dir()).await;
+        looked.map_err(|busy| busy.to_string())?;
         let mut started = self.start(Owner::Step(run, step), &program)?;
         let mut out = Stream::new(started.child.stdout().take(), program.keep);
         let mut err = Stream::new(started.child.stderr().take(), program.keep);

@@ -1,13 +1,16 @@
 //! Agents as the doors ask for them: lists, stored definitions, reloads, and trust in projects.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{
     AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
 };
 use crate::contract::rows::TrustedProject;
-use crate::kernel::fault::Fault;
+use crate::file_work::DEFINITIONS;
+use crate::kernel::fault::{Fault, Kind};
 use crate::store::command::PutAgent;
 use crate::store::{Command, Reply, agents, trust};
 
@@ -331,15 +334,25 @@ pub(super) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(
     Ok(())
 }
 
-/// Work that may wait for a disk.
+/// The files of agents and skills are waited for so long, and no request longer.
+const FILES_LIMIT: Duration = Duration::from_secs(30);
+
+/// Work that may wait for a disk, on threads that hold up nothing else.
 pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|fault| {
-            Err(Fault::internal(format!(
-                "a look at agents or skills panicked: {fault}"
-            )))
-        })
+    let work = DEFINITIONS.run(move |_| catch_unwind(AssertUnwindSafe(work)));
+    match tokio::time::timeout(FILES_LIMIT, work).await {
+        Ok(Ok(Ok(done))) => done,
+        Ok(Ok(Err(_))) => Err(Fault::internal("a look at agents or skills panicked")),
+        Ok(Err(busy)) => Err(Fault::new(Kind::Busy, busy.to_string())),
+        Err(_) => Err(Fault::new(
+            Kind::Unavailable,
+            format!(
+                "the files of agents and skills could not be read within {FILES_LIMIT:?}: a file \
+                 system may not answer. Nothing was done"
+            ),
+        )
+        .hint("see abide doctor")),
+    }
 }

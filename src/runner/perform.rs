@@ -160,8 +160,10 @@ impl TurnRunner {
             links: &definition.linked_agents,
         });
         let is_there = pinned.is_some();
+        let (name, limit) = (name.to_owned(), self.options.borrow().tool_timeout);
         Ok(Box::pin(async move {
-            match admitted.await {
+            let admitted = tokio::time::timeout(limit, admitted).await;
+            match admitted.unwrap_or_else(|_| Admission::Refused(unanswered(&name, limit))) {
                 // Nobody is asked about a tool that there is not; the call says so.
                 Admission::Asks(_) if !is_there => Admission::Goes,
                 decided => decided,
@@ -244,6 +246,14 @@ impl TurnRunner {
             },
         }
     }
+}
+
+/// Where a path leads could not be told in time, so that no rule could be held against it.
+fn unanswered(name: &str, limit: Duration) -> String {
+    format!(
+        "{name} was not called and nothing was done: the file system did not say within {limit:?} \
+         where its paths lead"
+    )
 }
 
 /// A tool as the run has pinned it.

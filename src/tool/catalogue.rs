@@ -1,6 +1,7 @@
 //! All tools by name. The runner calls tools through it, so that one place binds every result
 //! and every call to the same limits.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::address::Private;
 use super::arguments::Arguments;
-use super::blocking::off_thread;
 use super::dealing::{By, Called, Dealing};
 use super::defining;
 use super::delegating;
@@ -33,6 +33,7 @@ use crate::contract::journal::RunEnvironment;
 use crate::contract::linked::{self, Link};
 use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
+use crate::file_work::TOOLS;
 use crate::kernel::gate::{Decision, Rights, Subject};
 use crate::kernel::ids::RunId;
 use crate::kernel::step::Effect;
@@ -81,7 +82,7 @@ const MASKED: &str = "\nnote: [secret:NAME] is how a value of the environment is
 
 /// All tools by name.
 pub struct Catalogue {
-    tools: Vec<Box<dyn Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
     denied: Vec<PathBuf>,
     delegate: DelegateSlot,
     shell: Option<Shell>,
@@ -93,14 +94,14 @@ impl Catalogue {
     pub fn new(options: Options) -> Self {
         Catalogue {
             tools: vec![
-                Box::new(Read),
-                Box::new(List),
-                Box::new(Glob),
-                Box::new(Grep),
-                Box::new(Write),
-                Box::new(Edit),
-                Box::new(Todo),
-                Box::new(Fetch::new(options.private)),
+                Arc::new(Read),
+                Arc::new(List),
+                Arc::new(Glob),
+                Arc::new(Grep),
+                Arc::new(Write),
+                Arc::new(Edit),
+                Arc::new(Todo),
+                Arc::new(Fetch::new(options.private)),
             ],
             denied: options.denied,
             delegate: options.delegate,
@@ -109,11 +110,18 @@ impl Catalogue {
         }
     }
 
-    fn get(&self, name: &str) -> Option<&dyn Tool> {
-        self.tools
-            .iter()
-            .map(AsRef::as_ref)
-            .find(|tool| tool.name() == name)
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let mut tools = self.tools.iter();
+        tools.find(|tool| tool.name() == name).cloned()
+    }
+
+    /// The workspace at `root`, opened where that may take for ever.
+    fn opened(&self, root: &Path) -> impl Future<Output = Result<Workspace, String>> + use<> {
+        let (root, denied) = (root.to_owned(), self.denied.clone());
+        async move {
+            let opened = TOOLS.run(move |_| Workspace::open(&root, &denied)).await;
+            opened.unwrap_or_else(|busy| Err(busy.to_string()))
+        }
     }
 
     /// The tools by which a run deals with the registry. The last two stand for any agents that
@@ -138,7 +146,7 @@ impl Catalogue {
     /// What a repeat of a call of this tool would do; `None` for a tool that does not exist.
     pub fn effect(&self, name: &str) -> Option<Effect> {
         self.get(name)
-            .map(Tool::effect)
+            .map(|tool| tool.effect())
             .or_else(|| Self::dealing(name).map(|tool| tool.effect))
             .or_else(|| self.shell_called(name).map(|_| Shell::EFFECT))
             .or_else(|| (name == skill::NAME).then_some(skill::EFFECT))
@@ -242,18 +250,23 @@ impl Catalogue {
             }
             return Box::pin(std::future::ready(judge(subject, defining)));
         }
-        off_thread(move || {
-            let workspace = Workspace::open(&root, &denied);
-            let subject = gate::subject(aim, &workspace, &arguments);
-            let path = arguments
-                .get("path")
-                .and_then(Value::as_str)
-                .filter(|_| may_define);
-            let defining = match (&workspace, path) {
-                (Ok(workspace), Some(path)) => defining::reason(workspace, path),
-                _ => None,
-            };
-            judge(subject, defining)
+        Box::pin(async move {
+            let judged = TOOLS.run(move |_| {
+                let workspace = Workspace::open(&root, &denied);
+                let subject = gate::subject(aim, &workspace, &arguments);
+                let path = arguments
+                    .get("path")
+                    .and_then(Value::as_str)
+                    .filter(|_| may_define);
+                let defining = match (&workspace, path) {
+                    (Ok(workspace), Some(path)) => defining::reason(workspace, path),
+                    _ => None,
+                };
+                judge(subject, defining)
+            });
+            judged
+                .await
+                .unwrap_or_else(|busy| Admission::Refused(busy.to_string()))
         })
     }
 
@@ -293,24 +306,26 @@ impl Catalogue {
             let call = skill::call(self.delegate.get(), site, arguments);
             Box::pin(async move { Called::Done(call.await) })
         } else if let Some(shell) = self.shell_called(name) {
-            match Workspace::open(root, &self.denied) {
-                Ok(workspace) => {
-                    let call = shell.call(site, &workspace, &environment.variables, arguments);
-                    Box::pin(async move { Called::Done(call.await) })
-                }
-                Err(text) => done(ToolOutput::error(text)),
-            }
+            let (shell, variables) = (shell.clone(), environment.variables.clone());
+            let opening = self.opened(root);
+            Box::pin(async move {
+                Called::Done(match opening.await {
+                    Ok(workspace) => shell.call(site, workspace, variables, arguments).await,
+                    Err(text) => ToolOutput::error(text),
+                })
+            })
         } else if let Some(tool) = self.get(name) {
-            match Workspace::open(root, &self.denied) {
-                Ok(workspace) => {
-                    let workspace = workspace
-                        .writing(rights.writes().clone())
-                        .masking(environment.redactor.clone());
-                    let call = tool.call(workspace, arguments);
-                    Box::pin(async move { Called::Done(call.await) })
-                }
-                Err(text) => done(ToolOutput::error(text)),
-            }
+            let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
+            let opening = self.opened(root);
+            Box::pin(async move {
+                Called::Done(match opening.await {
+                    Ok(workspace) => {
+                        let workspace = workspace.writing(writes).masking(masks);
+                        tool.call(workspace, arguments).await
+                    }
+                    Err(text) => ToolOutput::error(text),
+                })
+            })
         } else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
             done(ToolOutput::error(format!(

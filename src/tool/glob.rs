@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::output::Lines;
-use super::walk::{too_many, walk};
+use super::walk::walk;
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -80,7 +80,7 @@ impl Tool for Glob {
             let most = arguments.count("max_results").unwrap_or(DEFAULT_RESULTS);
             let mut lines = Lines::default();
             let (mut files, mut total) = (0, 0);
-            let cut = walk(&workspace, &start, None, stop, |entry| {
+            let walked = walk(&workspace, &start, None, stop, |entry| {
                 if entry.is_folder {
                     return Ok(());
                 }
@@ -100,7 +100,7 @@ impl Tool for Glob {
                 notes.push(format!("… {left_out} more"));
             }
             notes.push(format!("{total} of {files} files match"));
-            notes.extend(cut.then(too_many));
+            notes.extend(walked.notes());
             Ok(lines.finish(&notes))
         })
     }

@@ -1,7 +1,5 @@
 //! `grep`: which lines of which files match a regular expression.
 
-use std::path::Path;
-
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
 use serde_json::Value;
@@ -10,8 +8,7 @@ use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::glob::FilePattern;
 use super::output::{Lines, quoted};
-use super::walk::{too_many, walk};
-use super::workspace::open_file;
+use super::walk::{Entry, Walked, walk};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -115,16 +112,16 @@ impl Tool for Grep {
         blocking(move |stop| {
             let arguments = Arguments::check(PARAMETERS, arguments)?;
             let mut search = Search::new(&workspace, &arguments)?;
-            let mut cut = false;
+            let mut walked = Walked::default();
             for start in starts(&workspace, &arguments)? {
-                cut |= walk(&workspace, &start, None, stop, |entry| {
+                walked.add(walk(&workspace, &start, None, stop, |entry| {
                     if !entry.is_folder {
-                        search.file(&entry.path);
+                        search.file(entry);
                     }
                     Ok(())
-                })?;
+                })?);
             }
-            Ok(search.finish(cut))
+            Ok(search.finish(&walked))
         })
     }
 }
@@ -197,12 +194,12 @@ impl<'a> Search<'a> {
     }
 
     /// Searches one file. One that cannot be read is passed over, like one that is not text.
-    fn file(&mut self, path: &Path) {
-        let shown = self.workspace.shown(path);
+    fn file(&mut self, entry: &Entry<'_>) {
+        let shown = self.workspace.shown(&entry.path);
         if self.glob.as_ref().is_some_and(|glob| !glob.matches(&shown)) {
             return;
         }
-        let Ok(file) = open_file(path) else {
+        let Ok(file) = entry.open() else {
             return;
         };
         if file.metadata().is_ok_and(|meta| meta.len() > FILE_LIMIT) {
@@ -234,7 +231,7 @@ impl<'a> Search<'a> {
         self.files.push((shown, found.count));
     }
 
-    fn finish(mut self, cut: bool) -> String {
+    fn finish(mut self, walked: &Walked) -> String {
         let total = if self.by_file {
             self.files
                 .sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -263,7 +260,7 @@ impl<'a> Search<'a> {
                 self.too_large
             ));
         }
-        notes.extend(cut.then(too_many));
+        notes.extend(walked.notes());
         self.lines.finish(&notes)
     }
 }

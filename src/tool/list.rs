@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::output::Lines;
-use super::walk::{too_many, walk};
+use super::walk::walk;
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -67,14 +67,14 @@ impl Tool for List {
             let arguments = Arguments::check(PARAMETERS, arguments)?;
             let folder = workspace.resolve(arguments.text("path").unwrap_or("."))?;
             let shown = workspace.shown(&folder);
-            if !folder.is_dir() {
+            if !workspace.is_folder(&folder)? {
                 return Err(format!("{shown} is a file; use read"));
             }
             let depth = arguments.count("depth").unwrap_or(1);
             let most = arguments.count("max_results").unwrap_or(DEFAULT_RESULTS);
             let mut lines = Lines::default();
             let mut total = 0;
-            let cut = walk(&workspace, &folder, Some(depth), stop, |entry| {
+            let walked = walk(&workspace, &folder, Some(depth), stop, |entry| {
                 total += 1;
                 if total <= most {
                     let slash = if entry.is_folder { "/" } else { "" };
@@ -90,7 +90,7 @@ impl Tool for List {
             if left_out > 0 {
                 notes.push(format!("… {left_out} more"));
             }
-            notes.extend(cut.then(too_many));
+            notes.extend(walked.notes());
             Ok(lines.finish(&notes))
         })
     }

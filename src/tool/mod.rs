@@ -3,6 +3,7 @@
 
 mod address;
 mod arguments;
+mod beneath;
 mod blocking;
 mod catalogue;
 mod dealing;
@@ -13,6 +14,7 @@ mod fetch;
 mod gate;
 mod glob;
 mod grep;
+mod ignored;
 mod list;
 mod mcp;
 mod memory_tools;

@@ -7,19 +7,20 @@
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Workspace;
+use super::beneath::{Beneath, is_swapped};
 
 /// The largest file that is changed or written, bytes.
 pub(super) const FILE_LIMIT: usize = 8 * 1024 * 1024;
 
 /// A place in the workspace at which a file may be written.
 pub(super) struct Target {
-    root: PathBuf,
+    root: Beneath,
     /// The folders from the root to the file.
     folders: PathBuf,
     name: PathBuf,
@@ -53,7 +54,7 @@ impl Target {
             return Err(format!("{path} is the workspace itself; name a file in it"));
         };
         Ok(Target {
-            root: workspace.root().to_owned(),
+            root: workspace.held().clone(),
             folders: folders.to_owned(),
             name: name.into(),
             shown: workspace.shown(&place),
@@ -62,27 +63,16 @@ impl Target {
 
     /// The text file that is there; `None`: there is none yet. What is no text file is refused.
     pub(super) fn existing(&self) -> Result<Option<Existing>, String> {
-        let opened = self.folder(false).and_then(|folder| {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            Ok(rustix::fs::openat(
-                &folder,
-                &self.name,
-                flags,
-                Mode::empty(),
-            )?)
-        });
+        let opened = self.root.file(&self.folders.join(&self.name));
         let file = match opened {
-            Ok(file) => File::from(file),
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                return Err(format!("{} is a folder", self.shown));
+            }
             Err(error) => return Err(self.failed(&error)),
         };
         let found = file.metadata().map_err(|error| self.failed(&error))?;
-        if found.is_dir() {
-            return Err(format!("{} is a folder", self.shown));
-        }
-        if !found.is_file() {
-            return Err(format!("{} is not a regular file", self.shown));
-        }
         let mode = Mode::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found));
         if !mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) {
             return Err(format!("{} is read-only; nothing was changed", self.shown));
@@ -121,7 +111,7 @@ impl Target {
     }
 
     fn put_whole(&self, text: &str, existing: Option<&Existing>) -> io::Result<()> {
-        let folder = self.folder(true)?;
+        let folder = self.root.made_folder(&self.folders)?;
         // The same call has the same name, so that its repeat clears up what a kill left.
         let digest = blake3::hash(
             [self.shown.as_bytes(), b"\0", text.as_bytes()]
@@ -146,34 +136,13 @@ impl Target {
         Ok(rustix::fs::fsync(&folder)?)
     }
 
-    /// The folder of the file, opened from the root on.
-    fn folder(&self, create: bool) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = rustix::fs::open(&self.root, flags, Mode::empty())?;
-        for part in &self.folders {
-            let part = Path::new(part);
-            at = match rustix::fs::openat(&at, part, flags, Mode::empty()) {
-                Err(Errno::NOENT) if create => {
-                    match rustix::fs::mkdirat(&at, part, Mode::from_raw_mode(0o777)) {
-                        // Somebody else was first.
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                    rustix::fs::openat(&at, part, flags, Mode::empty())?
-                }
-                opened => opened?,
-            };
-        }
-        Ok(at)
-    }
-
     fn failed(&self, error: &io::Error) -> String {
-        match Errno::from_io_error(error) {
-            Some(Errno::LOOP) => format!(
+        match is_swapped(error) {
+            true => format!(
                 "access denied: {} or a folder above it has become a link meanwhile",
                 self.shown
             ),
-            _ => format!("{}: {error}; nothing was changed", self.shown),
+            false => format!("{}: {error}; nothing was changed", self.shown),
         }
     }
 }

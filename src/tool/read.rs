@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
 use super::output::{Lines, quoted};
-use super::workspace::open_file;
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -77,7 +76,7 @@ impl Tool for Read {
             let asked = arguments.text("path").unwrap_or(".");
             let path = workspace.resolve(asked)?;
             let shown = workspace.shown(&path);
-            let bytes = content(&path, &shown)?;
+            let bytes = content(&workspace, &path, &shown)?;
             let offset = arguments.count("offset").unwrap_or(1);
             let limit = arguments.count("limit").unwrap_or(DEFAULT_LINES);
             show(&shown, &bytes, offset, limit)
@@ -85,11 +84,11 @@ impl Tool for Read {
     }
 }
 
-fn content(path: &Path, shown: &str) -> Result<Vec<u8>, String> {
-    if path.is_dir() {
+fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, String> {
+    if workspace.is_folder(path)? {
         return Err(format!("{shown} is a folder; use list"));
     }
-    let file = open_file(path).map_err(|error| format!("{shown}: {error}"))?;
+    let file = workspace.open_file(path)?;
     let mut bytes = Vec::new();
     // One byte more than allowed tells a file that is too large from one that just fits, also
     // if it grows meanwhile.

@@ -2,6 +2,7 @@
 //! what a kill interrupts is told to the model as uncertain.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::{ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::Site;
+use crate::file_work::TOOLS;
 use crate::kernel::env::Environment;
 use crate::kernel::step::Effect;
 use crate::process::{Ending, Finished, Input, Processes, Program, signal_name};
@@ -85,8 +87,8 @@ impl Shell {
     pub(super) fn call(
         &self,
         site: Site,
-        workspace: &Workspace,
-        environment: &Environment,
+        workspace: Workspace,
+        environment: Environment,
         arguments: Value,
     ) -> BoxFuture<'static, ToolOutput> {
         let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
@@ -100,33 +102,43 @@ impl Shell {
         if command.contains('\0') {
             return refused("command: a command cannot hold U+0000".to_owned());
         }
-        let folder = match arguments.text("cwd") {
-            None => Ok(workspace.root().to_owned()),
-            Some(path) => workspace.resolve(path),
-        };
-        let folder = match folder {
-            Ok(folder) if folder.is_dir() => folder,
-            Ok(_) => return refused("cwd: it is no folder".to_owned()),
-            Err(text) => return refused(text),
-        };
         let time = arguments.count("timeout").map_or(self.timeout, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
         });
-        let program = Program {
-            argv: ["/bin/sh", "-c", command].map(str::to_owned).to_vec(),
-            environment: environment.clone(),
-            folder,
-            input: Input::Nothing,
-            time: Some(time),
-            keep: KEEP,
-        };
+        let argv = ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
+        let cwd = arguments.text("cwd").map(str::to_owned);
         let processes = self.processes.clone();
         Box::pin(async move {
+            let folder = TOOLS.run(move |_| folder(&workspace, cwd.as_deref())).await;
+            let folder = match folder.unwrap_or_else(|busy| Err(busy.to_string())) {
+                Ok(folder) => folder,
+                Err(text) => return ToolOutput::error(text),
+            };
+            let program = Program {
+                argv,
+                environment,
+                folder,
+                input: Input::Nothing,
+                time: Some(time),
+                keep: KEEP,
+            };
             match processes.run(site.run, site.id, program, |_| {}).await {
                 Ok(finished) => told(&finished, time),
                 Err(why) => ToolOutput::error(format!("the command was not started: {why}")),
             }
         })
+    }
+}
+
+/// Where a command runs.
+fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
+    let folder = match cwd {
+        None => workspace.root().to_owned(),
+        Some(path) => workspace.resolve(path)?,
+    };
+    match folder.is_dir() {
+        true => Ok(folder),
+        false => Err("cwd: it is no folder".to_owned()),
     }
 }
 

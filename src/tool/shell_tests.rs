@@ -43,7 +43,7 @@ impl Stage {
         let environment = Environment::base(std::env::vars_os(), &[]);
         let workspace = Workspace::open(&self.folder.path().join("work"), &[]).unwrap();
         self.shell
-            .call(site, &workspace, &environment, arguments)
+            .call(site, workspace, environment, arguments)
             .await
             .storable()
     }

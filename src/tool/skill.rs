@@ -1,15 +1,17 @@
 //! Loads a skill: the text that the run has pinned, and the files beside it. The only tool that
 //! sees folders outside the workspace: those of the run's own skills, and nothing else.
 
-use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::{Dir, FileType};
 use serde_json::{Value, json};
 
 use super::ToolOutput;
 use super::arguments::{Arguments, Parameter, Shape, schema};
+use super::beneath::{Beneath, FOLDER, folder_in, kind_in};
 use super::blocking::{Stop, blocking};
 use super::dealing::in_words;
 use crate::contract::BoxFuture;
@@ -114,7 +116,12 @@ fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
         skill.name
     );
     let mut files = Vec::new();
-    list(Path::new(folder), "", 0, &mut files, stop)?;
+    // A folder that is gone has no files.
+    if let Ok(held) = held(folder)
+        && let Ok(opened) = held.folder(Path::new(""))
+    {
+        list(&opened, "", 0, &mut files, stop)?;
+    }
     files.sort_unstable();
     if !files.is_empty() {
         let more = files.len() > FILES;
@@ -128,26 +135,33 @@ fn instructions(pinned: &PinnedText, stop: &Stop) -> Result<String, String> {
     Ok(text)
 }
 
+/// The folder of a skill, held open: its path may have links in it, what lies beneath has none.
+fn held(folder: &str) -> std::io::Result<Beneath> {
+    Beneath::open(&Path::new(folder).canonicalize()?)
+}
+
 fn list(
-    folder: &Path,
+    folder: &OwnedFd,
     inside: &str,
     depth: usize,
     files: &mut Vec<String>,
     stop: &Stop,
 ) -> Result<(), String> {
     stop.check()?;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in Dir::read_from(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_own = depth == 0 && name.eq_ignore_ascii_case("SKILL.md");
         if is_own || name.starts_with('.') || files.len() > FILES {
             continue;
         }
         let path = format!("{inside}{name}");
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && depth < DEPTH => {
-                list(&entry.path(), &format!("{path}/"), depth + 1, files, stop)?;
+        match kind_in(folder, Path::new(&name)) {
+            Ok(FileType::Directory) if depth < DEPTH => {
+                if let Ok(folder) = folder_in(folder, Path::new(&name), FOLDER) {
+                    list(&folder, &format!("{path}/"), depth + 1, files, stop)?;
+                }
             }
-            Ok(kind) if kind.is_file() => files.push(path),
+            Ok(FileType::RegularFile) => files.push(path),
             _ => {}
         }
     }
@@ -163,27 +177,29 @@ fn file(pinned: &PinnedText, path: &str) -> Result<String, String> {
         .as_ref()
         .ok_or_else(|| format!("skill {name} has no files: it is part of the daemon"))?;
     let unreadable = |fault: std::io::Error| format!("path: {path:?} of skill {name}: {fault}");
+    let held = held(folder).map_err(unreadable)?;
     let folder = Path::new(folder).canonicalize().map_err(unreadable)?;
     let whole = folder.join(path).canonicalize().map_err(unreadable)?;
-    if !whole.starts_with(&folder) {
+    let Ok(below) = whole.strip_prefix(&folder) else {
         return Err(format!(
             "path: {path:?} lies outside the folder of skill {name}; only files within it are \
              given"
         ));
-    }
-    let state = fs::metadata(&whole).map_err(unreadable)?;
-    if !state.is_file() {
+    };
+    if whole.is_dir() {
         return Err(format!("path: {path:?} of skill {name} is no file"));
     }
-    if state.len() > FILE_LIMIT {
-        let length = state.len();
+    // Links on the way were followed above; one that has appeared since is not.
+    let file = held.file(below).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    if length > FILE_LIMIT {
         return Err(format!(
             "path: {path:?} of skill {name} has {length} bytes, {FILE_LIMIT} at most"
         ));
     }
     let mut bytes = Vec::new();
-    File::open(&whole)
-        .and_then(|file| file.take(FILE_LIMIT).read_to_end(&mut bytes))
+    file.take(FILE_LIMIT)
+        .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     String::from_utf8(bytes).map_err(|_| format!("path: {path:?} of skill {name} is no text"))
 }

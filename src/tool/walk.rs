@@ -1,15 +1,27 @@
 //! Walks a folder of the workspace in a fixed order, past what belongs to no source tree.
 //! `list`, `glob` and `grep` see files only through this.
+//!
+//! Every folder is opened by its name in the one above and held open while it is walked, so that
+//! a folder that becomes a link meanwhile is passed over and nothing outside is seen.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ignore::WalkBuilder;
+use rustix::fs::{Dir, FileType};
 
 use super::Workspace;
+use super::beneath::{FOLDER, file_in, folder_in, kind_in};
 use super::blocking::Stop;
+use super::ignored::{IgnoreFiles, Ignored};
 
 /// The most entries that one call looks at.
 const ENTRY_LIMIT: usize = 200_000;
+/// Folders deeper than this are passed over: each level holds a descriptor.
+const DEPTH_LIMIT: usize = 100;
 
 /// Folders that hold what was fetched or built, not written.
 const SKIPPED: &[&str] = &[
@@ -29,61 +41,189 @@ const SKIPPED: &[&str] = &[
 ];
 
 /// An entry of a walk.
-pub(super) struct Entry {
+pub(super) struct Entry<'a> {
     pub path: PathBuf,
     pub is_folder: bool,
+    /// The folder that it lies in, held open.
+    folder: &'a OwnedFd,
 }
 
-/// Calls `visit` for each file and folder below `start`, each folder's entries by name and
-/// down to `depth` levels; links are not followed. True if there were too many to see all.
+impl Entry<'_> {
+    /// Opens a file for reading, if it is still a regular one.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let name = self.path.file_name().unwrap_or_default();
+        file_in(self.folder, Path::new(name))
+    }
+}
+
+/// What a walk did not see.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// There were more entries than are looked at.
+    too_many: bool,
+    /// Files that say what is ignored and could not be read, each with the reason.
+    unread: Vec<String>,
+}
+
+impl Walked {
+    /// Together with another walk of the same call.
+    pub(super) fn add(&mut self, other: Walked) {
+        self.too_many |= other.too_many;
+        self.unread.extend(other.unread);
+    }
+
+    /// What stands below a result for that.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.unread.clone();
+        notes.sort_unstable();
+        notes.dedup();
+        if self.too_many {
+            notes.push(format!(
+                "… looked at the first {ENTRY_LIMIT} entries only; name a folder further down in \
+                 path"
+            ));
+        }
+        notes
+    }
+}
+
+/// A folder that is being walked.
+struct Level {
+    folder: OwnedFd,
+    path: PathBuf,
+    entries: std::vec::IntoIter<(OsString, FileType)>,
+}
+
+/// Calls `visit` for each file and folder below `start`, which is resolved, each folder's entries
+/// by name and down to `depth` levels; links are not followed.
 pub(super) fn walk(
     workspace: &Workspace,
     start: &Path,
     depth: Option<usize>,
     stop: &Stop,
-    mut visit: impl FnMut(Entry) -> Result<(), String>,
-) -> Result<bool, String> {
-    let seen_from = workspace.clone();
-    let mut builder = WalkBuilder::new(start);
-    builder
-        .hidden(false)
-        .require_git(false)
-        // A user's own global list is no part of the tree: the answer would differ by machine.
-        .git_global(false)
-        .follow_links(false)
-        .max_depth(depth)
-        .sort_by_file_name(|a, b| a.cmp(b))
-        .filter_entry(move |entry| {
-            let skipped = entry.depth() > 0
-                && entry.file_type().is_some_and(|kind| kind.is_dir())
-                && entry
-                    .file_name()
-                    .to_str()
-                    .is_some_and(|name| SKIPPED.contains(&name));
-            !skipped && !seen_from.denies(entry.path())
-        });
-    // An entry that cannot be read is passed over: the rest of the tree is still worth seeing.
-    for (seen, entry) in builder.build().flatten().enumerate() {
-        stop.check()?;
-        if seen == ENTRY_LIMIT {
-            return Ok(true);
+    mut visit: impl FnMut(&Entry<'_>) -> Result<(), String>,
+) -> Result<Walked, String> {
+    let mut walked = Walked::default();
+    let unread = |error: io::Error| workspace.unread(start, &error);
+    let below = workspace.below(start).map_err(unread)?;
+    if !workspace.is_folder(start)? {
+        let above = below.parent().unwrap_or(Path::new(""));
+        let folder = workspace.held().folder(above).map_err(unread)?;
+        let name = Path::new(below.file_name().unwrap_or_default());
+        if kind_in(&folder, name).map_err(unread)? == FileType::RegularFile {
+            visit(&Entry {
+                path: start.to_owned(),
+                is_folder: false,
+                folder: &folder,
+            })?;
         }
-        let Some(kind) = entry.file_type() else {
+        return Ok(walked);
+    }
+    let mut ignored = Ignored::above(workspace, start, &mut walked.unread);
+    let mut levels = Vec::new();
+    let folder = workspace.held().folder(below).map_err(unread)?;
+    levels.push(
+        level(
+            workspace,
+            folder,
+            start.to_owned(),
+            &mut ignored,
+            &mut walked,
+        )
+        .map_err(unread)?,
+    );
+    let deepest = depth.unwrap_or(DEPTH_LIMIT).min(DEPTH_LIMIT);
+    let mut seen = 0;
+    while let Some(now) = levels.last_mut() {
+        stop.check()?;
+        let Some((name, kind)) = now.entries.next() else {
+            levels.pop();
+            ignored.leave();
             continue;
         };
-        let is_start_folder = entry.depth() == 0 && kind.is_dir();
-        if is_start_folder || !(kind.is_file() || kind.is_dir()) {
+        let path = now.path.join(&name);
+        let is_folder = kind == FileType::Directory;
+        if is_folder && is_skipped(&name)
+            || workspace.denies(&path)
+            || ignored.matches(&path, is_folder)
+        {
             continue;
         }
-        visit(Entry {
-            is_folder: kind.is_dir(),
-            path: entry.into_path(),
-        })?;
+        if seen == ENTRY_LIMIT {
+            walked.too_many = true;
+            break;
+        }
+        seen += 1;
+        let entry = Entry {
+            path,
+            is_folder,
+            folder: &now.folder,
+        };
+        visit(&entry)?;
+        let path = entry.path;
+        if is_folder && levels.len() < deepest {
+            // One that cannot be read, or has become a link, is passed over: the rest of the
+            // tree is still worth seeing.
+            let opened = levels
+                .last()
+                .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+                .and_then(|above| folder_in(&above.folder, Path::new(&name), FOLDER));
+            let entered =
+                opened.and_then(|folder| level(workspace, folder, path, &mut ignored, &mut walked));
+            levels.extend(entered.ok());
+        }
     }
-    Ok(false)
+    Ok(walked)
 }
 
-/// The note below a result of a walk that did not see all.
-pub(super) fn too_many() -> String {
-    format!("… looked at the first {ENTRY_LIMIT} entries only; name a folder further down in path")
+fn is_skipped(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| SKIPPED.contains(&name))
+}
+
+/// Enters a folder: its files and folders by name, and what it says of ignored ones.
+fn level(
+    workspace: &Workspace,
+    folder: OwnedFd,
+    path: PathBuf,
+    ignored: &mut Ignored,
+    walked: &mut Walked,
+) -> io::Result<Level> {
+    let mut entries = Vec::new();
+    let mut files = IgnoreFiles::default();
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        files.see(name);
+        let kind = match entry.file_type() {
+            // Some file systems do not say it here.
+            FileType::Unknown => match kind_in(&folder, Path::new(name)) {
+                Ok(kind) => kind,
+                Err(_) => continue,
+            },
+            kind => kind,
+        };
+        if matches!(kind, FileType::RegularFile | FileType::Directory) {
+            entries.push((name.to_owned(), kind));
+        }
+        // More are not looked at, and need not be kept.
+        if entries.len() > ENTRY_LIMIT {
+            break;
+        }
+    }
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    ignored.enter(
+        &folder,
+        &path,
+        files,
+        &|path| workspace.shown(path),
+        &mut walked.unread,
+    );
+    Ok(Level {
+        folder,
+        path,
+        entries: entries.into_iter(),
+    })
 }

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
+use super::beneath::{self, Beneath};
 use super::defining;
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
@@ -15,6 +16,7 @@ use crate::kernel::redact::Redactor;
 #[derive(Clone, Debug)]
 pub struct Workspace {
     root: PathBuf,
+    held: Beneath,
     denied: Vec<PathBuf>,
     writes: Writes,
     masks: Redactor,
@@ -31,9 +33,12 @@ impl Workspace {
         if !root.is_dir() {
             return Err(format!("the workspace {shown} is not a folder"));
         }
+        let held = Beneath::open(&root)
+            .map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
         let workspace = Workspace {
             denied: denied.iter().map(|path| settled(path)).collect(),
             root,
+            held,
             writes: Writes::Nowhere,
             masks: Redactor::default(),
         };
@@ -81,13 +86,18 @@ impl Workspace {
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
         self.place(path)?;
         let joined = self.root.join(path);
-        joined.canonicalize().map_err(|error| match error.kind() {
+        let real = joined.canonicalize().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => format!(
                 "no such file or folder: {path} (paths are taken from the workspace {})",
                 self.root.display()
             ),
             _ => format!("{path}: {error}"),
-        })
+        })?;
+        // Its links may lead elsewhere than a moment ago.
+        match real.starts_with(&self.root) && !self.denies(&real) {
+            true => Ok(real),
+            false => Err(self.outside(path)),
+        }
     }
 
     /// The file that `path` names, without links, whether it is there or not, if tools may write
@@ -151,6 +161,43 @@ impl Workspace {
         Ok(settled)
     }
 
+    /// The folder, held open.
+    pub(super) fn held(&self) -> &Beneath {
+        &self.held
+    }
+
+    /// A resolved path seen from the workspace.
+    pub(super) fn below<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
+        let below = path.strip_prefix(&self.root);
+        below.map_err(|_| io::Error::from(Errno::LOOP))
+    }
+
+    /// Opens a resolved regular file for reading. A link that took its place, or that of a folder
+    /// above it, since it was resolved is refused and not followed; a pipe is not waited for.
+    pub(super) fn open_file(&self, path: &Path) -> Result<File, String> {
+        let opened = self.below(path).and_then(|below| self.held.file(below));
+        opened.map_err(|error| self.unread(path, &error))
+    }
+
+    /// Is a resolved path a folder?
+    pub(super) fn is_folder(&self, path: &Path) -> Result<bool, String> {
+        let looked = self
+            .below(path)
+            .and_then(|below| self.held.is_folder(below));
+        looked.map_err(|error| self.unread(path, &error))
+    }
+
+    /// Why a resolved path cannot be read.
+    pub(super) fn unread(&self, path: &Path, error: &io::Error) -> String {
+        let shown = self.shown(path);
+        match beneath::is_swapped(error) {
+            true => {
+                format!("access denied: {shown} or a folder above it has become a link meanwhile")
+            }
+            false => format!("{shown}: {error}"),
+        }
+    }
+
     /// `path` as it is written and as its links lead, both absolute, whether it is there or not.
     pub(super) fn spellings(&self, path: &str) -> (PathBuf, PathBuf) {
         let joined = self.root.join(path);
@@ -181,17 +228,6 @@ impl Workspace {
         }
         text
     }
-}
-
-/// Opens a resolved regular file for reading. A link or pipe that took its place since it was
-/// resolved is refused instead of followed or waited for.
-pub(super) fn open_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    Ok(file)
 }
 
 /// `path` without `.` and `..`, by its text alone.
@@ -228,6 +264,7 @@ fn settled(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustix::fs::Mode;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -334,7 +371,35 @@ mod tests {
         let pipe = fixture.workspace.root().join("pipe");
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
-        assert!(open_file(&pipe).is_err());
+        let error = fixture.workspace.open_file(&pipe).unwrap_err();
+        assert!(error.contains("no regular file"), "{error}");
+    }
+
+    #[test]
+    fn what_has_become_a_link_since_it_was_resolved_is_not_followed() {
+        let fixture = fixture();
+        let root = fixture.workspace.root();
+        fs::create_dir(fixture.outside.join("other")).unwrap();
+        fs::write(fixture.outside.join("other/a.rs"), "outside").unwrap();
+        let file = fixture.workspace.resolve("src/a.rs").unwrap();
+        let folder = fixture.workspace.resolve("src").unwrap();
+        assert!(fixture.workspace.open_file(&file).is_ok());
+        fs::rename(root.join("src"), root.join("gone")).unwrap();
+        symlink(fixture.outside.join("other"), root.join("src")).unwrap();
+        for refused in [
+            fixture.workspace.open_file(&file).map(drop),
+            fixture.workspace.open_file(&folder).map(drop),
+            fixture
+                .workspace
+                .held()
+                .folder(Path::new("src"))
+                .map(drop)
+                .map_err(|error| fixture.workspace.unread(&folder, &error)),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(error.contains("has become a link meanwhile"), "{error}");
+        }
+        assert_eq!(fixture.workspace.is_folder(&folder), Ok(false));
     }
 
     proptest! {

@@ -224,7 +224,7 @@ async fn what_is_no_text_file_is_refused_with_the_reason() {
         ("image", "not UTF-8"),
         ("nul", "NUL"),
         ("fixed", "read-only"),
-        ("pipe", "not a regular file"),
+        ("pipe", "no regular file"),
     ] {
         for (tool, arguments) in [("write", to(path, "x")), ("edit", change(path, "a", "x"))] {
             let text = place.refused(tool, arguments).await;

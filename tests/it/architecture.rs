@@ -19,6 +19,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("telemetry", &[]),
     ("failpoint", &[]),
+    ("file_work", &[]),
     ("config", &[]),
     ("outbound", &[]),
     ("store", &[]),
@@ -57,6 +58,7 @@ const OPEN_TO: &[(&str, &[&str])] = &[
     ("clock", &["kernel", "contract"]),
     ("telemetry", &["kernel", "contract"]),
     ("failpoint", &["kernel", "contract", "wire"]),
+    ("file_work", &["kernel", "contract", "wire"]),
     ("config", &["kernel", "contract", "wire"]),
     ("outbound", &["kernel", "contract", "wire"]),
 ];

@@ -15,8 +15,8 @@ use super::names::offer;
 use super::server::{Link, Server};
 use super::wire::Wire;
 use crate::contract::servers::ServerState;
+use crate::file_work::DEFINITIONS;
 use crate::process::Service;
-use crate::tool::blocking::off_thread;
 
 /// A server that has failed without any tool is tried again after this long, the next time after
 /// twice as long, and so on up to the second.
@@ -97,7 +97,8 @@ impl Server {
         let closed = CancellationToken::new();
         let mut program = None;
         let reading = Arc::clone(self);
-        let wire = match off_thread(move || reading.environment()).await {
+        let read = DEFINITIONS.run(move |_| reading.environment()).await;
+        let wire = match read.unwrap_or_else(|busy| Err(busy.to_string())) {
             Ok(environment) => self.wire(environment, &mut program, closed.clone()),
             Err(why) => Err(why),
         };

@@ -1,0 +1,165 @@
+//! A folder held open, and what lies beneath it: every step of a path is opened by its name in the
+//! folder above and no link is followed, so that a folder that becomes a link between a check and
+//! an open leads nowhere. Paths are resolved by their callers, links within them included.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::file_work::regular;
+
+/// For a folder on the way: it need not be readable to be gone through.
+#[cfg(target_os = "linux")]
+const THROUGH: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// For a folder on the way.
+#[cfg(not(target_os = "linux"))]
+const THROUGH: OFlags = FOLDER;
+/// For a folder that is listed or written into.
+pub(super) const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// For a file that is read; a pipe is not waited for.
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// A folder held open.
+#[derive(Clone, Debug)]
+pub(super) struct Beneath(Arc<OwnedFd>);
+
+impl Beneath {
+    /// Holds the folder at `path`, which has no links in it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let mut at = rustix::fs::open("/", THROUGH, Mode::empty())?;
+        let below = path.strip_prefix("/").unwrap_or(path);
+        for part in below {
+            at = rustix::fs::openat(&at, Path::new(part), THROUGH, Mode::empty())?;
+        }
+        Ok(Beneath(Arc::new(at)))
+    }
+
+    /// The folder that the path leads to from here; the path has no `..`.
+    fn through(&self, folders: &Path) -> io::Result<Option<OwnedFd>> {
+        let mut at: Option<OwnedFd> = None;
+        for part in folders.components() {
+            // Anything else leads out of here.
+            let Component::Normal(part) = part else {
+                return Err(Errno::LOOP.into());
+            };
+            let from = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+            at = Some(folder_in(from, Path::new(part), THROUGH)?);
+        }
+        Ok(at)
+    }
+
+    /// A folder beneath this one, or this one itself, to be listed or written into.
+    pub(super) fn folder(&self, below: &Path) -> io::Result<OwnedFd> {
+        let at = self.through(below)?;
+        let at = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+        Ok(rustix::fs::openat(at, ".", FOLDER, Mode::empty())?)
+    }
+
+    /// As [`Beneath::folder`]; folders that are not there are made.
+    pub(super) fn made_folder(&self, below: &Path) -> io::Result<OwnedFd> {
+        let mut made = PathBuf::new();
+        for part in below {
+            let above = self.folder(&made)?;
+            match rustix::fs::mkdirat(&above, Path::new(part), Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            made.push(part);
+        }
+        self.folder(below)
+    }
+
+    /// A regular file beneath this folder.
+    pub(super) fn file(&self, below: &Path) -> io::Result<File> {
+        let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        };
+        let at = self.through(folders)?;
+        let at = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+        file_in(at, Path::new(name))
+    }
+
+    /// Is a folder at this path beneath, and no link to one?
+    pub(super) fn is_folder(&self, below: &Path) -> io::Result<bool> {
+        let (Some(folders), Some(name)) = (below.parent(), below.file_name()) else {
+            return Ok(true);
+        };
+        let at = self.through(folders)?;
+        let at = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+        Ok(kind_in(at, Path::new(name))? == FileType::Directory)
+    }
+}
+
+/// A folder by its name in an open folder.
+pub(super) fn folder_in(above: impl AsFd, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    match rustix::fs::openat(&above, name, flags, Mode::empty()) {
+        // So a link is refused where a folder is asked for, like anything else that is none.
+        Err(Errno::NOTDIR) if kind_in(&above, name)? == FileType::Symlink => {
+            Err(Errno::LOOP.into())
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// A regular file by its name in an open folder.
+pub(super) fn file_in(folder: impl AsFd, name: &Path) -> io::Result<File> {
+    // Looked at first: to open some devices does something.
+    match kind_in(&folder, name)? {
+        FileType::RegularFile => {}
+        FileType::Symlink => return Err(Errno::LOOP.into()),
+        FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
+        _ => return Err(io::Error::other("it is no regular file")),
+    }
+    regular(rustix::fs::openat(&folder, name, FILE, Mode::empty())?)
+}
+
+/// What is there by this name in an open folder; links are not followed.
+pub(super) fn kind_in(folder: impl AsFd, name: &Path) -> io::Result<FileType> {
+    let state = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(state.st_mode))
+}
+
+/// Does this fault come from a link where there was none when the path was resolved?
+pub(super) fn is_swapped(fault: &io::Error) -> bool {
+    Errno::from_io_error(fault) == Some(Errno::LOOP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_names_leads_anywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("ws/in")).unwrap();
+        std::fs::write(root.join("secret"), "").unwrap();
+        std::fs::write(root.join("ws/in/file"), "").unwrap();
+        let held = Beneath::open(&root.join("ws")).unwrap();
+        assert!(held.file(Path::new("in/file")).is_ok());
+        assert!(held.folder(Path::new("")).is_ok());
+        for path in [
+            root.join("secret"),
+            "../secret".into(),
+            "in/../../secret".into(),
+            "/".into(),
+        ] {
+            assert!(held.file(&path).is_err(), "{}", path.display());
+            assert!(held.folder(&path).is_err(), "{}", path.display());
+        }
+    }
+}
