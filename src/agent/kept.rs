@@ -102,7 +102,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.md"), "---\ndescription: d\n---\nLook.\n").unwrap();
-        let closed = fs::Permissions::from_mode(0);
+        let closed = fs::Permissions::from_mode(0o000);
         fs::set_permissions(dir.path().join("a.md"), closed).unwrap();
         assert!(folder::read(dir.path(), Dialect::Own, None)[0].unread);
         assert!(folder::read(&dir.path().join("none"), Dialect::Own, None).is_empty());

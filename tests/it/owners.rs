@@ -114,6 +114,7 @@ const WAYS: &[(&str, &[&str])] = &[
     ("hidden", &[STRAY]),
 ];
 
+#[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn has_perl() -> bool {
     let found = Command::new("perl")
         .args(["-MIO::Socket::UNIX", "-e", "1"])
@@ -164,6 +165,7 @@ async fn start_as(place: &Place, uid: Option<u32>) -> Daemon {
 }
 
 /// Both as root and as an ordinary user, or only as the user that this is.
+#[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn users() -> Vec<Option<u32>> {
     match rustix::process::geteuid().is_root() {
         true => vec![None, Some(NOBODY)],

@@ -65,6 +65,7 @@ async fn start(place: &Place, soft: u64, hard: u64) -> Daemon {
 }
 
 /// This process may open as many files as the tests need; false: the system does not let it.
+#[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
 fn may_open(count: usize) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let wanted = count as u64 + 200;
@@ -92,6 +93,7 @@ fn strangers(daemon: &Daemon) -> Vec<TcpStream> {
 struct Others(Child);
 
 impl Others {
+    #[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
     fn connect(place: &Place) -> Option<Others> {
         if !rustix::process::geteuid().is_root() {
             println!("other users: skipped, only root can become one");

@@ -288,7 +288,7 @@ fn a_task_that_is_handed_on_is_masked_with_a_warning() {
         let steps = steps["steps"].as_array().unwrap().iter();
         let child = steps
             .filter_map(|step| step["childRunId"].as_str())
-            .last()
+            .next_back()
             .unwrap();
         let child = client.run(child).await["sessionKey"].clone();
         let history = client

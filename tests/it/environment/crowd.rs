@@ -308,7 +308,7 @@ async fn play(
     let heard = listen(client.subscribe(follow).await);
     let mut crowd = Vec::new();
     for number in 0..size + WAYS.len() {
-        crowd.push(Member::begin(&client, &place, number, number >= size).await);
+        crowd.push(Member::begin(&client, place, number, number >= size).await);
     }
     let canaries = Canaries::of(&crowd);
     all_at_work(place, &crowd, 1).await;
