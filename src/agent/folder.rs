@@ -1,15 +1,17 @@
 //! Reads a folder of definition files. Whatever stands there, each file gets a verdict of its
 //! own and nothing else suffers.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::dialects;
 use super::fields::{Draft, draft};
 use super::names::derived;
 use super::raw::{self, Broken, FILE_LIMIT, Format};
 use crate::contract::catalog::AgentMode;
+use crate::file_work::read_regular;
 
 /// So many files of one folder are read; more are reported.
 pub(super) const FOLDER_LIMIT: usize = 500;
@@ -76,17 +78,15 @@ pub(super) fn read(folder: &Path, dialect: Dialect, within: Option<&Path>) -> Ve
     files.sort_unstable();
     let more = files.len().saturating_sub(FOLDER_LIMIT);
     files.truncate(FOLDER_LIMIT);
-    let mut found: Vec<Found> = files
-        .into_iter()
-        .map(|file| {
-            let mut unread = false;
-            Found {
-                outcome: read_one(&file, dialect, within, &mut unread),
-                unread,
-                file,
-            }
-        })
-        .collect();
+    let read = files.into_iter().map(|file| {
+        let mut unread = false;
+        Found {
+            outcome: read_one(&file, dialect, within, &mut unread),
+            unread,
+            file,
+        }
+    });
+    let mut found = last_good(folder, read.collect());
     if more > 0 {
         found.push(Found {
             file: folder.to_owned(),
@@ -105,6 +105,52 @@ fn unread(folder: &Path, fault: &std::io::Error) -> Found {
         outcome: Err(Broken::whole(format!("it cannot be read: {fault}"))),
         unread: true,
     }
+}
+
+/// What each file said when it was last whole. Every reader of a folder shares it: a file that is
+/// being saved is broken for all of them at once.
+static LAST_GOOD: LazyLock<Mutex<HashMap<PathBuf, Draft>>> = LazyLock::new(Mutex::default);
+
+/// In place of files that are broken now what they said before, with a warning; a file that is
+/// gone is forgotten.
+fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
+    let mut good = LAST_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_here: HashSet<&Path> = found.iter().map(|one| one.file.as_path()).collect();
+    good.retain(|file, _| file.parent() != Some(folder) || is_here.contains(file.as_path()));
+    for one in &mut found {
+        match &one.outcome {
+            Ok(draft) => {
+                good.insert(one.file.clone(), draft.clone());
+            }
+            // What could not be read says nothing about what is in it.
+            Err(_) if one.unread => {}
+            // It says something else now, which is refused: what it said before must not be wider.
+            Err(_) if !is_half(&one.file) => {
+                good.remove(&one.file);
+            }
+            Err(broken) => {
+                if let Some(before) = good.get(&one.file) {
+                    let mut draft = before.clone();
+                    draft.warnings.push(format!(
+                        "changed on disk, not valid yet; what it said before counts: {broken}"
+                    ));
+                    one.outcome = Ok(draft);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Is it a file that has no whole form, as one that is being saved?
+fn is_half(file: &Path) -> bool {
+    if file.is_symlink() {
+        return false;
+    }
+    let (Ok(bytes), Some(format)) = (bytes_of(file, None, &mut false), Format::of(file)) else {
+        return false;
+    };
+    raw::read(format, &bytes, Some(dialects::begins)).is_err()
 }
 
 /// What editors leave beside the file that they write.
@@ -151,6 +197,8 @@ fn read_one(
 fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec<u8>, Broken> {
     let mut unreadable = |fault: std::io::Error| match fault.kind() {
         std::io::ErrorKind::NotFound => Broken::whole("the link leads nowhere"),
+        // What is there is no file, whatever it holds.
+        std::io::ErrorKind::Other => Broken::whole(fault.to_string()),
         _ => {
             *unread = true;
             Broken::whole(format!("it cannot be read: {fault}"))
@@ -164,26 +212,56 @@ fn bytes_of(file: &Path, within: Option<&Path>, unread: &mut bool) -> Result<Vec
             "the link leads out of the project; a project's agents stand inside it",
         ));
     }
-    let kind = fs::metadata(&whole).map_err(&mut unreadable)?;
-    if kind.is_dir() {
+    if whole.is_dir() {
         return Err(Broken::whole(
             "a folder; definitions stand beside each other, folders inside are not read",
         ));
     }
-    // A pipe would be waited for.
-    if !kind.is_file() {
-        return Err(Broken::whole("it is no regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(&whole)
-        // One byte more, so that a longer file is seen to be one.
-        .and_then(|file| file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    let bytes = read_regular(&whole, FILE_LIMIT).map_err(unreadable)?;
     if bytes.len() > FILE_LIMIT {
         return Err(Broken::whole(format!(
-            "{} bytes; a definition has {FILE_LIMIT} at most",
-            kind.len()
+            "more bytes than a definition may have, {FILE_LIMIT} at most"
         )));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_said_counts_while_it_is_being_saved_and_not_once_it_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("one.md");
+        let write = |text: &str| fs::write(&file, text).unwrap();
+        let found = || read(dir.path(), Dialect::Own, None).remove(0).outcome;
+        let broken = "---\ndescription: [\n";
+        write(broken);
+        assert!(found().is_err());
+        write("---\ndescription: first\n---\nLook.\n");
+        assert!(found().unwrap().warnings.is_empty());
+        for half in ["", broken, "---\ndescription: second\n"] {
+            write(half);
+            let draft = found().unwrap();
+            assert_eq!(draft.definition.description, "first", "{half:?}");
+            let told = &draft.warnings[0];
+            assert!(told.contains("not valid yet"), "{told}");
+        }
+        write("---\ndescription: second\n---\nLook.\n");
+        let draft = found().unwrap();
+        assert_eq!(
+            (draft.definition.description.as_str(), draft.warnings.len()),
+            ("second", 0)
+        );
+        // What is whole and refused is no file that is being saved.
+        write("---\ndescription: third\nmode: none-of-these\n---\nLook.\n");
+        assert!(found().is_err());
+        write("---\ndescription: second\n---\nLook.\n");
+        assert!(found().is_ok());
+        fs::remove_file(&file).unwrap();
+        assert!(read(dir.path(), Dialect::Own, None).is_empty());
+        write(broken);
+        assert!(found().is_err());
+    }
 }

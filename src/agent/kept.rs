@@ -81,9 +81,11 @@ mod tests {
         let (kept, _) = keep(vec![unreadable(dir.path())], &kept);
         assert_eq!(names(&kept), ["a", "b", "c"]);
 
-        // One file, while another is removed and a third is broken.
+        // One file, while another is removed and a third is refused; one without a whole form
+        // would be taken for one that is being saved.
         fs::remove_file(dir.path().join("b.md")).unwrap();
-        fs::write(dir.path().join("c.md"), "---\n: [\n").unwrap();
+        let refused = "---\ndescription: d\nmode: none-of-these\n---\nLook.\n";
+        fs::write(dir.path().join("c.md"), refused).unwrap();
         let mut now = read();
         now[0] = unreadable(&dir.path().join("a.md"));
         let (kept, unread) = keep(now, &before);

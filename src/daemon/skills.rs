@@ -58,6 +58,8 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             .map(|(name, _)| name.clone())
             .collect(),
         given: given(config),
+        // A look at the end of a burst is begun a little before that.
+        settle: config.skills_debounce * 3 / 4,
         limits: Limits {
             skills: config.skills_most,
             bytes: usize::try_from(config.skills_bytes).unwrap_or(usize::MAX),

@@ -10,6 +10,7 @@ use crate::contract::delegate::{PinnedText, Site};
 use crate::contract::skills::{PickedSkills, SkillPin, SkillSet, SkillsHere, SkillsNow};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::SessionKey;
+use crate::kernel::pattern;
 use crate::store::command::NoteSkills;
 use crate::store::skills::SkillsNoted;
 use crate::store::{Command, Reply, blobs, runs, skills};
@@ -280,6 +281,18 @@ impl Inner {
                 resolved.id
             );
             resolved.warnings.push(what);
+        }
+        if let Some(names) = names {
+            let named = |name: &str| names.iter().any(|one| pattern::fits(one, name));
+            for skill in here.skills.iter().filter(|skill| named(&skill.name)) {
+                if let Some(why) = &skill.stale {
+                    resolved.warnings.push(format!(
+                        "skill {} has changed on disk and is not valid yet ({why}): the run has \
+                         what it said before",
+                        skill.name
+                    ));
+                }
+            }
         }
         if !picked.set.skills.is_empty() {
             resolved.skills = Some(SkillPin::Now(SkillsNow {

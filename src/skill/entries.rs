@@ -41,6 +41,15 @@ impl State {
         }
     }
 
+    /// When it was changed last, milliseconds since 1970.
+    pub(super) fn changed_ms(&self) -> i64 {
+        let [mtime, mtime_ns, ctime, ctime_ns] = self.times;
+        let ms =
+            |seconds: i64, ns: i64| seconds.saturating_mul(1000).saturating_add(ns / 1_000_000);
+        // A copied file keeps the time at which its text was written.
+        ms(mtime, mtime_ns).max(ms(ctime, ctime_ns))
+    }
+
     fn of_stat(file: &Stat) -> Self {
         State {
             place: (number(file.st_dev), number(file.st_ino)),

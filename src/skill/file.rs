@@ -1,12 +1,11 @@
 //! The file that makes a folder a skill: which one that is, and reading it within its limits.
 //! Called by `scan`.
 
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::Limits;
 use super::parse::{Note, Skill, parse};
+use crate::file_work::read_regular;
 use crate::front_matter::Broken;
 
 /// The file that makes a folder a skill.
@@ -57,29 +56,17 @@ impl NoSkill {
 
 /// The skill in `file`, or why there is none.
 pub(super) fn read(file: &Path, limits: Limits) -> Result<Skill, NoSkill> {
+    let broken = |reason: String| NoSkill::Broken(Broken::whole(reason));
     let unreadable = |fault: std::io::Error| match fault.kind() {
-        std::io::ErrorKind::NotFound => {
-            NoSkill::Broken(Broken::whole(format!("it cannot be read: {fault}")))
-        }
+        std::io::ErrorKind::NotFound => broken(format!("it cannot be read: {fault}")),
+        // What is there is no file, whatever it holds.
+        std::io::ErrorKind::Other => broken(fault.to_string()),
         _ => NoSkill::Unread(fault),
     };
-    let broken = |reason: String| NoSkill::Broken(Broken::whole(reason));
-    let state = fs::metadata(file).map_err(unreadable)?;
-    // A pipe would be waited for.
-    if !state.is_file() {
-        return Err(broken("it is no regular file".to_owned()));
-    }
-    // A file that has grown meanwhile is read on.
-    let expected = usize::try_from(state.len()).unwrap_or(usize::MAX);
-    let mut bytes = Vec::with_capacity(expected.min(limits.bytes) + 1);
-    File::open(file)
-        // One byte more, so that a longer file is seen to be one.
-        .and_then(|file| file.take(limits.bytes as u64 + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    let bytes = read_regular(file, limits.bytes).map_err(unreadable)?;
     if bytes.len() > limits.bytes {
         return Err(broken(format!(
-            "{} bytes; a skill has {} at most (setting skills.max_file_bytes)",
-            state.len(),
+            "more bytes than a skill may have, {} at most (setting skills.max_file_bytes)",
             limits.bytes
         )));
     }

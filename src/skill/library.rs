@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::bundled::bundled;
-use super::scan::{Found, Looked, look};
+use super::scan::{Found, Looked, Now, look};
 use super::sources::{Source, roots};
 use super::{Settings, set};
 use crate::clock::Clock;
@@ -20,6 +20,8 @@ use crate::contract::skills::{PickedSkills, Skills, SkillsHere};
 
 /// So long a look counts, whoever asks for a place.
 const FRESH: Duration = Duration::from_millis(250);
+/// So often it is looked again whether what changes has become still, for who waits for it.
+const LOOKS: usize = 8;
 /// So many places are kept; beyond it the one that was asked for least lately goes.
 const PLACES: usize = 128;
 /// So many picks are kept.
@@ -111,11 +113,12 @@ impl Library {
             return known;
         }
         let mut found: Vec<(Source, Arc<Looked>)> = Vec::with_capacity(roots.len());
+        let mut unsettled = false;
         for root in &roots {
             let before = looked.get(&root.folder);
             let now = match before {
                 Some(before) if done.contains(&root.folder) => Arc::clone(before),
-                before => look(root, settings.limits, before),
+                before => look(root, settings.limits, before, self.now(&settings)),
             };
             let known = before.map_or(&[][..], |before| before.unread.as_slice());
             for place in now.unread.iter().filter(|place| !known.contains(place)) {
@@ -123,6 +126,7 @@ impl Library {
                     "skills: {place}; what was read there before counts, and it is looked at again"
                 );
             }
+            unsettled |= now.unsettled;
             done.insert(root.folder.clone());
             looked.insert(root.folder.clone(), Arc::clone(&now));
             found.push((root.source, now));
@@ -152,9 +156,31 @@ impl Library {
         };
         if is_new {
             forget_some(&mut places, &mut looked);
+        }
+        // What changes is looked at again once it has been still.
+        if is_new || unsettled {
             self.options.more.notify_one();
         }
         here
+    }
+
+    fn now(&self, settings: &Settings) -> Now {
+        Now {
+            wall: self.options.clock.now(),
+            steady: self.options.clock.monotonic(),
+            settle: settings.settle,
+        }
+    }
+
+    /// Is something at this place not taken before it is still?
+    fn is_unsettled(&self, name: &str) -> bool {
+        let looked = lock(&self.looked);
+        let places = lock(&self.places);
+        let place = places.get(name);
+        place.is_some_and(|place| {
+            let mut roots = place.roots.iter().filter_map(|root| looked.get(root));
+            roots.any(|root| root.unsettled)
+        })
     }
 
     fn known_here(&self, name: &str) -> Option<Arc<SkillsHere>> {
@@ -207,7 +233,20 @@ impl Skills for Library {
         if !fresh && let Some(known) = self.known_here(&self.asked_for(cwd)) {
             return known;
         }
-        self.look_at(self.folder(cwd), fresh)
+        let here = self.look_at(self.folder(cwd), fresh);
+        // Who asks for what is there now waits until it is still.
+        let settle = self.options.settings.borrow().settle;
+        for _ in 0..LOOKS {
+            if !fresh || !self.is_unsettled(&here.workspace) {
+                break;
+            }
+            std::thread::sleep(settle);
+            self.look_at(self.folder(cwd), true);
+        }
+        match fresh {
+            true => self.known_here(&here.workspace).unwrap_or(here),
+            false => here,
+        }
     }
 
     fn pick(

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Limits;
 use super::library_tests::{fixture, library};
-use super::scan::look;
+use super::scan::{Now, look};
 use super::sources::Root;
-use crate::contract::skills::Skills;
+use crate::contract::skills::{ListedSkill, Skills};
 
 /// What is done, in words and in deed.
 type Change<'a> = (&'a str, Box<dyn Fn() + 'a>);
@@ -181,8 +182,8 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
         fixture.skill(&format!("work/skills/{name}"));
     }
     let root = Root::given(&fixture.path("work/skills"));
-    let after = |before: &Arc<_>| look(&root, Limits::default(), Some(before));
-    let first = look(&root, Limits::default(), None);
+    let after = |before: &Arc<_>| look(&root, Limits::default(), Some(before), Now::default());
+    let first = look(&root, Limits::default(), None, Now::default());
     assert!(Arc::ptr_eq(&first, &after(&first)));
     // It holds nothing that counts.
     fs::create_dir(fixture.path("work/skills/node_modules")).unwrap();
@@ -191,4 +192,63 @@ fn a_root_of_skills_alone_is_compared_as_a_whole_whatever_lies_beside_them() {
     assert!(!Arc::ptr_eq(&second, &first));
     assert!(Arc::ptr_eq(&second, &after(&second)));
     assert!(second.is_unchanged(&root, Limits::default()));
+}
+
+/// A good version counts until another good one has been still; one that is gone may come back.
+#[test]
+fn what_is_being_saved_does_not_count_before_it_is_whole_and_still() {
+    let fixture = fixture();
+    let settle = Duration::from_millis(300);
+    fixture.set(|settings| settings.settle = settle);
+    let file = fixture.path("work/skills/one/SKILL.md");
+    fixture.skill("work/skills/one");
+    let whole = fs::read_to_string(&file).unwrap();
+    // Its description and why it is stale, at a look so much later.
+    let look = |later: Duration| {
+        fixture.clock.advance(later);
+        let here = fixture.library.here(None, false);
+        let found = here.skills.iter().find(|skill| skill.name == "one");
+        let shown = |skill: &ListedSkill| (skill.description.clone(), skill.stale.clone());
+        (found.map(shown), here.hash.clone())
+    };
+    let first = "work/skills/one".to_owned();
+    let before = look(settle);
+    assert_eq!(before.0, Some((first.clone(), None)));
+    let header = whole.split_inclusive("---\n").take(2).collect::<String>();
+    for (half, says) in [
+        ("", "front matter"),
+        ("---\nname: one\n", "front matter"),
+        (header.as_str(), "nothing stands below"),
+    ] {
+        fs::write(&file, half).unwrap();
+        let (found, _) = look(settle);
+        assert_eq!(found.unwrap().0, first, "{half:?}");
+        let (found, hash) = look(settle);
+        let (description, stale) = found.unwrap();
+        assert_eq!(
+            (description, hash),
+            (first.clone(), before.1.clone()),
+            "{half:?}"
+        );
+        let stale = stale.unwrap();
+        assert!(stale.contains(says), "{half:?}: {stale}");
+    }
+    // It grows at every look, and is taken once it does not any more.
+    let mut text = whole.replace(&first, "second");
+    for _ in 0..3 {
+        text.push_str("More.\n");
+        fs::write(&file, &text).unwrap();
+        let (found, hash) = look(settle);
+        assert_eq!((found.unwrap().0, hash), (first.clone(), before.1.clone()));
+    }
+    assert_eq!(look(settle).0, Some(("second".to_owned(), None)));
+    // Away and back, then away.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(look(settle).0, Some(("second".to_owned(), None)));
+    fs::write(&file, &text).unwrap();
+    look(settle);
+    assert_eq!(look(settle).0, Some(("second".to_owned(), None)));
+    fs::remove_file(&file).unwrap();
+    look(settle);
+    assert_eq!(look(settle).0, None);
 }

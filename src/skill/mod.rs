@@ -25,6 +25,7 @@ mod look_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use file::FILE;
 pub use library::{Library, Options};
@@ -64,6 +65,9 @@ pub struct Settings {
     pub disabled: BTreeSet<String>,
     /// What the settings give to skills, by name or key.
     pub given: BTreeMap<String, GivenNames>,
+    /// So long a file must be still before it is read in place of a good version of it, and gone
+    /// before that one is.
+    pub settle: Duration,
     /// How much is looked at.
     pub limits: Limits,
     /// How long the list for models may be.

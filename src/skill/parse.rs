@@ -50,6 +50,8 @@ pub struct Skill {
     pub body: Pinned,
     /// What was put right, left aside or departs from the specification.
     pub notes: Vec<Note>,
+    /// Why what its file says now does not count, where this is what it said before.
+    pub stale: Option<String>,
 }
 
 /// Something about a file that was taken all the same.
@@ -193,6 +195,7 @@ impl Reader {
             requires,
             body: Pinned::of(body.into()),
             notes: self.notes,
+            stale: None,
         })
     }
 

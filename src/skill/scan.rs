@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entries::{Entry, Listing, State, list};
 use super::file::{FILE, NoSkill, file_in, note_variant, read};
@@ -18,6 +19,7 @@ use super::parse::Skill;
 use super::sources::Root;
 use super::spread::spread;
 use crate::front_matter::Broken;
+use crate::kernel::time::Timestamp;
 
 /// A skill's folder lies at most so many levels below its root.
 const DEPTH: usize = 6;
@@ -73,6 +75,8 @@ pub(super) struct Looked {
     files: HashSet<Kept>,
     /// What could not be read, and why: what was found there before counts.
     pub unread: Vec<String>,
+    /// Something of it changes and is not taken before it is still.
+    pub unsettled: bool,
     /// By what was read.
     limits: Limits,
     /// What lies at a root that holds skills and nothing else: no groups, no links, nothing that
@@ -111,6 +115,53 @@ struct Kept {
     state: State,
     /// Its folder's number on its file system.
     folder: u64,
+    /// What is there now and does not count yet.
+    next: Option<Next>,
+}
+
+/// A change that is not taken before it is still.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    /// The file's state; `None`: it is gone.
+    state: Option<State>,
+    /// Since when it was seen so.
+    since: Duration,
+    /// Since when it changes.
+    began: Duration,
+}
+
+/// What keeps changing for so long is taken as it is then, if it is good.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// When a look is made, and how long a file must be still before it is read in place of a good
+/// version of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Now {
+    /// The time of day, as files have it.
+    pub wall: Timestamp,
+    /// The time that does not jump.
+    pub steady: Duration,
+    /// How long.
+    pub settle: Duration,
+}
+
+impl Now {
+    /// Since when what is there is so, if it is not still yet.
+    fn unsettled(&self, state: Option<State>, before: Option<Next>) -> Option<Next> {
+        let same = before.filter(|next| next.state == state);
+        let since = same.map_or(self.steady, |next| next.since);
+        let began = before.map_or(self.steady, |next| next.began);
+        let passed = |from: Duration| self.steady.saturating_sub(from);
+        let wall = i64::try_from(self.settle.as_millis()).unwrap_or(i64::MAX);
+        let is_still = state.is_some_and(|state| self.wall.0 - state.changed_ms() >= wall)
+            || passed(since) >= self.settle
+            || passed(began) >= LONGEST.max(self.settle);
+        (!is_still).then_some(Next {
+            state,
+            since,
+            began,
+        })
+    }
 }
 
 impl Borrow<OsStr> for Kept {
@@ -135,11 +186,16 @@ impl Eq for Kept {}
 
 /// Looks at a root, where `before` is what the last look has found. It is found again if nothing
 /// has changed.
-pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) -> Arc<Looked> {
+pub(super) fn look(
+    root: &Root,
+    limits: Limits,
+    before: Option<&Arc<Looked>>,
+    now: Now,
+) -> Arc<Looked> {
     match before {
         Some(before) if before.is_unchanged(root, limits) => Arc::clone(before),
         before => {
-            let now = walk(root, limits, before.map(Arc::as_ref));
+            let now = walk(root, limits, before.map(Arc::as_ref), now);
             match before {
                 // What does not count may lie there otherwise than before.
                 Some(before)
@@ -155,9 +211,10 @@ pub(super) fn look(root: &Root, limits: Limits, before: Option<&Arc<Looked>>) ->
     }
 }
 
-fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
+fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looked {
     let mut walk = Walk {
         root,
+        now,
         limits,
         // What was too long may be taken now, and the other way round.
         before: before.filter(|before| before.limits.bytes == limits.bytes),
@@ -193,6 +250,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
             ),
         );
     }
+    walk.keep_gone();
     let Walk {
         is_plain,
         listing,
@@ -237,7 +295,7 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>) -> Looked {
     limits.hash(&mut hasher);
     looked.signature = hasher.finish();
     looked.limits = limits;
-    looked.plain = listing.filter(|_| is_plain);
+    looked.plain = listing.filter(|_| is_plain && !looked.unsettled);
     looked
 }
 
@@ -270,6 +328,14 @@ fn is_absence(fault: &std::io::Error) -> bool {
 const READ_BY_ONE: usize = 64;
 
 impl Seen {
+    fn file(&self) -> &Path {
+        match self {
+            Seen::Refused(found) | Seen::Unread(found, _) => &found.file,
+            Seen::Known(kept) | Seen::Stale(kept, _) => &kept.found.file,
+            Seen::New { file, .. } => file,
+        }
+    }
+
     fn read(&mut self, limits: Limits) {
         let Seen::New {
             file,
@@ -302,13 +368,33 @@ impl Seen {
         if *is_variant {
             note_variant(&mut outcome);
         }
+        if let Some(Ok(good)) = before.as_ref().map(|before| &before.found.outcome) {
+            let stale = match &outcome {
+                Err(broken) => Some(broken.to_string()),
+                Ok(skill) if is_empty(skill) && !is_empty(good) => {
+                    Some("nothing stands below the front matter".to_owned())
+                }
+                Ok(_) => None,
+            };
+            if stale.is_some() {
+                outcome = Ok(Skill {
+                    stale,
+                    ..good.clone()
+                });
+            }
+        }
         let file = std::mem::take(file);
         *self = Seen::Known(Kept {
             found: Arc::new(Found { file, outcome }),
             state: *state,
             folder: *folder,
+            next: None,
         });
     }
+}
+
+fn is_empty(skill: &Skill) -> bool {
+    skill.body.body.trim().is_empty()
 }
 
 /// Reads the skill in `folder`, which may be its file, too.
@@ -326,13 +412,14 @@ pub fn check(folder: &Path, limits: Limits) -> Vec<Found> {
         }
         return vec![Found { file, outcome }];
     }
-    let looked = look(&root, limits, None);
+    let looked = look(&root, limits, None, Now::default());
     let found = looked.found.iter();
     found.map(|found| (**found).clone()).collect()
 }
 
 struct Walk<'a> {
     root: &'a Root,
+    now: Now,
     /// Is there nothing but skills?
     is_plain: bool,
     /// What lies at the root.
@@ -474,6 +561,15 @@ impl Walk<'_> {
             .as_ref()
             .filter(|kept| kept.state == state)
             .map(|kept| Arc::clone(&kept.found));
+        // A good version stays until what is there in its place is still, and good as well.
+        let before = before.filter(|kept| kept.found.outcome.is_ok());
+        if known.is_none()
+            && let Some(good) = &before
+            && let Some(next) = self.now.unsettled(Some(state), good.next)
+        {
+            self.skills += 1;
+            return self.keep_good(good, next);
+        }
         if known.is_none() && file.is_symlink() && !self.may_lie_at(&file) {
             // The link may be swapped for a file.
             let above = file.parent().map(Path::to_owned);
@@ -489,13 +585,14 @@ impl Walk<'_> {
                 found,
                 state,
                 folder,
+                next: None,
             }),
             None => Seen::New {
                 file,
                 is_variant,
                 state,
                 folder,
-                before: before.filter(|kept| kept.found.outcome.is_ok()),
+                before,
             },
         });
     }
@@ -532,6 +629,38 @@ impl Walk<'_> {
             (kept.found.file.as_os_str(), kept.state, kept.folder).hash(&mut self.hasher);
             self.skills += 1;
             self.found.push(Seen::Known(kept));
+        }
+    }
+
+    /// What was good before counts for now.
+    fn keep_good(&mut self, good: &Kept, next: Next) {
+        self.looked.unsettled = true;
+        (good.found.file.as_os_str(), good.state, next.state).hash(&mut self.hasher);
+        self.found.push(Seen::Known(Kept {
+            next: Some(next),
+            ..good.clone()
+        }));
+    }
+
+    /// Files that were good and are gone may come back: some editors save so. One that has moved
+    /// within the root does not.
+    fn keep_gone(&mut self) {
+        let Some(before) = self.before else { return };
+        let there: HashSet<&Path> = self.found.iter().map(Seen::file).collect();
+        let gone = before.files.iter().filter(|kept| {
+            let refused_for_good = kept.found.outcome.is_err();
+            !refused_for_good && !there.contains(kept.found.file.as_path())
+        });
+        let gone: Vec<&Kept> = gone.collect();
+        for kept in gone {
+            let moved = self.found.iter().any(|seen| match seen {
+                Seen::New { folder, .. } => *folder == kept.folder,
+                Seen::Known(other) | Seen::Stale(other, _) => other.folder == kept.folder,
+                Seen::Refused(_) | Seen::Unread(..) => false,
+            });
+            if !moved && let Some(next) = self.now.unsettled(None, kept.next) {
+                self.keep_good(kept, next);
+            }
         }
     }
 

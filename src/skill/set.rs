@@ -126,6 +126,7 @@ fn digest(here: &SkillsHere, limits: PromptLimits) -> String {
             allowed_tools: _,
             install: _,
             warnings: _,
+            stale: _,
             shadowed: _,
         } = skill;
         for text in [name, description, source, path, &body.hash] {
@@ -177,7 +178,15 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         required_env: skill.requires.env.clone(),
         install: skill.requires.install.clone(),
         body: skill.body.clone(),
-        warnings: skill.notes.iter().map(ToString::to_string).collect(),
+        warnings: {
+            let stale = skill.stale.iter().map(|why| {
+                format!("changed on disk, not valid yet; what it said before counts: {why}")
+            });
+            stale
+                .chain(skill.notes.iter().map(ToString::to_string))
+                .collect()
+        },
+        stale: skill.stale.clone(),
         shadowed: Vec::new(),
     }
 }
@@ -357,6 +366,7 @@ mod tests {
             install: Vec::new(),
             body: Pinned::of("Do it.".into()),
             warnings: Vec::new(),
+            stale: None,
             shadowed: Vec::new(),
         }
     }

@@ -38,6 +38,7 @@ mod events;
 mod examples;
 mod failing;
 mod file_limit;
+mod half_saved;
 mod harness;
 mod home;
 mod house;
