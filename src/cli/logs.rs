@@ -71,13 +71,15 @@ impl Logs {
             if !moved {
                 continue;
             }
+            // The run before its steps: of one that has ended here, no later step is missed.
+            let run = ids::details(&watch.link, id).await?;
+            let ended = tree::is_ended(&run.state);
             for step in steps(&watch.link, id).await? {
-                if step.ended_at.is_some() {
+                if ended || step.ended_at.is_some() {
                     journal.show(&step)?;
                 }
             }
-            let run = ids::details(&watch.link, id).await?;
-            if tree::is_ended(&run.state) {
+            if ended {
                 journal.end(&run);
                 return Ok(exit::of_run(&run.state, run.needs_review));
             }
