@@ -12,6 +12,7 @@ use super::names::derived;
 use super::raw::{self, Broken, FILE_LIMIT, Format};
 use crate::contract::catalog::AgentMode;
 use crate::file_work::read_regular;
+use crate::process::writers::open_for_writing;
 
 /// So many files of one folder are read; more are reported.
 pub(super) const FOLDER_LIMIT: usize = 500;
@@ -116,10 +117,21 @@ static LAST_GOOD: LazyLock<Mutex<HashMap<PathBuf, Draft>>> = LazyLock::new(Mutex
 fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
     let mut good = LAST_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
     let is_here: HashSet<&Path> = found.iter().map(|one| one.file.as_path()).collect();
+    let mut being_written = None;
     good.retain(|file, _| file.parent() != Some(folder) || is_here.contains(file.as_path()));
     for one in &mut found {
         match &one.outcome {
+            Ok(draft) if good.get(&one.file) == Some(draft) => {}
             Ok(draft) => {
+                let being_written = being_written
+                    .get_or_insert_with(|| open_for_writing(|file| Format::of(file).is_some()));
+                if let Some(writer) = being_written.get(&canonical(&one.file)) {
+                    one.outcome = Err(Broken::whole(format!(
+                        "it cannot be read: {writer} still has it open for writing"
+                    )));
+                    one.unread = true;
+                    continue;
+                }
                 good.insert(one.file.clone(), draft.clone());
             }
             // What could not be read says nothing about what is in it.
@@ -140,6 +152,10 @@ fn last_good(folder: &Path, mut found: Vec<Found>) -> Vec<Found> {
         }
     }
     found
+}
+
+fn canonical(file: &Path) -> PathBuf {
+    file.canonicalize().unwrap_or_else(|_| file.to_owned())
 }
 
 /// Is it a file that has no whole form, as one that is being saved?

@@ -176,7 +176,8 @@ pub struct ListedSkill {
     pub body: Pinned,
     /// What was put right, left aside or departs from the specification.
     pub warnings: Vec<String>,
-    /// Why what its file says now does not count, where this is what it said before.
+    /// Where this is what it said before: why its file does not count now, as a clause
+    /// (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
     pub stale: Option<String>,
     /// Skills of the same name that it hides.
     pub shadowed: Vec<Aside>,

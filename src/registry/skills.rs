@@ -287,8 +287,7 @@ impl Inner {
             for skill in here.skills.iter().filter(|skill| named(&skill.name)) {
                 if let Some(why) = &skill.stale {
                     resolved.warnings.push(format!(
-                        "skill {} has changed on disk and is not valid yet ({why}): the run has \
-                         what it said before",
+                        "skill {}: {why}; the run has what it said before",
                         skill.name
                     ));
                 }

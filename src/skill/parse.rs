@@ -50,7 +50,8 @@ pub struct Skill {
     pub body: Pinned,
     /// What was put right, left aside or departs from the specification.
     pub notes: Vec<Note>,
-    /// Why what its file says now does not count, where this is what it said before.
+    /// Where this is what it said before: why its file does not count now, as a clause
+    /// (`changed on disk, not valid yet (…)`, `it cannot be read: …`).
     pub stale: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 //! Called by `library`, and by `abide skills check` for the folders that it is given.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,6 +20,7 @@ use super::sources::Root;
 use super::spread::spread;
 use crate::front_matter::Broken;
 use crate::kernel::time::Timestamp;
+use crate::process::writers::open_for_writing;
 
 /// A skill's folder lies at most so many levels below its root.
 const DEPTH: usize = 6;
@@ -117,6 +118,8 @@ struct Kept {
     folder: u64,
     /// What is there now and does not count yet.
     next: Option<Next>,
+    /// The file could not be read since, so that its state does not say what is in it.
+    is_unread: bool,
 }
 
 /// A change that is not taken before it is still.
@@ -263,9 +266,14 @@ fn walk(root: &Root, limits: Limits, before: Option<&Looked>, now: Now) -> Looke
         .iter_mut()
         .filter(|seen| matches!(seen, Seen::New { .. }));
     let mut new: Vec<&mut Seen> = new.collect();
+    let being_written = match new.is_empty() {
+        true => HashMap::new(),
+        false => open_for_writing(|file| file.extension().is_some_and(|md| md == "md")),
+    };
     // Of a folder of thousands that is new, that is nearly all of the time.
     spread(&mut new, READ_BY_ONE, |part| {
-        part.iter_mut().for_each(|seen| seen.read(limits));
+        part.iter_mut()
+            .for_each(|seen| seen.read(limits, &being_written));
     });
     looked.files.reserve(found.len());
     for seen in found {
@@ -336,7 +344,7 @@ impl Seen {
         }
     }
 
-    fn read(&mut self, limits: Limits) {
+    fn read(&mut self, limits: Limits, being_written: &HashMap<PathBuf, String>) {
         let Seen::New {
             file,
             is_variant,
@@ -347,17 +355,25 @@ impl Seen {
         else {
             return;
         };
-        let (mut outcome, why) = match read(file, limits) {
+        let outcome = match writer(file, being_written) {
+            Some(writer) => Err(NoSkill::Unread(std::io::Error::other(format!(
+                "{writer} still has it open for writing"
+            )))),
+            None => read(file, limits),
+        };
+        let (mut outcome, why) = match outcome {
             Ok(skill) => (Ok(skill), None),
             Err(NoSkill::Broken(broken)) => (Err(broken), None),
             Err(NoSkill::Unread(fault)) => {
                 let why = format!("{}: {fault}", file.display());
-                (Err(NoSkill::Unread(fault).broken()), Some(why))
+                let broken = NoSkill::Unread(fault).broken();
+                let reason = broken.reason.clone();
+                (Err(broken), Some((why, reason)))
             }
         };
-        if let Some(why) = why {
+        if let Some((why, reason)) = why {
             *self = match before.take() {
-                Some(before) => Seen::Stale(before, why),
+                Some(before) => Seen::Stale(before.unread(&reason), why),
                 None => {
                     let file = std::mem::take(file);
                     Seen::Unread(Arc::new(Found { file, outcome }), why)
@@ -369,16 +385,16 @@ impl Seen {
             note_variant(&mut outcome);
         }
         if let Some(Ok(good)) = before.as_ref().map(|before| &before.found.outcome) {
-            let stale = match &outcome {
+            let invalid = match &outcome {
                 Err(broken) => Some(broken.to_string()),
                 Ok(skill) if is_empty(skill) && !is_empty(good) => {
                     Some("nothing stands below the front matter".to_owned())
                 }
                 Ok(_) => None,
             };
-            if stale.is_some() {
+            if let Some(why) = invalid {
                 outcome = Ok(Skill {
-                    stale,
+                    stale: Some(format!("changed on disk, not valid yet ({why})")),
                     ..good.clone()
                 });
             }
@@ -389,8 +405,33 @@ impl Seen {
             state: *state,
             folder: *folder,
             next: None,
+            is_unread: false,
         });
     }
+}
+
+impl Kept {
+    /// The same, where its file cannot be read now: what it said before counts, and says why.
+    fn unread(mut self, reason: &str) -> Self {
+        if let Ok(good) = &self.found.outcome {
+            let outcome = Ok(Skill {
+                stale: Some(reason.to_owned()),
+                ..good.clone()
+            });
+            let file = self.found.file.clone();
+            self.found = Arc::new(Found { file, outcome });
+        }
+        self.is_unread = true;
+        self
+    }
+}
+
+/// The process that still has `file` open for writing.
+fn writer<'a>(file: &Path, being_written: &'a HashMap<PathBuf, String>) -> Option<&'a String> {
+    if being_written.is_empty() {
+        return None;
+    }
+    being_written.get(&file.canonicalize().ok()?)
 }
 
 fn is_empty(skill: &Skill) -> bool {
@@ -559,7 +600,7 @@ impl Walk<'_> {
             .cloned();
         let known = before
             .as_ref()
-            .filter(|kept| kept.state == state)
+            .filter(|kept| kept.state == state && !kept.is_unread)
             .map(|kept| Arc::clone(&kept.found));
         // A good version stays until what is there in its place is still, and good as well.
         let before = before.filter(|kept| kept.found.outcome.is_ok());
@@ -586,6 +627,7 @@ impl Walk<'_> {
                 state,
                 folder,
                 next: None,
+                is_unread: false,
             }),
             None => Seen::New {
                 file,
@@ -628,7 +670,8 @@ impl Walk<'_> {
         for kept in known {
             (kept.found.file.as_os_str(), kept.state, kept.folder).hash(&mut self.hasher);
             self.skills += 1;
-            self.found.push(Seen::Known(kept));
+            let reason = format!("it cannot be read: {fault}");
+            self.found.push(Seen::Known(kept.unread(&reason)));
         }
     }
 

@@ -179,9 +179,10 @@ fn listed(source: Source, file: &Path, skill: &Skill, settings: &Settings) -> Li
         install: skill.requires.install.clone(),
         body: skill.body.clone(),
         warnings: {
-            let stale = skill.stale.iter().map(|why| {
-                format!("changed on disk, not valid yet; what it said before counts: {why}")
-            });
+            let stale = skill
+                .stale
+                .iter()
+                .map(|why| format!("{why}; what it said before counts"));
             stale
                 .chain(skill.notes.iter().map(ToString::to_string))
                 .collect()

@@ -49,7 +49,7 @@ fn a_skill_that_is_being_saved_stays_as_it_was_and_its_agent_says_so() {
             assert_eq!(ended["result"], "done", "{ended}");
             let warned = ended["warnings"].to_string();
             assert!(
-                warned.contains("skill counting has changed on disk"),
+                warned.contains("skill counting: changed on disk, not valid yet"),
                 "{ended}"
             );
             let history = json!({ "sessionKey": spawned.session });
@@ -74,6 +74,82 @@ fn a_skill_that_is_being_saved_stays_as_it_was_and_its_agent_says_so() {
             (!listed.to_string().contains("counting")).then_some(())
         })
         .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// However long nothing is added: a program that holds the file open may not have written all.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_open_for_writing_does_not_count_before_it_is_closed() {
+    use std::io::Write;
+
+    let load = || calls("skill", json!({ "name": "counting" }));
+    let place = Place::new(
+        Script::new()
+            .on("[go]", [load(), says("done")])
+            .on("[again]", [load(), says("done")]),
+    )
+    .with_agent("worker", "tools: [skill]\nskills: [counting]");
+    let folder = place.work();
+    put(&folder, "skills/counting", "Counts.", "Use your fingers.");
+    let skill_file = folder.join("skills/counting/SKILL.md");
+    let agent_file = place.path().join(".config/abide/agents/worker.md");
+    let agent = fs::read_to_string(&agent_file).unwrap();
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let skills = async || client.call("skills.list", json!({})).await.to_string();
+        let described = async || {
+            let params = json!({ "agent": "worker" });
+            client.call("agents.get", params).await.to_string()
+        };
+        skills().await;
+        let mut skill = fs::File::create(&skill_file).unwrap();
+        skill
+            .write_all(b"---\nname: counting\ndescription: Counts.\n---\nDelete everything in")
+            .unwrap();
+        let half = agent.replace("worker.", "half of it");
+        let mut other = fs::File::create(&agent_file).unwrap();
+        other.write_all(half.as_bytes()).unwrap();
+        eventually("a word about both", async || {
+            let told = client.call("gateway.status", json!({})).await["notices"].to_string();
+            let skills = skills().await;
+            (skills.contains("open for writing; what it said before counts")
+                && told.contains("open for writing"))
+            .then_some(())
+        })
+        .await;
+        let spawned = client
+            .spawn(json!({ "task": "[go]", "agent": "worker" }))
+            .await;
+        let ended = client.ended(&spawned.id).await;
+        assert!(
+            ended["warnings"].to_string().contains("open for writing"),
+            "{ended}"
+        );
+        let history = json!({ "sessionKey": spawned.session });
+        let history = client.call("sessions.history", history).await.to_string();
+        assert!(history.contains("Use your fingers."), "{history}");
+        assert!(described().await.contains("worker."));
+        skill.write_all(b" the folder tmp.\n").unwrap();
+        drop((skill, other));
+        eventually("what was written", async || {
+            let skills = skills().await;
+            (!skills.contains("open for writing") && described().await.contains("half of it"))
+                .then_some(())
+        })
+        .await;
+        let spawned = client
+            .spawn(json!({ "task": "[again]", "agent": "worker" }))
+            .await;
+        client.ended(&spawned.id).await;
+        let history = json!({ "sessionKey": spawned.session });
+        let history = client.call("sessions.history", history).await.to_string();
+        assert!(
+            history.contains("everything in the folder tmp."),
+            "{history}"
+        );
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -1,0 +1,79 @@
+//! Which files are open for writing: one that a program still has open may be half written,
+//! however long nothing was added to it. Linux tells; elsewhere no file counts as open.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The files among those that are `wanted` that a process has open for writing, each with the
+/// name and number of one such process. Those of other users are seen by root alone.
+#[cfg(target_os = "linux")]
+pub fn open_for_writing(wanted: impl Fn(&Path) -> bool) -> HashMap<PathBuf, String> {
+    use std::fs;
+
+    let mut found = HashMap::new();
+    let numbers = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    for process in numbers(Path::new("/proc")) {
+        for descriptor in numbers(&process.join("fd")) {
+            // Not opened and not followed, so that no dead file system is asked.
+            let Some(file) = fs::read_link(&descriptor).ok().filter(|file| wanted(file)) else {
+                continue;
+            };
+            let number = descriptor.file_name().unwrap_or_default();
+            let told = fs::read_to_string(process.join("fdinfo").join(number));
+            if told.is_ok_and(|told| is_for_writing(&told)) {
+                let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+                let pid = process.file_name().unwrap_or_default().to_string_lossy();
+                found.insert(file, format!("{} ({pid})", name.trim()));
+            }
+        }
+    }
+    found
+}
+
+/// No file: the system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub fn open_for_writing(_: impl Fn(&Path) -> bool) -> HashMap<PathBuf, String> {
+    HashMap::new()
+}
+
+/// Does `/proc/PID/fdinfo/N` say so? Its flags are octal, and the last two bits the way it was
+/// opened: 0 to read.
+#[cfg(target_os = "linux")]
+fn is_for_writing(fdinfo: &str) -> bool {
+    let flags = fdinfo.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags
+        .and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok())
+        .is_some_and(|flags| flags & 0o3 != 0)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::fs::{File, OpenOptions};
+
+    #[test]
+    fn a_file_counts_while_it_is_open_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (read, written) = (dir.path().join("read.md"), dir.path().join("written.md"));
+        std::fs::write(&read, "").unwrap();
+        let _reader = File::open(&read).unwrap();
+        let writer = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&written)
+            .unwrap();
+        let here = || open_for_writing(|file| file.starts_with(dir.path()));
+        let open = here();
+        assert_eq!(open.keys().collect::<Vec<_>>(), [&written]);
+        let pid = format!("({})", std::process::id());
+        assert!(open[&written].ends_with(&pid), "{open:?}");
+        drop(writer);
+        assert_eq!(here().len(), 0);
+    }
+}
