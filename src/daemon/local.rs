@@ -239,6 +239,22 @@ async fn clear(path: &Path, clock: &Clock) -> Result<(), Failure> {
                 }
                 tokio::time::sleep(super::lock::LOOK).await;
             }
+            // Its daemon is ending (reset), or does not come to take connections (its queue is
+            // full): what it is shows in a moment.
+            Err(fault)
+                if matches!(
+                    fault.kind(),
+                    io::ErrorKind::ConnectionReset
+                        | io::ErrorKind::WouldBlock
+                        | io::ErrorKind::Interrupted
+                ) =>
+            {
+                if clock.monotonic() - began >= super::lock::STAYING {
+                    return Err(Failure::SocketTaken(path.to_owned()));
+                }
+                tokio::time::sleep(super::lock::LOOK).await;
+            }
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
             Err(fault) if fault.kind() != io::ErrorKind::ConnectionRefused => {
                 return Err(refused(path, fault));
             }

@@ -399,8 +399,8 @@ pub fn programs(environment: &Environment) -> ProgramCheck {
 /// whatever happened to be open when it was started.
 fn workspace(config: &Config) -> Result<PathBuf, Failure> {
     let folder = config.workspace.clone().unwrap_or_else(default_workspace);
-    std::fs::create_dir_all(&folder).map_err(|fault| refused(&folder, fault))?;
-    Ok(folder)
+    let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
+    made.map_err(|fault| refused(&folder, fault))
 }
 
 fn default_workspace() -> PathBuf {

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
@@ -34,6 +35,9 @@ use crate::wire::gateway::{Readiness, Restoring};
 
 /// The most of a refused body that is read, so that its sender comes to read why.
 const LINGER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How long a body may stay without a further byte.
+const QUIET: Duration = Duration::from_secs(30);
 
 /// What every request needs.
 pub(crate) struct Door {
@@ -124,7 +128,10 @@ async fn enter(
 ) -> Result<Answered, Fault> {
     let who = admit(door, &peer, seat, request.headers())?;
     match *request.method() {
-        Method::POST => call(door, connection, &who, request).await,
+        Method::POST => {
+            connection.has_seat_of_program(seat.is_of_program());
+            call(door, connection, &who, request).await
+        }
         Method::GET if wants_websocket(request.headers()) => {
             upgrade(door, who, Arc::clone(seat), request)
         }
@@ -171,23 +178,23 @@ async fn call(
     let most = door.dispatcher.limits().payload;
     let body = request.into_body();
     if body.size_hint().lower() > most as u64 {
-        discard(body).await;
+        tokio::select! {
+            () = discard(body) => {}
+            () = door.shutdown.cancelled() => {}
+        }
         return Err(too_large(most));
     }
     // What is announced is reserved before it is read.
     let announced = body.size_hint().upper().unwrap_or(most as u64);
     let held = door
         .dispatcher
-        .hold_bytes(usize::try_from(announced).unwrap_or(most))?;
-    let bytes = match Limited::new(body, most).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            return Err(too_large(most));
-        }
-        Err(error) => {
+        .hold_bytes(&connection, usize::try_from(announced).unwrap_or(most))?;
+    let bytes = tokio::select! {
+        bytes = read(body, most) => bytes?,
+        () = door.shutdown.cancelled() => {
             return Err(Fault::new(
-                Kind::InvalidRequest,
-                format!("the body ended early: {error}"),
+                Kind::Unavailable,
+                "the daemon ends before the whole request was there; nothing was done",
             ));
         }
     };
@@ -226,9 +233,12 @@ fn upgrade(
     let upgraded = hyper::upgrade::on(&mut request);
     let dispatcher = Arc::clone(&door.dispatcher);
     let shutdown = door.shutdown.clone();
+    let is_program = seat.is_of_program();
     door.tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => socket::serve(TokioIo::new(io), dispatcher, who, shutdown).await,
+            Ok(io) => {
+                socket::serve(TokioIo::new(io), dispatcher, who, is_program, shutdown).await;
+            }
             Err(error) => tracing::debug!(%error, "a WebSocket upgrade was not finished"),
         }
         drop(seat);
@@ -281,12 +291,39 @@ fn ready(phase: Phase) -> Answered {
     }
 }
 
+/// A whole body; one that stays away is not waited for.
+async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
+    let mut body = Limited::new(body, most);
+    let mut bytes = Vec::new();
+    loop {
+        let Ok(frame) = tokio::time::timeout(QUIET, body.frame()).await else {
+            return Err(Fault::new(
+                Kind::InvalidRequest,
+                format!("no further byte of the body came within {QUIET:?}; nothing was done"),
+            ));
+        };
+        match frame {
+            None => return Ok(bytes),
+            Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(too_large(most));
+            }
+            Some(Err(error)) => {
+                return Err(Fault::new(
+                    Kind::InvalidRequest,
+                    format!("the body ended early: {error}"),
+                ));
+            }
+        }
+    }
+}
+
 async fn discard(body: Incoming) {
     if body.size_hint().lower() > LINGER_BYTES {
         return;
     }
     let mut body = body;
-    while let Some(Ok(_)) = body.frame().await {}
+    while let Ok(Some(Ok(_))) = tokio::time::timeout(QUIET, body.frame()).await {}
 }
 
 fn too_large(most: usize) -> Fault {

@@ -114,6 +114,8 @@ pub struct Limits {
     pub reply: usize,
     /// Bytes of all requests being worked on, over all connections.
     pub request_bytes: usize,
+    /// The same of programs of runs and of processes of unknown origin.
+    pub program_bytes: usize,
     /// Calls in flight on one connection, without waits.
     pub in_flight: u32,
     /// Waits in flight on one connection.
@@ -133,6 +135,7 @@ impl Default for Limits {
             payload: 10 * 1024 * 1024,
             reply: 10 * 1024 * 1024,
             request_bytes: 256 * 1024 * 1024,
+            program_bytes: 32 * 1024 * 1024,
             in_flight: 64,
             waits: 1024,
             subscriptions: 256,

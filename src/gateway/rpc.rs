@@ -7,7 +7,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use jsonrpsee::types::{ErrorObjectOwned, Id, Response, ResponsePayload};
@@ -58,6 +58,8 @@ pub(crate) struct Dispatcher {
     clock: Clock,
     limits: Limits,
     bytes: Arc<AtomicUsize>,
+    /// Of those that programs of runs make: they take nothing of what is the owner's.
+    bytes_of_programs: Arc<AtomicUsize>,
 }
 
 /// What is in flight on one connection.
@@ -65,6 +67,8 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Connection {
     calls: AtomicU32,
     waits: AtomicU32,
+    /// Its peer is a program of a run, or of unknown origin.
+    is_program: AtomicBool,
     subscriptions: Option<Arc<Subscriptions>>,
 }
 
@@ -75,6 +79,11 @@ impl Connection {
             subscriptions: Some(subscriptions),
             ..Connection::default()
         }
+    }
+
+    /// From now on the requests of this connection count as those of programs.
+    pub(crate) fn has_seat_of_program(&self, is_program: bool) {
+        self.is_program.store(is_program, Ordering::Relaxed);
     }
 
     /// Its subscriptions, if it can have some.
@@ -140,6 +149,7 @@ impl Dispatcher {
             clock,
             limits,
             bytes: Arc::default(),
+            bytes_of_programs: Arc::default(),
         }
     }
 
@@ -154,10 +164,18 @@ impl Dispatcher {
     }
 
     /// Takes `bytes` out of the budget for requests in flight, or says that it is used up.
-    pub(crate) fn hold_bytes(&self, bytes: usize) -> Result<HeldBytes, Fault> {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let held = HeldBytes(self.bytes.clone(), bytes);
-        if before + bytes > self.limits.request_bytes {
+    pub(crate) fn hold_bytes(
+        &self,
+        connection: &Connection,
+        bytes: usize,
+    ) -> Result<HeldBytes, Fault> {
+        let (budget, most) = match connection.is_program.load(Ordering::Relaxed) {
+            true => (&self.bytes_of_programs, self.limits.program_bytes),
+            false => (&self.bytes, self.limits.request_bytes),
+        };
+        let before = budget.fetch_add(bytes, Ordering::Relaxed);
+        let held = HeldBytes(Arc::clone(budget), bytes);
+        if before + bytes > most {
             return Err(busy("too many bytes of requests are being worked on"));
         }
         Ok(held)
@@ -170,7 +188,7 @@ impl Dispatcher {
         who: &Arc<Principal>,
         text: &str,
     ) -> Answer {
-        let held = match self.hold_bytes(text.len()) {
+        let held = match self.hold_bytes(connection, text.len()) {
             Ok(held) => held,
             Err(fault) => return Answer::Now(self.refusal(text, fault)),
         };

@@ -118,6 +118,7 @@ impl Seats {
         };
         Ok(self.seat(Taken::Permit {
             _held: pool.take()?,
+            is_program: origin != Origin::Outside,
         }))
     }
 
@@ -231,6 +232,7 @@ enum Taken {
     Visitor(Visitor),
     Permit {
         _held: OwnedSemaphorePermit,
+        is_program: bool,
     },
     /// It has shown the token: one of the owner's.
     Owner {
@@ -266,6 +268,18 @@ impl Seat {
             _held: pool.take()?,
         };
         Ok(())
+    }
+
+    /// Is its peer a program of a run, or of unknown origin, and without the token?
+    pub(super) fn is_of_program(&self) -> bool {
+        let taken = lock(&self.taken);
+        matches!(
+            &*taken,
+            Taken::Permit {
+                is_program: true,
+                ..
+            }
+        )
     }
 
     /// A request was answered on it.

@@ -53,6 +53,7 @@ pub(crate) async fn serve<S>(
     io: S,
     dispatcher: Arc<Dispatcher>,
     who: Arc<Principal>,
+    is_program: bool,
     shutdown: CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -64,7 +65,7 @@ pub(crate) async fn serve<S>(
         .max_message_size(Some(limits.payload))
         .max_frame_size(Some(limits.payload));
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-    let end = match talk(&mut socket, &dispatcher, &who, &shutdown).await {
+    let end = match talk(&mut socket, &dispatcher, (&who, is_program), &shutdown).await {
         Ok(end) => end,
         Err(error) => {
             tracing::debug!(%error, "a connection ended");
@@ -98,7 +99,7 @@ pub(crate) async fn serve<S>(
 async fn talk<S>(
     socket: &mut WebSocketStream<S>,
     dispatcher: &Arc<Dispatcher>,
-    who: &Arc<Principal>,
+    (who, is_program): (&Arc<Principal>, bool),
     shutdown: &CancellationToken,
 ) -> Result<End, Error>
 where
@@ -106,6 +107,7 @@ where
 {
     let subscriptions = Subscriptions::new(dispatcher.limits().subscriptions);
     let connection = Arc::new(Connection::with(Arc::clone(&subscriptions)));
+    connection.has_seat_of_program(is_program);
     let mut calls = Calls::new();
     let mut events = Events::new();
     // A token of its own: listening for the stop touches nothing that connections share.

@@ -12,6 +12,7 @@ use crate::kernel::approval::{ApprovalState, Consent};
 use crate::kernel::fault::Fault;
 use crate::kernel::run::RunError;
 use crate::kernel::step::{Step, StepKind};
+use crate::kernel::text::storable;
 use crate::store::command::{RequestApproval, StepRef};
 use crate::store::{Command, Reply};
 
@@ -46,6 +47,7 @@ pub(super) async fn admit(
         why: redactor.whole(&consent.why).into_owned(),
         covers: redactor.covering(&consent.covers),
     };
+    let covers = storable(&consent.covers);
     reach("drive.asking");
     let command = Command::RequestApproval(Box::new(RequestApproval {
         by: StepRef {
@@ -61,6 +63,11 @@ pub(super) async fn admit(
         other => return Err(super::spawn::unexpected(&other)),
     };
     Ok(match approval.state {
+        ApprovalState::Allowed if approval.consent.covers != covers => refused(format!(
+            "access denied: what was allowed is {}; the same call would now touch {covers}, since a \
+             link has changed meanwhile. Nothing was done; a new call asks again",
+            approval.consent.covers
+        )),
         ApprovalState::Allowed => complete(inner, view, step).await?,
         ApprovalState::Open => Some(StepOutcome::Waits),
         ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {

@@ -3,6 +3,7 @@
 use super::announce::wake_run;
 use super::answer::SessionView;
 use super::cancel::PATIENCE;
+use super::folder;
 use super::request::PatchRequest;
 use super::spawn::unexpected;
 use super::{Idempotency, Principal, Registry};
@@ -25,8 +26,11 @@ impl Registry {
         &self,
         who: &Principal,
         key: &SessionKey,
-        patch: PatchRequest,
+        mut patch: PatchRequest,
     ) -> Result<SessionView, Fault> {
+        if let Some(cwd) = patch.cwd.take() {
+            patch.cwd = Some(folder::taken(cwd).await?);
+        }
         if let Some(Some(model)) = &patch.model {
             let session = self.session(who, key).await?.session;
             // A model that nobody offers is refused now and not at the next turn.

@@ -19,6 +19,7 @@ mod drive;
 mod environment;
 mod events;
 mod exchange;
+mod folder;
 mod gauges;
 mod lanes;
 mod left;

@@ -2,6 +2,7 @@
 //! run. The command itself checks what depends on rows.
 
 use super::answer::SessionView;
+use super::folder;
 use super::request::{CreateRequest, IfExists, SpawnRequest, TurnRequest};
 use super::{Idempotency, Principal, Registry};
 use crate::contract::catalog::{Overrides, Resolved};
@@ -20,12 +21,17 @@ pub(super) const TITLE: usize = 80;
 impl Registry {
     /// Spawns a run in a session of its own. Once this returns, it is in the store and
     /// survives any kill; until then it is absent or whole.
-    pub async fn spawn(&self, who: &Principal, request: SpawnRequest) -> Result<Accepted, Fault> {
+    pub async fn spawn(
+        &self,
+        who: &Principal,
+        mut request: SpawnRequest,
+    ) -> Result<Accepted, Fault> {
         let target = request.parent.as_ref().map_or("", |key| key.as_str());
         let key = self.key(who, "sessions.spawn", target, request.idempotency);
         if let Some(first) = self.known(key.as_ref())? {
             return Ok(first);
         }
+        request.cwd = folder::taken(request.cwd).await?;
         let above = match (&request.cwd, &request.parent) {
             (None, Some(parent)) => self.folder_of(who, parent)?,
             _ => None,
@@ -154,8 +160,9 @@ impl Registry {
     pub async fn create_session(
         &self,
         who: &Principal,
-        request: CreateRequest,
+        mut request: CreateRequest,
     ) -> Result<(SessionView, bool), Fault> {
+        request.cwd = folder::taken(request.cwd).await?;
         let agent = self.session_agent(who, &request).await?;
         let command = Command::CreateSession(Box::new(NewSession {
             id: SessionId(self.inner.clock.new_id()),

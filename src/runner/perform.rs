@@ -150,6 +150,7 @@ impl TurnRunner {
         let pinned = pinned_tools(view)?;
         let pinned = pinned.find(name);
         let admitted = self.tools.admit(Call {
+            site: site_of(step),
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
@@ -217,13 +218,8 @@ impl TurnRunner {
             true => Duration::MAX,
             false => self.options.borrow().tool_timeout,
         };
-        let site = Site {
-            run: step.run,
-            id: step.id,
-            step: step.seq,
-            attempt: step.attempts,
-        };
         let call = Call {
+            site: site_of(step),
             id: step.tool_call.as_deref().unwrap_or_default(),
             name,
             root: self.workspace(view),
@@ -233,7 +229,7 @@ impl TurnRunner {
             arguments: &step.input,
             links: &definition.linked_agents,
         };
-        let call = self.tools.call(call, site);
+        let call = self.tools.call(call);
         match tokio::time::timeout(limit, call).await {
             Ok(Called::Done(output)) => StepOutcome::ToolResult {
                 text: output.text,
@@ -245,6 +241,15 @@ impl TurnRunner {
                 is_error: true,
             },
         }
+    }
+}
+
+fn site_of(step: &Step) -> Site {
+    Site {
+        run: step.run,
+        id: step.id,
+        step: step.seq,
+        attempt: step.attempts,
     }
 }
 

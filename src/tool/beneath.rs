@@ -43,7 +43,7 @@ impl Beneath {
         let mut at = rustix::fs::open("/", THROUGH, Mode::empty())?;
         let below = path.strip_prefix("/").unwrap_or(path);
         for part in below {
-            at = rustix::fs::openat(&at, Path::new(part), THROUGH, Mode::empty())?;
+            at = folder_in(&at, Path::new(part), THROUGH)?;
         }
         Ok(Beneath(Arc::new(at)))
     }

@@ -1,9 +1,10 @@
 //! All tools by name. The runner calls tools through it, so that one place binds every result
 //! and every call to the same limits.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -25,6 +26,7 @@ use super::read::Read;
 use super::session_tools;
 use super::shell::Shell;
 use super::todo::Todo;
+use super::workspace::LedTo;
 use super::write::Write;
 use super::{Tool, ToolOutput, Workspace, skill};
 use crate::contract::BoxFuture;
@@ -35,7 +37,7 @@ use crate::contract::runner::Admission;
 use crate::contract::servers::Served;
 use crate::file_work::TOOLS;
 use crate::kernel::gate::{Decision, Rights, Subject};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::step::Effect;
 
 /// What the catalogue must know.
@@ -57,6 +59,8 @@ pub struct Options {
 /// A call of a tool.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
+    /// The step that it is.
+    pub site: Site,
     /// The model's name for it.
     pub id: &'a str,
     /// Which.
@@ -87,6 +91,14 @@ pub struct Catalogue {
     delegate: DelegateSlot,
     shell: Option<Shell>,
     servers: Option<Servers>,
+    judged: Judged,
+}
+
+/// Where the paths of calls led that were judged and are to be made.
+type Judged = Arc<Mutex<HashMap<StepId, (RunId, LedTo)>>>;
+
+fn lock(judged: &Judged) -> MutexGuard<'_, HashMap<StepId, (RunId, LedTo)>> {
+    judged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Catalogue {
@@ -107,6 +119,7 @@ impl Catalogue {
             delegate: options.delegate,
             shell: options.shell,
             servers: options.servers,
+            judged: Judged::default(),
         }
     }
 
@@ -250,6 +263,7 @@ impl Catalogue {
             }
             return Box::pin(std::future::ready(judge(subject, defining)));
         }
+        let (site, places) = (call.site, Arc::clone(&self.judged));
         Box::pin(async move {
             let judged = TOOLS.run(move |_| {
                 let workspace = Workspace::open(&root, &denied);
@@ -262,7 +276,14 @@ impl Catalogue {
                     (Ok(workspace), Some(path)) => defining::reason(workspace, path),
                     _ => None,
                 };
-                judge(subject, defining)
+                let admission = judge(subject, defining);
+                if let (Ok(workspace), false) =
+                    (&workspace, matches!(admission, Admission::Refused(_)))
+                {
+                    // The tool opens what was judged.
+                    lock(&places).insert(site.id, (site.run, workspace.led_to()));
+                }
+                admission
             });
             judged
                 .await
@@ -272,8 +293,9 @@ impl Catalogue {
 
     /// Makes a call that was admitted. A tool that does not exist, a folder that cannot be opened
     /// and arguments that do not fit are failed results, in words for the model.
-    pub fn call(&self, call: Call<'_>, site: Site) -> BoxFuture<'static, Called> {
+    pub fn call(&self, call: Call<'_>) -> BoxFuture<'static, Called> {
         let Call {
+            site,
             id,
             name,
             root,
@@ -316,11 +338,14 @@ impl Catalogue {
             })
         } else if let Some(tool) = self.get(name) {
             let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
+            let led_to = lock(&self.judged)
+                .remove(&site.id)
+                .map(|(_, led_to)| led_to);
             let opening = self.opened(root);
             Box::pin(async move {
                 Called::Done(match opening.await {
                     Ok(workspace) => {
-                        let workspace = workspace.writing(writes).masking(masks);
+                        let workspace = workspace.led(led_to).writing(writes).masking(masks);
                         tool.call(workspace, arguments).await
                     }
                     Err(text) => ToolOutput::error(text),
@@ -362,6 +387,7 @@ impl Catalogue {
     /// The run has ended: once this resolves, nothing is left of its own connections; what went
     /// wrong with that.
     pub fn release(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
+        lock(&self.judged).retain(|_, (of, _)| *of != run);
         match &self.servers {
             Some(servers) if servers.has_leased(run) => {
                 let servers = servers.clone();

@@ -247,13 +247,8 @@ async fn no_tool_leaves_the_workspace_or_sees_the_daemons_state() {
 
 /// Calls a tool that does not wait.
 async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value) -> ToolOutput {
-    let site = Site {
-        run: RunId(Uuid::from_u128(1)),
-        id: StepId(Uuid::from_u128(2)),
-        step: 1,
-        attempt: 1,
-    };
     let call = Call {
+        site: site(),
         id: "call-1",
         name: tool,
         root,
@@ -263,9 +258,18 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         arguments: &arguments,
         links: &[],
     };
-    match catalogue.call(call, site).await {
+    match catalogue.call(call).await {
         Called::Done(output) => output,
         Called::Waits => panic!("{tool} waits"),
+    }
+}
+
+fn site() -> Site {
+    Site {
+        run: RunId(Uuid::from_u128(1)),
+        id: StepId(Uuid::from_u128(2)),
+        step: 1,
+        attempt: 1,
     }
 }
 
@@ -293,6 +297,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
     let catalogue = Catalogue::new(Options::default());
     let admit = async |path: &str| {
         let call = Call {
+            site: site(),
             id: "call-1",
             name: "read",
             root: &root,
@@ -314,6 +319,82 @@ async fn the_gate_looks_at_where_a_path_leads() {
     let asks = admit("notes.txt").await;
     let covers = root.join("notes.txt").to_string_lossy().into_owned();
     assert!(matches!(asks, Admission::Asks(consent) if consent.covers == covers));
+}
+
+/// A link that is changed between the judgement and the call changes nothing: what was judged is
+/// what is opened.
+#[tokio::test]
+async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    for (name, text) in [("pub", "public"), ("secrets", "hidden")] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("key"), text).unwrap();
+    }
+    let lead = |to: &str| {
+        let _ = fs::remove_file(root.join("l"));
+        symlink(root.join(to), root.join("l")).unwrap();
+    };
+    let rules = ["read", "write"].map(|tool| Rule {
+        tool: tool.to_owned(),
+        pattern: Some("secrets/*".to_owned()),
+        decision: Decision::Deny,
+    });
+    let rights = rights(&rules);
+    let catalogue = Catalogue::new(Options::default());
+    let written = json!({ "path": "l/new", "content": "text" });
+    for (tool, arguments) in [("read", json!({ "path": "l/key" })), ("write", written)] {
+        lead("pub");
+        let call = Call {
+            site: site(),
+            id: "call-1",
+            name: tool,
+            root: &root,
+            served: None,
+            rights: &rights,
+            arguments: &arguments,
+            environment: &RunEnvironment::default(),
+            links: &[],
+        };
+        assert_eq!(catalogue.admit(call).await, Admission::Goes);
+        lead("secrets");
+        let Called::Done(output) = catalogue.call(call).await else {
+            panic!("{tool} waits");
+        };
+        assert!(!output.is_error, "{}", output.text);
+        assert!(!output.text.contains("hidden"), "{}", output.text);
+        // Judged again, it is refused.
+        let judged = catalogue.admit(call).await;
+        assert!(matches!(judged, Admission::Refused(_)), "{judged:?}");
+    }
+    assert!(root.join("pub/new").exists());
+    assert!(!root.join("secrets/new").exists());
+}
+
+#[tokio::test]
+async fn a_workspace_that_has_become_a_link_is_not_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    let root = base.join("work/sub");
+    fs::create_dir_all(&root).unwrap();
+    fs::create_dir(base.join("outside")).unwrap();
+    fs::write(base.join("outside/notes.txt"), "outside").unwrap();
+    fs::rename(&root, base.join("work/sub2")).unwrap();
+    symlink(base.join("outside"), &root).unwrap();
+    let catalogue = Catalogue::new(Options::default());
+    for (tool, arguments) in [
+        ("read", json!({ "path": "notes.txt" })),
+        ("grep", json!({ "pattern": "outside" })),
+        ("write", json!({ "path": "new.txt", "content": "text" })),
+    ] {
+        let output = called(&catalogue, tool, &root, arguments).await;
+        assert!(
+            output.is_error && output.text.contains("has become a link"),
+            "{}",
+            output.text
+        );
+    }
+    assert!(!base.join("outside/new.txt").exists());
 }
 
 #[tokio::test]
@@ -339,6 +420,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
             renamed: Default::default(),
         });
         let call = Call {
+            site: site(),
             id: "call-1",
             name,
             root: &root,

@@ -1,9 +1,11 @@
 //! The folder that a run's tools see, and the check that no path leads out of it. Every tool
 //! resolves the paths it is given here.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
@@ -11,6 +13,10 @@ use super::beneath::{self, Beneath};
 use super::defining;
 use crate::kernel::gate::Writes;
 use crate::kernel::redact::Redactor;
+
+/// Where the paths of a call lead, each looked up once: what a rule has judged is what the tool
+/// opens, whatever becomes of the links meanwhile.
+pub(super) type LedTo = Arc<Mutex<BTreeMap<String, PathBuf>>>;
 
 /// A folder with everything below it, apart from what is denied.
 #[derive(Clone, Debug)]
@@ -20,27 +26,28 @@ pub struct Workspace {
     denied: Vec<PathBuf>,
     writes: Writes,
     masks: Redactor,
+    led_to: LedTo,
 }
 
 impl Workspace {
-    /// The workspace at `root`; the folders `denied` are refused even inside it. Fails with
-    /// words for people where `root` is no folder or lies in a denied one.
+    /// The workspace at `root`, a path that had no links when it was taken; the folders `denied`
+    /// are refused even inside it. Fails with words for people where `root` is no folder, has
+    /// become a link or lies in a denied one.
     pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, String> {
         let shown = root.display();
-        let root = root
-            .canonicalize()
-            .map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
-        if !root.is_dir() {
-            return Err(format!("the workspace {shown} is not a folder"));
-        }
-        let held = Beneath::open(&root)
-            .map_err(|error| format!("the workspace {shown} cannot be opened: {error}"))?;
+        let held = Beneath::open(root).map_err(|error| match beneath::is_swapped(&error) {
+            true => format!(
+                "access denied: the workspace {shown} or a folder above it has become a link"
+            ),
+            false => format!("the workspace {shown} cannot be opened: {error}"),
+        })?;
         let workspace = Workspace {
             denied: denied.iter().map(|path| settled(path)).collect(),
-            root,
+            root: root.to_owned(),
             held,
             writes: Writes::Nowhere,
             masks: Redactor::default(),
+            led_to: LedTo::default(),
         };
         if workspace.denies(&workspace.root) {
             return Err(format!(
@@ -56,6 +63,29 @@ impl Workspace {
     pub(super) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
         self
+    }
+
+    /// The same, where these paths were looked up before.
+    #[must_use]
+    pub(super) fn led(mut self, led_to: Option<LedTo>) -> Self {
+        self.led_to = led_to.unwrap_or_default();
+        self
+    }
+
+    /// Where each path led that was asked about.
+    pub(super) fn led_to(&self) -> LedTo {
+        Arc::clone(&self.led_to)
+    }
+
+    /// Where `path` leads: without links as far as it exists, the rest as it is written.
+    fn follow(&self, path: &str) -> PathBuf {
+        let mut led_to = self.led_to.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = led_to.get(path) {
+            return known.clone();
+        }
+        let found = settled(&self.root.join(path));
+        led_to.insert(path.to_owned(), found.clone());
+        found
     }
 
     /// The same, for a run that sees some values of its environment only masked.
@@ -84,19 +114,17 @@ impl Workspace {
     /// The existing file or folder that `path` names, without links. The error says why not
     /// and which folder is allowed.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, String> {
-        self.place(path)?;
-        let joined = self.root.join(path);
-        let real = joined.canonicalize().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => format!(
+        let real = self.place(path)?;
+        match real.symlink_metadata() {
+            Ok(found) if found.is_symlink() => Err(format!(
+                "no such file or folder: {path} is a link that leads nowhere"
+            )),
+            Ok(_) => Ok(real),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
                 "no such file or folder: {path} (paths are taken from the workspace {})",
                 self.root.display()
-            ),
-            _ => format!("{path}: {error}"),
-        })?;
-        // Its links may lead elsewhere than a moment ago.
-        match real.starts_with(&self.root) && !self.denies(&real) {
-            true => Ok(real),
-            false => Err(self.outside(path)),
+            )),
+            Err(error) => Err(format!("{path}: {error}")),
         }
     }
 
@@ -148,8 +176,7 @@ impl Workspace {
         if !written.starts_with(&self.root) {
             return Err(self.outside(path));
         }
-        let joined = self.root.join(path);
-        let settled = settled(&joined);
+        let settled = self.follow(path);
         if !settled.starts_with(&self.root) {
             return Err(self.outside(path));
         }
@@ -200,8 +227,7 @@ impl Workspace {
 
     /// `path` as it is written and as its links lead, both absolute, whether it is there or not.
     pub(super) fn spellings(&self, path: &str) -> (PathBuf, PathBuf) {
-        let joined = self.root.join(path);
-        (lexical(&joined), settled(&joined))
+        (lexical(&self.root.join(path)), self.follow(path))
     }
 
     fn outside(&self, path: &str) -> String {

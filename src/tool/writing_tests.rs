@@ -56,6 +56,7 @@ impl Place {
             attempt: 1,
         };
         let call = Call {
+            site,
             id: "call-1",
             name: tool,
             root: &self.root,
@@ -65,7 +66,7 @@ impl Place {
             environment: &RunEnvironment::default(),
             links: &[],
         };
-        match self.catalogue.call(call, site).await {
+        match self.catalogue.call(call).await {
             Called::Done(output) => output,
             Called::Waits => panic!("{tool} waits"),
         }

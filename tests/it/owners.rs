@@ -104,7 +104,8 @@ const WAYS: &[(&str, &[&str])] = &[
     ("plain", &[ITS_RUN]),
     ("token", &[ITS_RUN]),
     ("handed", &[ITS_RUN]),
-    ("dead", &[ITS_RUN]),
+    // A busy daemon may come to accept only once the opener is gone.
+    ("dead", &[ITS_RUN, UNPROVEN]),
     // One of its threads may have accepted just before it stopped.
     ("dead-before", &[UNPROVEN, ITS_RUN]),
     ("detached", &[STRAY]),
@@ -421,6 +422,50 @@ fn another_user_decides_nothing_with_the_token_over_the_socket() {
             .unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         assert!(said.contains("this socket serves user"), "{said}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// Requests whose bodies never come, of one program of a run.
+const STALLED: &str = r#"
+use strict;
+use IO::Socket::UNIX;
+my ($socket) = @ARGV;
+my @held;
+for (1 .. 24) {
+    my $stream = IO::Socket::UNIX->new(Peer => $socket) or last;
+    print $stream "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        . "Content-Length: 10000000\r\n\r\n{";
+    $stream->flush();
+    push @held, $stream;
+}
+open(my $ready, '>', 'stalled') or die;
+close($ready);
+sleep(600);
+"#;
+
+#[test]
+fn bodies_that_a_program_of_a_run_never_sends_keep_nobody_else_out() {
+    if !has_perl() {
+        return;
+    }
+    run(async {
+        let place = place("perl stalled.pl \"$ABIDE_SOCKET\"");
+        fs::write(place.work().join("stalled.pl"), STALLED).unwrap();
+        let daemon = start_as(&place, None).await;
+        let client = daemon.client().await;
+        let held = client
+            .spawn(json!({ "task": "[go]", "agent": "worker" }))
+            .await;
+        eventually("the bodies that stay away", async || {
+            place.work().join("stalled").exists().then_some(())
+        })
+        .await;
+        let listed = place.command(&["ps"]).output().unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let cancelled = place.command(&["cancel", &held.id]).output().unwrap();
+        assert!(cancelled.status.success(), "{cancelled:?}");
+        assert_eq!(client.ended(&held.id).await["state"], "cancelled");
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -4,8 +4,11 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -93,12 +96,39 @@ fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
             "worker",
             "tools: [shell]\ngate: {shell: allow}\non_uncertain: retry",
         );
+    // Clients that connect throughout, as many programs and editors do after a loss of their link.
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let socket = place.state().join("abide.sock");
+                while !ended.load(Ordering::Relaxed) {
+                    let _ = UnixStream::connect(&socket);
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+        }
+        let _end = Ending(&ended);
+        kill_and_start(&place, kills);
+    });
+}
+
+/// Ends the clients, also after a failure.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn kill_and_start(place: &Place, kills: usize) {
+    let load = json!({ "task": "[load]", "agent": "worker", "announce": "none" });
     run(async {
         let mut daemon = place.start().await;
         let mut accepted = 0;
         for kill in 0..kills {
             let client = daemon.client().await;
-            let load = json!({ "task": "[load]", "agent": "worker", "announce": "none" });
             for _ in 0..4 {
                 client.spawn(load.clone()).await;
                 accepted += 1;

@@ -144,6 +144,7 @@ async fn flood(shared: &Arc<Shared>) -> (tokio::io::DuplexStream, usize, JoinHan
         Stall::new(far, Limits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
+        false,
         CancellationToken::new(),
     ));
     let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
@@ -188,6 +189,7 @@ async fn a_client_that_reads_again_gets_all_its_answers() {
         Stall::new(far, Limits::default().write_timeout),
         dispatcher,
         Arc::new(principal()),
+        false,
         CancellationToken::new(),
     ));
     let client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
