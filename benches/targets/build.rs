@@ -1,10 +1,10 @@
 //! Builds the binary that is measured.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use cargo_metadata::Message;
+use serde_json::Value;
 
 use crate::Result;
 
@@ -28,13 +28,14 @@ pub fn dist() -> Result<PathBuf> {
         .spawn()?;
     let stdout = child.stdout.take().ok_or("no output of cargo")?;
     let mut built = None;
-    for message in Message::parse_stream(BufReader::new(stdout)) {
-        if let Message::CompilerArtifact(artifact) = message? {
-            built = artifact.executable.or(built);
+    for line in BufReader::new(stdout).lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        if let Some(executable) = message["executable"].as_str() {
+            built = Some(PathBuf::from(executable));
         }
     }
     if !child.wait()?.success() {
         return Err("the daemon could not be built".into());
     }
-    Ok(built.ok_or("cargo built no binary")?.into_std_path_buf())
+    Ok(built.ok_or("cargo built no binary")?)
 }
