@@ -1,21 +1,53 @@
 //! Named points at which a test may kill the process, make it panic or hang, or see that it
 //! came by.
-//! Compiled to nothing in every build but `cargo test`'s.
+//! They are in builds with debug assertions, as `cargo test` and `cargo run` make them, and in
+//! builds with the feature `failpoints`; in every other build they are compiled to nothing.
 //!
 //! `ABIDE_FAILPOINTS="store.spawn.committed=kill@2;drive.performing=panic@1"` acts at the
 //! second and at the first pass, `=hang@1+` at every one from the first on; `clock.asleep=give:5000@2` gives this number from the second
 //! look on. `ABIDE_FAILPOINT_TRACE=FILE` appends the name of every point that is passed.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Does this build have failpoints?
+const ARE_BUILT: bool = cfg!(any(debug_assertions, feature = "failpoints"));
 
 static TRACE: OnceLock<Mutex<File>> = OnceLock::new();
 
+/// What a test asks for, by the name of the point.
+static ORDERS: OnceLock<HashMap<String, Order>> = OnceLock::new();
+
+/// What happens at a point, and when.
+struct Order {
+    act: Act,
+    pass: u64,
+    goes_on: bool,
+    passes: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Kill,
+    Panic,
+    Hang,
+    Give(u64),
+}
+
+impl Order {
+    /// Counts a pass; does this order act at it?
+    fn is_due(&self) -> bool {
+        let now = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
+        now == self.pass || self.goes_on && now > self.pass
+    }
+}
+
 /// Passes the point `name`: acts if a test asked for it.
 pub fn reach(name: &str) {
-    if !fail::has_failpoints() {
+    if !ARE_BUILT {
         return;
     }
     if let Some(trace) = TRACE.get() {
@@ -23,20 +55,36 @@ pub fn reach(name: &str) {
         // A trace that cannot be written shows as a point that was never passed.
         let _ = writeln!(file, "{name}");
     }
-    fail::fail_point!(name);
+    let Some(order) = ORDERS.get().and_then(|orders| orders.get(name)) else {
+        return;
+    };
+    if !order.is_due() {
+        return;
+    }
+    match order.act {
+        Act::Kill => kill(),
+        Act::Panic => panic!("a test asked for this panic"),
+        Act::Hang => hang(),
+        // A number has its effect where it is looked at.
+        Act::Give(_) => {}
+    }
 }
 
 /// What a test puts in place of a number that the system says; `None` in every other build.
 pub fn given(name: &str) -> Option<u64> {
-    // The next line is nothing in other builds.
-    let _ = name;
-    fail::fail_point!(name, |text| text.and_then(|text| text.parse().ok()));
-    None
+    if !ARE_BUILT {
+        return None;
+    }
+    let order = ORDERS.get()?.get(name)?;
+    match order.act {
+        Act::Give(number) => order.is_due().then_some(number),
+        Act::Kill | Act::Panic | Act::Hang => None,
+    }
 }
 
 /// Passes one edge of a store command.
 pub fn reach_edge(command: &str, edge: &str) {
-    if fail::has_failpoints() {
+    if ARE_BUILT {
         reach(&format!("store.{command}.{edge}"));
     }
 }
@@ -44,7 +92,7 @@ pub fn reach_edge(command: &str, edge: &str) {
 /// Reads what a test asks for. An order that cannot be read is an error: a test must not
 /// pass because of a typing mistake.
 pub fn configure_from_env() -> Result<(), String> {
-    if !fail::has_failpoints() {
+    if !ARE_BUILT {
         return Ok(());
     }
     if let Ok(path) = std::env::var("ABIDE_FAILPOINT_TRACE") {
@@ -55,57 +103,51 @@ pub fn configure_from_env() -> Result<(), String> {
             .map_err(|fault| format!("{path}: {fault}"))?;
         let _ = TRACE.set(Mutex::new(file));
     }
-    let Ok(orders) = std::env::var("ABIDE_FAILPOINTS") else {
+    let Ok(text) = std::env::var("ABIDE_FAILPOINTS") else {
         return Ok(());
     };
-    for order in orders.split(';').filter(|order| !order.is_empty()) {
-        configure(order).map_err(|fault| format!("ABIDE_FAILPOINTS {order:?}: {fault}"))?;
-    }
+    let orders = text.split(';').filter(|order| !order.is_empty());
+    let orders = orders
+        .map(|order| read(order).map_err(|fault| format!("ABIDE_FAILPOINTS {order:?}: {fault}")));
+    let _ = ORDERS.set(orders.collect::<Result<_, _>>()?);
     Ok(())
 }
 
-fn configure(order: &str) -> Result<(), String> {
+/// An order with the name of its point.
+fn read(order: &str) -> Result<(String, Order), String> {
     let (name, action) = order.split_once('=').ok_or("no '='")?;
     let (action, pass) = action.split_once('@').unwrap_or((action, "1"));
     let (pass, goes_on) = match pass.strip_suffix('+') {
         Some(pass) => (pass, true),
         None => (pass, false),
     };
-    let pass: u64 = pass.parse().map_err(|_| "no number after '@'")?;
-    if let Some(number) = action.strip_prefix("give:") {
-        let number: u64 = number.parse().map_err(|_| "no number after 'give:'")?;
-        return fail::cfg(
-            name,
-            &match pass {
-                1 => format!("return({number})"),
-                _ => format!("{}*off->return({number})", pass - 1),
-            },
-        );
-    }
-    let act = match action {
-        "kill" => kill,
-        "panic" => || panic!("a test asked for this panic"),
-        "hang" => hang,
+    let pass = pass.parse().map_err(|_| "no number after '@'")?;
+    let act = match (action, action.strip_prefix("give:")) {
+        (_, Some(number)) => Act::Give(number.parse().map_err(|_| "no number after 'give:'")?),
+        ("kill", _) => Act::Kill,
+        ("panic", _) => Act::Panic,
+        ("hang", _) => Act::Hang,
         _ => return Err("none of kill, panic, hang and give:NUMBER".to_owned()),
     };
-    let passes = Arc::new(AtomicU64::new(0));
-    fail::cfg_callback(name, move || {
-        let now = passes.fetch_add(1, Ordering::SeqCst) + 1;
-        if now == pass || goes_on && now > pass {
-            act();
-        }
-    })
+    let order = Order {
+        act,
+        pass,
+        // A number that is given once is given from then on.
+        goes_on: goes_on || matches!(act, Act::Give(_)),
+        passes: AtomicU64::new(0),
+    };
+    Ok((name.to_owned(), order))
 }
 
 /// Holds this thread for ever, as a disk that answers no more would.
-fn hang() {
+fn hang() -> ! {
     loop {
         std::thread::park();
     }
 }
 
 /// Ends the process as a power cut would: nothing of it runs any more.
-fn kill() {
+fn kill() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     hang();
 }

@@ -3,7 +3,6 @@
 
 pub mod hidden;
 pub mod metrics;
-#[cfg(feature = "otlp")]
 mod otlp;
 pub mod spans;
 
@@ -32,17 +31,6 @@ pub fn start() -> Result<(), String> {
 }
 
 /// Once this returns, spans go to the collector at `endpoint`. Called in a runtime.
-#[cfg(feature = "otlp")]
 pub fn trace_to(endpoint: &str) -> Result<(), String> {
     otlp::start(endpoint)
-}
-
-/// This build has nothing that could send spans, and says so.
-#[cfg(not(feature = "otlp"))]
-pub fn trace_to(_endpoint: &str) -> Result<(), String> {
-    Err(
-        "this build sends no spans: build it with the feature otlp (cargo build --features otlp), \
-         or leave the setting out"
-            .to_owned(),
-    )
 }

@@ -1,16 +1,15 @@
 //! Builds the binary that is measured.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use cargo_metadata::Message;
+use serde_json::Value;
 
 use crate::Result;
 
-/// The release binary as users get it. The one that Cargo builds beside a benchmark has the
-/// features of the dev-dependencies, and with them the failpoints of the tests.
-pub fn release() -> Result<PathBuf> {
+/// The daemon as packages have it, with no feature that only a benchmark needs.
+pub fn dist() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
@@ -21,7 +20,7 @@ pub fn release() -> Result<PathBuf> {
         }
     }
     let mut child = command
-        .args(["build", "--release", "--bin", "abide"])
+        .args(["build", "--profile", "dist", "--bin", "abide"])
         .arg("--message-format=json-render-diagnostics")
         .arg("--manifest-path")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
@@ -29,13 +28,14 @@ pub fn release() -> Result<PathBuf> {
         .spawn()?;
     let stdout = child.stdout.take().ok_or("no output of cargo")?;
     let mut built = None;
-    for message in Message::parse_stream(BufReader::new(stdout)) {
-        if let Message::CompilerArtifact(artifact) = message? {
-            built = artifact.executable.or(built);
+    for line in BufReader::new(stdout).lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        if let Some(executable) = message["executable"].as_str() {
+            built = Some(PathBuf::from(executable));
         }
     }
     if !child.wait()?.success() {
-        return Err("the release binary could not be built".into());
+        return Err("the daemon could not be built".into());
     }
-    Ok(built.ok_or("cargo built no binary")?.into_std_path_buf())
+    Ok(built.ok_or("cargo built no binary")?)
 }

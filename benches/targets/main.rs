@@ -68,7 +68,7 @@ struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// Measure this daemon instead of building the release binary
+    /// Measure this daemon instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 
@@ -127,7 +127,7 @@ fn main() -> Result<()> {
     let plan = arguments.plan();
     let binary = match arguments.binary {
         Some(binary) => binary,
-        None => build::release()?,
+        None => build::dist()?,
     };
     let figures = measure::all(&binary, &plan)?;
     let report = report::Report::new(&binary, figures)?;

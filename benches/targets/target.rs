@@ -151,7 +151,7 @@ pub fn all(plan: &Plan) -> Vec<Target> {
     }
     targets.extend([
         absolute("P7", "10,000 open, to first answer", "ms", Figure::StartOpen, 500.0),
-        absolute("P8", "memory at ready", "MiB", Figure::Rss, 20.0),
+        absolute("P8", "memory at ready", "MiB", Figure::Rss, 25.0),
         absolute("P9", "5,000 skills, first look", "ms", Figure::SkillsFirst, 150.0),
         target("P9", "the same beside reading the files", P50, Figure::FloorReadSkills, Figure::SkillsFirst, TimesFloor(4.0)),
         absolute("P9", "a look without a change", "ms", Figure::SkillsAgain, 10.0),

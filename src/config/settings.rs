@@ -281,7 +281,7 @@ settings! {
     /// How long a command of tool `shell` may take where the model does not say.
     Start "shell.timeout" => shell_timeout: Duration = Duration::from_mins(2), Period;
     /// Where spans are sent over OTLP/HTTP, such as `http://127.0.0.1:4318/v1/traces`; nowhere if
-    /// unset. Needs a build with the feature `otlp`.
+    /// unset.
     Start "telemetry.otlp_endpoint" => otlp_endpoint: Option<String> = None, Optional(HttpUrl);
     /// Answers for the provider `script`, which exists for tests.
     Start "providers.script.file" => script: Option<PathBuf> = None, Optional(Folder);

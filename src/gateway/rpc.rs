@@ -286,7 +286,7 @@ impl Dispatcher {
         let began = clock.monotonic();
         Ok(Box::pin(async move {
             let answer = AssertUnwindSafe(async move {
-                fail::fail_point!("gateway.handler");
+                crate::failpoint::reach("gateway.handler");
                 handler(call).await
             });
             let answer = match answer.catch_unwind().await {

@@ -56,28 +56,39 @@ pub(super) fn signal(process: Identity, signal: Signal) {
 #[cfg(target_os = "linux")]
 mod system {
     use std::collections::HashMap;
-    use std::ffi::OsString;
+    use std::ffi::{OsStr, OsString};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
 
-    use procfs::process::{Process, all_processes};
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
     use super::{Identity, Row, Whose};
 
     /// Every process. What ends meanwhile is left out.
     pub(in crate::process) fn all() -> Vec<Row> {
-        let processes = match all_processes() {
-            Ok(processes) => processes,
+        let entries = match fs::read_dir("/proc") {
+            Ok(entries) => entries,
             Err(fault) => {
                 tracing::warn!(%fault, "/proc cannot be read: processes cannot be followed");
                 return Vec::new();
             }
         };
-        processes.flatten().filter_map(|one| row(&one)).collect()
+        let row = |entry: fs::DirEntry| one(entry.file_name().to_str()?.parse().ok()?);
+        entries.flatten().filter_map(row).collect()
     }
 
     /// The process of this number.
     pub(in crate::process) fn one(pid: u32) -> Option<Row> {
-        row(&Process::new(i32::try_from(pid).ok()?).ok()?)
+        let stat = Stat::of(pid)?;
+        Some(Row {
+            id: Identity {
+                pid,
+                start: stat.start,
+            },
+            parent: stat.parent,
+            session: stat.session,
+            is_zombie: stat.has_ended(),
+        })
     }
 
     /// The kernel's mark of a process that is exiting.
@@ -86,47 +97,81 @@ mod system {
     const KILLED: u64 = 1 << 8;
 
     pub(super) fn is_ending(pid: u32) -> bool {
-        let process = i32::try_from(pid)
-            .ok()
-            .and_then(|pid| Process::new(pid).ok());
-        let Some((process, stat)) = process.and_then(|one| one.stat().ok().map(|stat| (one, stat)))
-        else {
+        let Some(stat) = Stat::of(pid) else {
             return true;
         };
-        let is_killed = process
-            .status()
-            .is_ok_and(|status| (status.sigpnd | status.shdpnd) & KILLED != 0);
-        is_killed || matches!(stat.state, 'Z' | 'X') || stat.flags & EXITING != 0
+        let is_killed = waiting_signals(pid).is_some_and(|signals| signals & KILLED != 0);
+        is_killed || stat.has_ended() || stat.flags & EXITING != 0
     }
 
-    fn row(process: &Process) -> Option<Row> {
-        let stat = process.stat().ok()?;
-        Some(Row {
-            id: Identity {
-                pid: u32::try_from(stat.pid).ok()?,
-                start: stat.starttime,
-            },
-            parent: u32::try_from(stat.ppid).ok()?,
-            session: u32::try_from(stat.session).unwrap_or(0),
-            is_zombie: matches!(stat.state, 'Z' | 'X'),
-        })
+    /// What `/proc/PID/stat` has of a process: proc_pid_stat(5).
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Stat {
+        pub(super) state: u8,
+        pub(super) parent: u32,
+        pub(super) session: u32,
+        pub(super) flags: u32,
+        pub(super) start: u64,
+    }
+
+    impl Stat {
+        fn of(pid: u32) -> Option<Stat> {
+            Stat::read(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        }
+
+        /// The second field, a program's name, may hold blanks and parentheses of its own.
+        pub(super) fn read(line: &[u8]) -> Option<Stat> {
+            let name_ends = line.iter().rposition(|byte| *byte == b')')?;
+            let text = std::str::from_utf8(&line[name_ends + 1..]).ok()?;
+            // From the third field on.
+            let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+            Some(Stat {
+                state: *fields.first()?.as_bytes().first()?,
+                parent: fields.get(1)?.parse().ok()?,
+                session: fields.get(3)?.parse().unwrap_or(0),
+                flags: fields.get(6)?.parse().ok()?,
+                start: fields.get(19)?.parse().ok()?,
+            })
+        }
+
+        fn has_ended(&self) -> bool {
+            matches!(self.state, b'Z' | b'X')
+        }
+    }
+
+    /// The signals that wait for a process or its first thread, a bit for each.
+    fn waiting_signals(pid: u32) -> Option<u64> {
+        let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
+        let sets = status.lines().filter_map(|line| {
+            let set = line
+                .strip_prefix("SigPnd:")
+                .or_else(|| line.strip_prefix("ShdPnd:"))?;
+            u64::from_str_radix(set.trim(), 16).ok()
+        });
+        Some(sets.fold(0, |all, set| all | set))
     }
 
     /// Does its environment carry the marks of these? An environment that cannot be read
     /// belongs to somebody else.
     pub(in crate::process) fn is_marked(pid: u32, whose: &Whose) -> bool {
-        let environ = i32::try_from(pid)
-            .ok()
-            .and_then(|pid| Process::new(pid).ok()?.environ().ok());
-        environ.is_some_and(|environ| {
-            whose.names(|name| environ.get(name.as_ref() as &std::ffi::OsStr).cloned())
+        environment(pid).is_some_and(|environ| {
+            whose.names(|name| environ.get(name.as_ref() as &OsStr).cloned())
         })
     }
 
     /// Its environment; `None` if that cannot be read.
     pub(in crate::process) fn environment(pid: u32) -> Option<HashMap<OsString, OsString>> {
-        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        process.environ().ok()
+        let whole = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let variables = whole.split(|byte| *byte == 0).filter_map(|variable| {
+            let equals = variable.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (&variable[..equals], &variable[equals + 1..]);
+            Some((
+                OsStr::from_bytes(name).to_owned(),
+                OsStr::from_bytes(value).to_owned(),
+            ))
+        });
+        Some(variables.collect())
     }
 
     /// By a handle, so that the number cannot become another process's between look and signal.
@@ -237,6 +282,22 @@ mod tests {
         assert!(is_ending(child.id()));
         child.wait().unwrap();
         assert!(is_ending(child.id()));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_name_with_parentheses_and_numbers_is_no_field() {
+        let stat = |name: &[u8]| {
+            let after = b") S 1 77 70 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 11 12 13";
+            system::Stat::read(&[b"77 (", name, after].concat())
+        };
+        let plain = stat(b"sh").unwrap();
+        assert_eq!((plain.parent, plain.session), (1, 70));
+        assert_eq!((plain.flags, plain.start), (4_194_304, 9876));
+        for odd in [&b"a) Z 9 9 9 (b"[..], b") ", b"\xff\n"] {
+            assert_eq!(stat(odd).as_ref(), Some(&plain));
+        }
+        assert_eq!(system::Stat::read(b"77 (sh) S 1"), None);
     }
 
     #[test]

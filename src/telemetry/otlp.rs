@@ -1,19 +1,17 @@
-//! Sends spans to a collector over OTLP/HTTP (JSON). In builds with the feature `otlp` alone;
-//! nobody waits for it, and what a collector does not take is left out.
+//! Sends spans to a collector over OTLP/HTTP, as JSON
+//! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Nothing waits for it, and what a collector
+//! does not take is left out.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use opentelemetry::trace::{
-    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
-};
-use opentelemetry::{InstrumentationScope, KeyValue};
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::spans::{Attribute, Span};
+use crate::kernel::time::Timestamp;
 use crate::outbound;
 
 /// So many groups of spans may wait to be sent.
@@ -22,6 +20,11 @@ const WAITING: usize = 1000;
 const BATCH: usize = 500;
 /// A collector may take this long.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Values of `SpanKind` and `StatusCode`.
+const INTERNAL: u8 = 1;
+const CLIENT: u8 = 3;
+const ERROR: u8 = 2;
 
 static QUEUE: OnceLock<mpsc::Sender<Vec<Span>>> = OnceLock::new();
 
@@ -46,74 +49,114 @@ pub fn start(endpoint: &str) -> Result<(), String> {
         .timeout(PATIENCE)
         .build()
         .map_err(|fault| fault.to_string())?;
-    let mut exporter = SpanExporter::builder()
-        .with_http()
-        .with_http_client(client)
-        .with_protocol(Protocol::HttpJson)
-        .with_timeout(PATIENCE)
-        .with_endpoint(endpoint)
-        .build()
-        .map_err(|fault| fault.to_string())?;
-    let service = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    let resource = Resource::builder_empty()
-        .with_service_name(env!("CARGO_PKG_NAME"))
-        .with_attribute(service);
-    exporter.set_resource(&resource.build());
     let (queue, waiting) = mpsc::channel(WAITING);
     if QUEUE.set(queue).is_ok() {
-        tokio::spawn(send_all(exporter, waiting));
+        tokio::spawn(send_all(client, endpoint.to_owned(), waiting));
     }
     Ok(())
 }
 
-async fn send_all(exporter: SpanExporter, mut waiting: mpsc::Receiver<Vec<Span>>) {
+async fn send_all(client: Client, endpoint: String, mut waiting: mpsc::Receiver<Vec<Span>>) {
     while let Some(mut batch) = waiting.recv().await {
         while batch.len() < BATCH
             && let Ok(more) = waiting.try_recv()
         {
             batch.extend(more);
         }
-        let data = batch.iter().filter_map(data).collect();
-        if let Err(fault) = exporter.export(data).await {
+        let request = client
+            .post(&endpoint)
+            .header(CONTENT_TYPE, "application/json")
+            .body(request(&batch).to_string());
+        let answer = request.send().await.and_then(|it| it.error_for_status());
+        if let Err(fault) = answer.map_err(reqwest::Error::without_url) {
             tracing::warn!(%fault, spans = batch.len(), "the collector took no spans");
         }
     }
 }
 
-fn data(span: &Span) -> Option<SpanData> {
-    let context = SpanContext::new(
-        TraceId::from_hex(&span.trace).ok()?,
-        SpanId::from_bytes(span.id.to_be_bytes()),
-        TraceFlags::SAMPLED,
-        false,
-        TraceState::NONE,
-    );
-    let parent = span.parent.map_or(SpanId::INVALID, |parent| {
-        SpanId::from_bytes(parent.to_be_bytes())
+/// An `ExportTraceServiceRequest`.
+fn request(batch: &[Span]) -> Value {
+    let spans: Vec<Value> = batch.iter().map(span).collect();
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": [
+            attribute("service.name", &Attribute::from(env!("CARGO_PKG_NAME"))),
+            attribute("service.version", &Attribute::from(env!("CARGO_PKG_VERSION"))),
+        ] },
+        "scopeSpans": [{ "scope": { "name": "abide" }, "spans": spans }],
+    }] })
+}
+
+/// Ids are hexadecimal, enums are numbers, and 64-bit numbers are texts.
+fn span(span: &Span) -> Value {
+    let id = |id: u64| format!("{id:016x}");
+    let attributes = span.attributes.iter();
+    let attributes: Vec<Value> = attributes
+        .map(|(name, value)| attribute(name, value))
+        .collect();
+    let mut data = json!({
+        "traceId": span.trace,
+        "spanId": id(span.id),
+        "name": span.name,
+        "kind": if span.is_client { CLIENT } else { INTERNAL },
+        "startTimeUnixNano": nanoseconds(span.start),
+        "endTimeUnixNano": nanoseconds(span.end),
+        "attributes": attributes,
     });
-    let attributes = span.attributes.iter().map(|(name, value)| match value {
-        Attribute::Text(text) => KeyValue::new(*name, text.clone()),
-        Attribute::Number(number) => KeyValue::new(*name, *number),
-    });
-    Some(SpanData {
-        span_context: context,
-        parent_span_id: parent,
-        parent_span_is_remote: false,
-        span_kind: match span.is_client {
-            true => SpanKind::Client,
-            false => SpanKind::Internal,
-        },
-        name: span.name.clone().into(),
-        start_time: span.start.into(),
-        end_time: span.end.into(),
-        attributes: attributes.collect(),
-        dropped_attributes_count: 0,
-        events: SpanEvents::default(),
-        links: SpanLinks::default(),
-        status: match &span.error {
-            Some(error) => Status::error(error.clone()),
-            None => Status::Unset,
-        },
-        instrumentation_scope: InstrumentationScope::builder("abide").build(),
-    })
+    if let Some(parent) = span.parent {
+        data["parentSpanId"] = id(parent).into();
+    }
+    if let Some(error) = &span.error {
+        data["status"] = json!({ "code": ERROR, "message": error });
+    }
+    data
+}
+
+fn attribute(name: &str, value: &Attribute) -> Value {
+    let value = match value {
+        Attribute::Text(text) => json!({ "stringValue": text }),
+        Attribute::Number(number) => json!({ "intValue": number.to_string() }),
+    };
+    json!({ "key": name, "value": value })
+}
+
+fn nanoseconds(at: Timestamp) -> String {
+    (i128::from(at.0.max(0)) * 1_000_000).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_written_as_the_protocol_has_it() {
+        let given = Span {
+            trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
+            id: 0x00f0_67aa_0ba9_02b7,
+            parent: Some(1),
+            name: "chat offline/search".to_owned(),
+            is_client: true,
+            start: Timestamp(1_764_400_000_123),
+            end: Timestamp(1_764_400_000_124),
+            error: Some("it failed".to_owned()),
+            attributes: vec![("a", "text".into()), ("n", 7_u64.into())],
+        };
+        let written = request(&[given]);
+        assert_eq!(
+            written["resourceSpans"][0]["scopeSpans"][0]["spans"][0],
+            json!({
+                "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+                "spanId": "00f067aa0ba902b7",
+                "parentSpanId": "0000000000000001",
+                "name": "chat offline/search",
+                "kind": 3,
+                "startTimeUnixNano": "1764400000123000000",
+                "endTimeUnixNano": "1764400000124000000",
+                "attributes": [
+                    { "key": "a", "value": { "stringValue": "text" } },
+                    { "key": "n", "value": { "intValue": "7" } },
+                ],
+                "status": { "code": 2, "message": "it failed" },
+            })
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Runs and steps as spans of a trace, with the names that OpenTelemetry gives to the work of
 //! agents. They are made from the rows of a run that has ended, so a trace is whole over any
 //! number of restarts. They go into the log where somebody wants them there
-//! (`ABIDE_LOG=info,abide::spans=debug`), and to a collector in a build that can (`otlp`).
+//! (`ABIDE_LOG=info,abide::spans=debug`), and to a collector (`telemetry.otlp_endpoint`).
 
 use tracing::Level;
 
@@ -59,7 +59,6 @@ const TARGET: &str = "abide::spans";
 
 /// Does anybody take spans?
 pub fn are_wanted() -> bool {
-    #[cfg(feature = "otlp")]
     if super::otlp::is_on() {
         return true;
     }
@@ -82,7 +81,6 @@ pub fn export(spans: Vec<Span>) {
             span.name
         );
     }
-    #[cfg(feature = "otlp")]
     super::otlp::send(spans);
 }
 

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use serde_json::{Map, Value};
 
@@ -32,40 +31,41 @@ choice! {
 }
 
 /// `agents.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
     /// For whom; every agent if unset.
     #[serde(rename = "for")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audience: Option<Audience>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// The folder of the work, absolute: the agents of its project count, too.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 impl Params for ListAgents {}
 
 /// What `agents.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agents {
     /// A page of them, by name.
     pub agents: Vec<Agent>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Definitions that could not be taken.
     pub rejected: Vec<Aside>,
 }
 
 /// `agents.get`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetAgent {
@@ -74,22 +74,26 @@ pub struct GetAgent {
     /// As in [`ListAgents`].
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 impl Params for GetAgent {}
 
 /// `agents.create`. Either `definition` or `text`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAgent {
     /// Its name, unless the definition gives another.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its fields, as a JSON file has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Map<String, Value>>,
     /// What a file would hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// How the text is written; `markdown` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
 }
 impl Params for CreateAgent {
@@ -99,19 +103,22 @@ impl Params for CreateAgent {
 }
 
 /// `agents.update`. Either `definition` or `text`, and all of it.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateAgent {
     /// Its name.
     pub agent: String,
     /// Its fields, as a JSON file has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Map<String, Value>>,
     /// What a file would hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// How the text is written; `markdown` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
     /// Only if it has this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
 impl Params for UpdateAgent {
@@ -121,13 +128,13 @@ impl Params for UpdateAgent {
 }
 
 /// `agents.delete`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteAgent {
     /// Its name.
     pub agent: String,
     /// Only if it has this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
 impl Params for DeleteAgent {
@@ -144,14 +151,15 @@ pub struct Deleted {
 }
 
 /// A definition without effect.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Aside {
     /// `preset`, `stored`, `config` or `project`.
     pub source: String,
     /// Its file, if it comes from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line at fault, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// Why it has none.
     pub reason: String,
@@ -168,13 +176,13 @@ pub struct Health {
 }
 
 /// An agent.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// Its name.
     pub name: String,
     /// A heading for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What it is for.
     pub description: String,
@@ -185,33 +193,42 @@ pub struct Agent {
     /// Its model, `provider/name`; `command` where a program does its work.
     pub model: String,
     /// That program, with its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Vec<String>>,
     /// How much its model thinks, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<String>,
     /// The names of its tools.
     pub tools: Vec<String>,
     /// Names and patterns of the skills that it may use; all if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
     /// Left out of lists for people.
     pub hidden: bool,
     /// Where its definition comes from: `preset`, `stored`, `config` or `project`.
     pub source: String,
     /// The file of its definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How often a stored definition was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     /// The most model calls of one run.
     pub max_loops: u32,
     /// How long its runs may take where the request says nothing, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
     /// Whom it may delegate to: the names, or `["*"]`; unset = itself, agents for spawned work
     /// and linked ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_agents: Option<Vec<String>>,
     /// The agents that it is linked with.
     pub linked_agents: Vec<String>,
     /// Levels of spawning below its root sessions, if it has its own limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_spawn_depth: Option<u32>,
     /// The base of every model call; only in `agents.get` and the answers to changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// What its definition asks for and does not get.
     pub warnings: Vec<String>,

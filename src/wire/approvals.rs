@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, PageSize, choice};
@@ -48,37 +47,39 @@ choice! {
 }
 
 /// `approvals.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListApprovals {
     /// Only those of this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// With that: those of the whole tree in which it lies; true if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<bool>,
     /// Only those in this state; any if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListApprovals {}
 
 /// What `approvals.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approvals {
     /// A page of them, oldest first.
     pub approvals: Vec<Approval>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 /// `approvals.resolve`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveApproval {
@@ -88,6 +89,7 @@ pub struct ResolveApproval {
     /// What is said.
     pub decision: Decision,
     /// For which later calls like it that counts; for none if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<Scope>,
 }
 impl Params for ResolveApproval {
@@ -97,7 +99,6 @@ impl Params for ResolveApproval {
 }
 
 /// `approvals.remembered`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRemembered {
@@ -105,18 +106,19 @@ pub struct ListRemembered {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListRemembered {}
 
 /// What `approvals.remembered` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RememberedPage {
     /// A page of them, oldest first.
     pub remembered: Vec<Remembered>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
@@ -142,7 +144,6 @@ pub struct Forgotten {
 }
 
 /// A call of a tool that waits for a person's leave, with where it comes from.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
@@ -153,10 +154,12 @@ pub struct Approval {
     /// That run's session.
     pub session_key: SessionKey,
     /// The top of the tree in which it lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub root_session_key: Option<SessionKey>,
     /// The run's agent.
     pub agent: AgentId,
     /// The run's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// What the run is about.
     pub title: String,
@@ -170,6 +173,7 @@ pub struct Approval {
     pub why: String,
     /// What of the tool a remembered decision covers: this command, this file; every call of
     /// the tool if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
     /// When it was asked for.
     pub asked_at: Timestamp,
@@ -178,15 +182,17 @@ pub struct Approval {
     /// `open`, `allowed`, `denied`, `expired` or `closed`.
     pub state: Word,
     /// Who decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
     /// For which later calls that counts: `session` or `agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<Word>,
     /// When it was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
 /// A decision that counts for later calls.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remembered {
@@ -197,10 +203,12 @@ pub struct Remembered {
     /// The agent whose calls it is about.
     pub agent: AgentId,
     /// With scope `session`: which.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// Which tool.
     pub tool: String,
     /// What of it; every call if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
     /// `allow` or `deny`.
     pub decision: Word,

@@ -3,33 +3,34 @@
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_with::skip_serializing_none;
 
 /// The most that a request may give, in the currency of the prices.
 const COST_LIMIT: f64 = 1e9;
 
 /// What a run may use, with all runs below it. Looked at before each model call: the call that
 /// goes beyond is the last.
-#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
     /// Tokens sent and received.
     #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money, in the currency in which `[prices]` are.
     #[schemars(range(min = 0.000_001, max = 1e9))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
 /// What a run may use, and what it and all runs below it have used.
-#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetUse {
     /// Tokens sent and received, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money at most, in millionths of the currency in which `[prices]` are.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
     /// Tokens that were used.
     pub used_tokens: u64,

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use crate::contract::finding::{Finding, Health};
 
 /// `gateway.backup`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
     /// The file to make, an absolute path; if unset one in the state folder's `backups`, with
     /// the time in its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 impl Params for Backup {}

@@ -5,15 +5,14 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::shapes::Word;
 
 /// What `gateway.config` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
     /// The file that was read; none if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Every setting, by key.
     pub settings: Vec<Setting>,
@@ -22,7 +21,6 @@ pub struct Config {
 }
 
 /// One setting.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its name, `section.key`.
@@ -32,10 +30,12 @@ pub struct Setting {
     /// Where it comes from: `default`, `file`, `variable` or `flag`.
     pub source: Word,
     /// Which file, variable or flag that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// A reload applies a change of it; others wait for the next start.
     pub live: bool,
     /// What the next start will take in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<Value>,
 }
 

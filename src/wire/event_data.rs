@@ -4,7 +4,6 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::events;
 use super::shapes::{EnvName, Word};
@@ -117,16 +116,18 @@ pub struct SessionCreated {
 }
 
 /// A session was changed.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionUpdated {
     /// The names of what was changed.
     pub changed: Vec<String>,
     /// Raised by each change.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     /// Raised by each reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// It left the lists, or came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
 }
 
@@ -175,19 +176,20 @@ pub struct RunMoved {
 }
 
 /// A run holds still.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPaused {
     /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Word>,
     /// For `provider`: when it is asked again.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// For `provider`: what it has said.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// A provider of models takes no requests, or does again.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderHealth {
     /// Its name.
@@ -195,12 +197,15 @@ pub struct ProviderHealth {
     /// `paused`: it takes none; `recovering` or `ok`: it does again.
     pub state: Word,
     /// Since when it takes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Until when none is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Failures since the last request that was answered.
     pub failures: u32,
     /// What it has said.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
@@ -265,7 +270,6 @@ pub struct ToolProgress {
 }
 
 /// A step of a run that carries out a call of a tool.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
@@ -274,14 +278,19 @@ pub struct Progress {
     /// `running`, `completed` or `error`.
     pub status: Word,
     /// The child's name for its call of a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_tool_call_id: Option<String>,
     /// Which tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
     /// Its arguments on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub params_summary: Option<String>,
     /// Its outcome on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_summary: Option<String>,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -382,7 +391,6 @@ pub struct DelegationStart {
 }
 
 /// The agent that a plan has delegated to has ended.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationComplete {
@@ -397,13 +405,14 @@ pub struct DelegationComplete {
     /// It went well.
     pub success: bool,
     /// Its result, up to 500 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_preview: Option<String>,
     /// Why it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Calls of an agent are let through no more, or again.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DelegationBreaker {
@@ -414,6 +423,7 @@ pub struct DelegationBreaker {
     /// `open` or `closed`.
     pub state: Word,
     /// Until when it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
@@ -440,7 +450,6 @@ pub struct AnnounceQueued {
 }
 
 /// A run's end is in its requester's transcript.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDelivered {
@@ -451,6 +460,7 @@ pub struct AnnounceDelivered {
     /// The place of its message in the session.
     pub seq: i64,
     /// `tool`: it is the outcome of a call of the requester's own run, and no message of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Word>,
 }
 

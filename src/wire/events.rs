@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input;
@@ -21,21 +20,25 @@ pub const SNAPSHOT: &str = "snapshot";
 pub const LAGGED: &str = "lagged";
 
 /// `events.subscribe`. All conditions hold together.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubscribeEvents {
     /// Everything after this cursor; a snapshot of what is live if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// The store that the cursor is from; another one is `cursor_unknown`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub store_id: Option<String>,
     /// Only in this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// Only about this run.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// Only about this run and those under it.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
     /// Only of these kinds: whole ones, or their beginnings with `*`; any if empty.
     #[serde(
@@ -74,25 +77,30 @@ impl Params for UnsubscribeEvents {
 }
 
 /// What a subscription gives. `cursor` is there for what is stored.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<D = Value> {
     /// Its place in the log: strictly rising, with gaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<i64>,
     /// When.
     pub at: Timestamp,
     /// What happened.
     pub kind: String,
     /// The tenant; missing for what concerns the daemon itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub org_id: Option<String>,
     /// In which session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     /// To which run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// That run's parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// One trace through parent, child and restarts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
     /// Details.
     pub data: D,
@@ -123,7 +131,6 @@ pub struct Lagged {
 }
 
 /// Details of `message.delta`, `message.partial` and `message.reset`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageText {
@@ -132,9 +139,12 @@ pub struct MessageText {
     /// The id that the message will have once it is stored.
     pub message_id: MessageId,
     /// `text`; missing in a reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// Of a delta: how many bytes of UTF-8 came before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// More of the message, or all of it so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{DrainTimeout, choice};
@@ -21,13 +20,14 @@ impl Params for NoParams {}
 pub struct Empty {}
 
 /// `gateway.hello`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Hello {
     /// Who calls; for the daemon's log.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientInfo>,
     /// Which protocols the client can speak; all if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolRange>,
 }
 impl Params for Hello {}
@@ -103,7 +103,6 @@ pub struct PrincipalInfo {
 }
 
 /// What `gateway.status` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -126,6 +125,7 @@ pub struct Status {
     /// Where it listens.
     pub url: String,
     /// The path of its Unix socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
     /// The agent used where none is named.
     pub default_agent: String,
@@ -168,7 +168,6 @@ pub struct ModelProvider {
 }
 
 /// How a provider is, for all runs that ask it with one key.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
@@ -176,12 +175,15 @@ pub struct Health {
     /// `recovering`: it was, and others follow, a few at a time.
     pub state: Word,
     /// Since when it is not `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Until when no request is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Failures since the last request that was answered.
     pub failures: u32,
     /// What has failed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
@@ -259,13 +261,13 @@ choice! {
 }
 
 /// `gateway.drain`.
-#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
     /// What follows.
     pub then: Then,
     /// How long steps in flight may go on; as configured if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
 }
 impl Params for Drain {}

@@ -3,14 +3,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, ThinkingLevel, choice};
 use crate::kernel::ids::{AgentId, MessageId, RunId, SessionKey, StepId};
 
 /// `runs.cancel`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelRun {
@@ -20,6 +18,7 @@ pub struct CancelRun {
     /// Why, for people.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 impl Params for CancelRun {
@@ -29,7 +28,6 @@ impl Params for CancelRun {
 }
 
 /// `sessions.cancel`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CancelSession {
@@ -42,6 +40,7 @@ pub struct CancelSession {
     /// Why, for people.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 impl Params for CancelSession {
@@ -63,7 +62,6 @@ pub struct Cancelled {
 }
 
 /// `runs.steer`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Steer {
@@ -76,6 +74,7 @@ pub struct Steer {
     pub message: String,
     /// The message's id, for a safe repeat.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
 }
 impl Params for Steer {
@@ -107,7 +106,6 @@ choice! {
 }
 
 /// `runs.resolve`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveRun {
@@ -120,6 +118,7 @@ pub struct ResolveRun {
     /// What is said of it.
     pub decision: Decision,
     /// With `done`: its result, for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
 impl Params for ResolveRun {
@@ -129,7 +128,6 @@ impl Params for ResolveRun {
 }
 
 /// `runs.retry`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
@@ -139,6 +137,7 @@ pub struct RetryRun {
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
 }
 impl Params for RetryRun {
@@ -182,18 +181,17 @@ impl Params for OfAnnounce {
 }
 
 /// What `runs.retry_announce` and `runs.dismiss_announce` answer.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnounceDecided {
     /// The run.
     pub run_id: RunId,
     /// The wake run that was made to show its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_run_id: Option<RunId>,
 }
 
 /// `sessions.patch`: a value that is left out stays as it is, null takes it away.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchSession {
@@ -202,14 +200,17 @@ pub struct PatchSession {
     /// A name for look-ups.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Option<String>>,
     /// A heading for people.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<Option<String>>,
     /// The model of its turns; null: the agent's.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Option<String>>,
     /// How much that model thinks; null: the agent's level.
     #[serde(
@@ -221,8 +222,10 @@ pub struct PatchSession {
     /// The folder that its tools see, absolute.
     #[serde(default, deserialize_with = "patched_folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Option<String>>,
     /// Only if its revision is this one; else `conflict`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
 }
 impl Params for PatchSession {

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, PageSize};
@@ -14,33 +13,33 @@ use crate::kernel::time::Timestamp;
 pub const DELETE_LIMIT: usize = 500;
 
 /// `memory.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListMemories {
     /// Only those of this name space: an agent, or a path of agents such as `build/explore`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListMemories {}
 
 /// What `memory.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Memories {
     /// A page of them, newest first.
     pub memories: Vec<Memory>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 /// `memory.search`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchMemories {
@@ -48,6 +47,7 @@ pub struct SearchMemories {
     #[serde(deserialize_with = "input::text")]
     pub query: String,
     /// Only in this name space; in all if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// How many at most.
     #[serde(default)]

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::budget::Budget;
 use super::decode::Params;
@@ -18,7 +17,6 @@ use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::time::Timestamp;
 
 /// `agent.run`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Turn {
@@ -29,28 +27,37 @@ pub struct Turn {
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The agent of a session that must be made first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// An id chosen by the client, a UUID of version 7.
     #[serde(default, deserialize_with = "input::chosen_run")]
     #[schemars(schema_with = "schema::chosen_run")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// In place of the session's model, for this turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How much the model thinks, in place of the agent's level.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// How long it may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
     /// What it may use.
     #[serde(default, deserialize_with = "super::budget::checked")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// What its programs have in their environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Env>,
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(default, deserialize_with = "input::meta")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 impl Params for Turn {
@@ -91,18 +98,20 @@ choice! {
 pub const WAIT_RUNS: usize = 256;
 
 /// `agent.wait`: one of `runId` and `runIds`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wait {
     /// The run.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// The runs.
     #[serde(default, deserialize_with = "input::maybe_ids")]
     #[schemars(length(min = 1, max = WAIT_RUNS))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ids: Option<Vec<RunId>>,
     /// For several runs; `all` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<WaitMode>,
     /// How long this call waits; 30 s if unset.
     #[serde(default)]
@@ -178,23 +187,27 @@ choice! {
 }
 
 /// `runs.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListRuns {
     /// Only those working in this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// Only those asked for by this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Only those in these states; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
     /// Only those of this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only those with this label.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Only those under this run, itself included.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
     /// Only those whose announce is not delivered or not acknowledged.
     #[serde(default)]
@@ -204,15 +217,19 @@ pub struct ListRuns {
     pub needs_review: bool,
     /// Only those whose `meta` has all of these fields with these values: texts, whole numbers,
     /// true or false.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<BTreeMap<String, MetaValue>>,
     /// Only those accepted after this point.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
     /// Only those accepted before this point.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListRuns {}
@@ -233,18 +250,17 @@ pub enum MetaValue {
 }
 
 /// What `runs.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runs {
     /// A page of them; their results are cut to a preview.
     pub runs: Vec<Run>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 /// `runs.steps`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSteps {
@@ -255,12 +271,12 @@ pub struct ListSteps {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSteps {}
 
 /// `runs.output`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetOutput {
@@ -270,13 +286,13 @@ pub struct GetOutput {
     /// Of which of its calls, by the model's name for it.
     pub tool_call_id: String,
     /// The first byte to give; 0 if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
 }
 impl Params for GetOutput {}
 
 /// What `runs.output` answers: a part of what a tool has answered, as it was before it was cut
 /// for the transcript.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Output {
@@ -289,6 +305,7 @@ pub struct Output {
     /// The part.
     pub text: String,
     /// Where the next part begins; unset: this was the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// How long the answer was.
     pub bytes: u64,
@@ -297,12 +314,12 @@ pub struct Output {
 }
 
 /// What `runs.steps` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Steps {
     /// A page of the journal, oldest first.
     pub steps: Vec<Step>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

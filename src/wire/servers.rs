@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input;
@@ -18,7 +17,6 @@ pub struct Servers {
 }
 
 /// A server of tools (MCP).
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Server {
@@ -35,14 +33,17 @@ pub struct Server {
     /// Since when.
     pub since: Timestamp,
     /// Its process, while it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// The revision of the protocol that it speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// Its tools, by name; of a server that does not answer those of its latest start.
     pub tools: Vec<ServerTool>,
     /// Its tools that nobody has.
     pub skipped: Vec<Skipped>,
     /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// How often this life of the daemon has started it.
     pub starts: u32,
@@ -73,17 +74,19 @@ pub struct Skipped {
 }
 
 /// `tools.list`. Either an agent or a session whose agent is meant.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTools {
     /// The agent; if unset that of the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// A session: the project around its folder counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// The folder of the work, absolute: the agents of its project count, too.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
 impl Params for ListTools {}
@@ -103,7 +106,6 @@ pub struct Tools {
 }
 
 /// A tool as models see it.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
     /// The name by which it is called.
@@ -113,6 +115,7 @@ pub struct Tool {
     /// The JSON Schema of its arguments.
     pub parameters: Value,
     /// Whose it is, if a server has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<ToolOf>,
 }
 

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::budget::Budget;
 use super::decode::Params;
@@ -59,7 +58,6 @@ choice! {
 }
 
 /// `sessions.spawn`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spawn {
@@ -70,44 +68,60 @@ pub struct Spawn {
     /// An id chosen by the client, a UUID of version 7.
     #[serde(default, deserialize_with = "input::chosen_run")]
     #[schemars(schema_with = "schema::chosen_run")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// The session that asks and is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Who does it; the default agent if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// A name for people.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// In place of the agent's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How much the model thinks, in place of the agent's level.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// How long it may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
     /// What it may use.
     #[serde(default, deserialize_with = "super::budget::checked")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// What its programs have in their environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Env>,
     /// What becomes of its session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
     /// How long its session lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// What it knows of the parent's conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
     /// How the parent is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub announce: Option<AnnouncePolicy>,
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(default, deserialize_with = "input::meta")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 impl Params for Spawn {
@@ -139,41 +153,46 @@ pub struct Spawned {
 }
 
 /// `sessions.send`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Send {
     /// To the session with this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// To the session with this label.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// What is said.
     #[serde(deserialize_with = "input::text")]
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The session that says it and gets a late reply; a client owns it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<SessionKey>,
     /// How long this call waits for the reply; 30 s if unset, 0 = not at all.
     #[serde(default)]
     pub wait_timeout: WaitTimeout,
     /// How long the turn that answers may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<RunTimeout>,
     /// For a safe repeat.
     #[serde(default, deserialize_with = "input::key")]
     #[schemars(length(min = 1, max = input::KEY_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Comes back unchanged.
     #[serde(default, deserialize_with = "input::meta")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 impl Params for Send {}
 
 /// What `sessions.send` answers: delivery and reply apart.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
     /// The run of the turn that answers; missing where a client owns the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// The session.
     pub session_key: SessionKey,
@@ -182,10 +201,12 @@ pub struct Sent {
     /// There is a reply.
     pub replied: bool,
     /// The reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply: Option<String>,
     /// `accepted`, `pending`, `delivered`, or how the turn ended.
     pub status: String,
     /// Why the turn did not end well.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
 }
 
@@ -210,31 +231,38 @@ choice! {
 }
 
 /// `sessions.create`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
     /// The agent of its turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Its address; made up if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SessionKey>,
     /// A name for look-ups.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// A heading for people.
     #[serde(default, deserialize_with = "input::name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// How much the model thinks, in place of the agent's level.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// The folder that its tools see, absolute.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Who answers in it; the agent if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Where the key is taken; `get` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub if_exists: Option<IfExists>,
 }
 impl Params for Create {
@@ -274,19 +302,23 @@ choice! {
 }
 
 /// `sessions.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
     /// Which kind; `main` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SessionKind>,
     /// Only those spawned from this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Only those of this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only those with this label.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Only those whose key, label or title contains this text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// The archived ones, too.
     #[serde(default)]
@@ -295,33 +327,36 @@ pub struct ListSessions {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSessions {}
 
 /// What `sessions.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
     /// A page of them.
     pub sessions: Vec<Session>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
 /// `sessions.history`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetHistory {
     /// Whose.
     pub session_key: SessionKey,
     /// Only messages below this seq, the last of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
     /// Only messages above this seq, the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
     /// With tool calls and their results; true if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
     /// How many at most.
     #[serde(default)]
@@ -339,7 +374,6 @@ pub struct History<Entry = Message> {
 }
 
 /// `sessions.inbox`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GetInbox {
@@ -352,18 +386,19 @@ pub struct GetInbox {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for GetInbox {}
 
 /// What `sessions.inbox` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbox {
     /// A page of them, oldest first.
     pub announces: Vec<Announce>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 

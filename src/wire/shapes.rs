@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_with::skip_serializing_none;
 
 use super::budget::BudgetUse;
 use crate::kernel::ids::{
@@ -22,7 +21,6 @@ use crate::kernel::time::Timestamp;
 pub type Word = Cow<'static, str>;
 
 /// A run.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -31,8 +29,10 @@ pub struct Run {
     /// The session it works in.
     pub session_key: SessionKey,
     /// The run that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// The session that asked for it and is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// The topmost run of the chain.
     pub root_run_id: RunId,
@@ -41,10 +41,12 @@ pub struct Run {
     /// With which model.
     pub model: String,
     /// How much it thinks, if that was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
     /// Levels below a root session.
     pub depth: u32,
     /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// What it is about: the start of its task, on one line.
     #[serde(default)]
@@ -52,10 +54,13 @@ pub struct Run {
     /// `queued`, `running`, `paused`, `settling`, or how it ended.
     pub state: Word,
     /// Why it holds still.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<Word>,
     /// For the reason `provider`: since when, until when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_wait: Option<ProviderWait>,
     /// The step that is open, or the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<CurrentStep>,
     /// Tool calls that have an outcome.
     pub tool_calls: u32,
@@ -66,32 +71,42 @@ pub struct Run {
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When it first got a slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Running time used up to now.
     pub elapsed_ms: u64,
     /// When its limit would pass; an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
     /// Its final text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// The text is longer; `runs.get` has the whole.
     pub result_truncated: bool,
     /// Why it did not end `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<RunError>,
     /// The call of a tool of `parentRunId` that it carries out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delegated: Option<DelegatedCall>,
     /// A cancel that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
     /// The run that it does again.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
     /// Model use.
     pub usage: Usage,
     /// What it may use, with all runs below it, and what of that is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetUse>,
     /// What the caller should know.
     pub warnings: Vec<String>,
     /// What the client gave to get back.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// What it keeps from the moment of its spawn.
     pub pins: Pins,
@@ -102,6 +117,7 @@ pub struct Run {
     /// A person must settle something.
     pub needs_review: bool,
     /// Why it gets no slot although it wants one: a lane that is closed by its setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_up: Option<String>,
     /// What it asks people, and nobody has answered yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -168,7 +184,6 @@ pub struct SubAgentSummary {
 }
 
 /// A tool that another agent has called on the way.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SubAgentCall {
     /// Its name for the call.
@@ -178,6 +193,7 @@ pub struct SubAgentCall {
     /// `running`, `completed` or `error`.
     pub status: Word,
     /// Its arguments on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
@@ -225,7 +241,6 @@ pub struct OpenApproval {
 }
 
 /// A name of a run's environment.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvName {
     /// The name.
@@ -233,11 +248,11 @@ pub struct EnvName {
     /// Who has set it: `agent`, `skill:NAME` or `request`.
     pub from: Word,
     /// Why there is no value: the run holds still for it, and `runs.provide_env` gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
 /// A call of which nobody is certain whether it has happened; `runs.resolve` settles it.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenReview {
@@ -250,6 +265,7 @@ pub struct OpenReview {
     /// The arguments, exactly; null for a program.
     pub arguments: Value,
     /// What is called, on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// When it was intended.
     pub started_at: Timestamp,
@@ -267,7 +283,6 @@ pub struct CurrentStep {
 }
 
 /// How a requester is told, and how far that has come.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnounceProgress {
     /// `wake`, `inbox`, `steer` or `none`.
@@ -275,11 +290,11 @@ pub struct AnnounceProgress {
     /// `none`, `open`, `pending`, `delivered`, `acked`, `undelivered` or `dismissed`.
     pub state: Word,
     /// Why it is undelivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
 
 /// A session.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
@@ -288,12 +303,15 @@ pub struct Session {
     /// Its id.
     pub id: SessionId,
     /// A name for look-ups.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// A heading for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The agent of its turns.
     pub agent: AgentId,
     /// The session that it was spawned from.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// It was spawned from another.
     pub is_sub_session: bool,
@@ -302,10 +320,13 @@ pub struct Session {
     /// `agent` or `client`.
     pub owner: Word,
     /// The model of its turns, if not the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// How much it thinks, if not as the agent says.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Word>,
     /// The folder that its tools see.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// `run`: for one task; `session`: until it is deleted.
     pub mode: Word,
@@ -314,8 +335,10 @@ pub struct Session {
     /// Raised by each reset; no model sees messages of an earlier one.
     pub generation: i64,
     /// When it was put aside; lists leave it out since.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
     /// The session whose transcript its own begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<SessionId>,
     /// The last message's seq.
     pub messages: i64,
@@ -332,7 +355,6 @@ pub struct Session {
 }
 
 /// An entry of a transcript.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message<Content = Vec<Block>, Metadata = Value> {
@@ -352,6 +374,7 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     /// `user`, `agent`, `session` or `internal`.
     pub origin: Word,
     /// The run that appended it; for an announce, the run that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// What it says.
     pub content: Content,
@@ -359,14 +382,18 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
     pub truncated: bool,
     /// For a tool result, the call that it answers; of a called agent's two sides, the call that
     /// it carries out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// The run of the called agent that the entry belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<RunId>,
     /// For an announce, its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub announce_id: Option<AnnounceId>,
     /// Nobody was told of it.
     pub silent: bool,
     /// Anything else that belongs to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// What has become of its calls that other agents carry out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -374,7 +401,6 @@ pub struct Message<Content = Vec<Block>, Metadata = Value> {
 }
 
 /// How a run ended, in its requester's inbox.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announce {
@@ -385,12 +411,14 @@ pub struct Announce {
     /// The session that the run worked in.
     pub session_key: SessionKey,
     /// The run's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Who carried it out.
     pub agent: AgentId,
     /// How it ended.
     pub outcome: Word,
     /// Why it did not end `ok`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Its final text, cut to 100 KiB.
     pub result: String,
@@ -403,8 +431,10 @@ pub struct Announce {
     /// When it was delivered.
     pub at: Timestamp,
     /// What the spawn gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
     /// When it was acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acked_at: Option<Timestamp>,
     /// Its message in the transcript.
     pub message_id: MessageId,
@@ -413,7 +443,6 @@ pub struct Announce {
 }
 
 /// A journaled action of a run.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -424,33 +453,45 @@ pub struct Step {
     /// `model` or `tool`.
     pub kind: Word,
     /// Which tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The model's name for the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// For a tool, what a repeat would do: `read`, `idempotent` or `once`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Word>,
     /// `intended`, `started`, `done`, `failed` or `uncertain`.
     pub state: Word,
     /// The arguments on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub params_summary: Option<String>,
     /// The outcome on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_summary: Option<String>,
     /// When its intent was committed.
     pub started_at: Timestamp,
     /// When its outcome was committed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// The run that carries out this call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<RunId>,
     /// What it waits for: `reply`, `child`, `any_child` or `answer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Word>,
     /// When that window is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_until: Option<Timestamp>,
     /// How often it was begun.
     pub attempts: u32,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The model that answered it, which need not be the one of its run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// What it used of that model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::agents::Aside;
 use super::decode::Params;
@@ -10,26 +9,27 @@ use super::input::{self, PageSize};
 use crate::kernel::ids::SessionKey;
 
 /// `skills.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSkills {
     /// The folder of the work, absolute; the default one if unset.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Only this one, with its text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListSkills {}
 
 /// What `skills.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Skills {
@@ -40,13 +40,13 @@ pub struct Skills {
     /// A page of them, by name.
     pub skills: Vec<Skill>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// Files that could not be taken, at most 500.
     pub rejected: Vec<Aside>,
 }
 
 /// A skill.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Skill {
@@ -61,14 +61,18 @@ pub struct Skill {
     /// Do runs have it?
     pub eligible: bool,
     /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The license that it names.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
     /// What it says that it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
     /// Patterns of tools that it was made for.
     pub allowed_tools: Vec<String>,
     /// The name whose value its key is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
     /// The names in the environment that it needs.
     pub required_env: Vec<String>,
@@ -81,11 +85,11 @@ pub struct Skill {
     /// Skills of the same name that it hides.
     pub shadowed: Vec<Aside>,
     /// Its text, where one skill was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
 /// How programs can be installed.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Install {
     /// `brew`, `node`, `go`, `uv` or `download`.
@@ -93,6 +97,7 @@ pub struct Install {
     /// The formula, package, module or address.
     pub what: String,
     /// What the skill's author calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The programs that are there then.
     pub bins: Vec<String>,
@@ -103,15 +108,16 @@ pub struct Install {
 }
 
 /// `skills.snapshot`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeSnapshot {
     /// As this agent's runs would have them; all if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// As in [`ListSkills`].
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
 impl Params for TakeSnapshot {}
@@ -139,7 +145,6 @@ pub struct Snapshot {
 }
 
 /// A skill in a snapshot.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InSnapshot {
@@ -152,6 +157,7 @@ pub struct InSnapshot {
     /// As in [`Skill::path`].
     pub path: String,
     /// The name whose value its key is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
     /// The names in the environment that it needs.
     pub required_env: Vec<String>,
@@ -160,15 +166,16 @@ pub struct InSnapshot {
 }
 
 /// `skills.refresh`. Every known folder if neither is named.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RefreshSkills {
     /// The folder of this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// This folder, absolute.
     #[serde(default, deserialize_with = "input::folder")]
     #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
 impl Params for RefreshSkills {
@@ -179,12 +186,12 @@ impl Params for RefreshSkills {
 }
 
 /// What `skills.refresh` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refreshed {
     /// The version before, of the folder that was named or of the default one; unset: nobody had
     /// asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
     /// Its version now.
     pub after: i64,
@@ -195,13 +202,13 @@ pub struct Refreshed {
 }
 
 /// A folder that was looked at.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefreshedFolder {
     /// The folder.
     pub workspace: String,
     /// As in [`Refreshed::before`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
     /// Its version now.
     pub after: i64,

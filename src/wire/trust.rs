@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, PageSize};
@@ -24,7 +23,6 @@ impl Params for OneProject {
 }
 
 /// `trust.list`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListProjects {
@@ -32,6 +30,7 @@ pub struct ListProjects {
     #[serde(default)]
     pub limit: PageSize,
     /// Where to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 impl Params for ListProjects {}
@@ -46,7 +45,6 @@ pub struct CoveredFile {
 }
 
 /// A project that somebody trusts.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Project {
@@ -64,17 +62,18 @@ pub struct Project {
     /// What the trust covers now.
     pub covers: Vec<CoveredFile>,
     /// Why that cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// What `trust.list` answers.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Projects {
     /// A page of them, by folder.
     pub projects: Vec<Project>,
     /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 

@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::decode::Params;
 use super::input::{self, PageSize, choice};
@@ -28,26 +27,33 @@ choice! {
 }
 
 /// `usage.summary`.
-#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summarize {
     /// By what; by agent if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
     /// From this point; a day before `until` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Up to this point; now if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Only of this user.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Only of this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only of this model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Only in this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<SessionKey>,
     /// Only of this root run and of what is below it.
     #[serde(default, deserialize_with = "input::maybe_id")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<RunId>,
     /// So many rows at most, the largest.
     #[serde(default)]
@@ -72,11 +78,11 @@ pub struct Summary {
 }
 
 /// One sum.
-#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The agent, user, model, tenant, session key or root run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Runs that ended.
     pub calls: u64,
@@ -87,8 +93,10 @@ pub struct Row {
     /// Those that somebody has cancelled.
     pub cancelled: u64,
     /// How long the quicker half took at most, from accepted to ended, to a sixteenth.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<u64>,
     /// How long all but the slowest twentieth took at most, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p95_ms: Option<u64>,
     /// Calls of models that were answered.
     pub model_calls: u64,

@@ -434,6 +434,8 @@ fn files_are_polled_or_left_alone_as_the_settings_say() {
         let place = place.with("agents.watch", "\"off\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
+        // The look of the start is over after this one.
+        client.call("agents.reload", json!({})).await;
         write(&config(&place), "two.md", "", "two");
         // Nothing but this reads it.
         let reloaded = client.call("agents.reload", json!({})).await;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
 
 use crate::house::root;
 
@@ -229,43 +229,43 @@ impl Paths {
     }
 }
 
-impl<'ast> Visit<'ast> for Paths {
-    fn visit_item(&mut self, item: &'ast syn::Item) {
+impl VisitMut for Paths {
+    fn visit_item_mut(&mut self, item: &mut syn::Item) {
         let attributes = match item {
             syn::Item::Mod(item) => &item.attrs,
             syn::Item::Fn(item) => &item.attrs,
             syn::Item::Impl(item) => &item.attrs,
             syn::Item::Use(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
+            _ => return visit_mut::visit_item_mut(self, item),
         };
         if !marks_test(attributes) {
-            visit::visit_item(self, item);
+            visit_mut::visit_item_mut(self, item);
         }
     }
 
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+    fn visit_item_mod_mut(&mut self, item: &mut syn::ItemMod) {
         self.module.push(item.ident.to_string());
-        visit::visit_item_mod(self, item);
+        visit_mut::visit_item_mod_mut(self, item);
         self.module.pop();
     }
 
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+    fn visit_item_use_mut(&mut self, item: &mut syn::ItemUse) {
         self.tree(&[], &item.tree);
     }
 
-    fn visit_path(&mut self, path: &'ast syn::Path) {
+    fn visit_path_mut(&mut self, path: &mut syn::Path) {
         self.add(
             path.segments
                 .iter()
                 .map(|part| part.ident.to_string())
                 .collect(),
         );
-        visit::visit_path(self, path);
+        visit_mut::visit_path_mut(self, path);
     }
 
-    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+    fn visit_macro_mut(&mut self, call: &mut syn::Macro) {
         self.tokens(&call.tokens.to_string());
-        visit::visit_macro(self, call);
+        visit_mut::visit_macro_mut(self, call);
     }
 }
 
@@ -274,7 +274,7 @@ fn paths(source: &str, module: &[String]) -> BTreeSet<Vec<String>> {
         module: module.to_vec(),
         found: BTreeSet::new(),
     };
-    paths.visit_file(&syn::parse_file(source).unwrap());
+    paths.visit_file_mut(&mut syn::parse_file(source).unwrap());
     paths.found
 }
 

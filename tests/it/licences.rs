@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use cargo_metadata::{DependencyKind, MetadataCommand, PackageId};
+use serde_json::Value;
 use spdx::{Expression, ParseMode};
 
 /// Licences that ask for no more than their own text and a notice.
@@ -50,45 +50,60 @@ fn the_list_is_applied_as_written() {
 
 #[test]
 fn every_dependency_has_a_licence_that_fits() {
-    let target = host();
-    let metadata = MetadataCommand::new()
-        .manifest_path(super::house::root().join("Cargo.toml"))
-        .other_options(vec!["--locked".into(), "--filter-platform".into(), target])
-        .exec()
-        .unwrap();
-    let resolve = metadata.resolve.as_ref().unwrap();
-    let nodes: BTreeMap<&PackageId, _> =
-        resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let metadata = metadata();
+    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"])
+        .map(|node| (text(&node["id"]), node))
+        .collect();
 
     // What normal dependencies reach from this crate: tests and build scripts are not shipped.
-    let own = resolve.root.as_ref().unwrap();
+    let own = text(&metadata["resolve"]["root"]);
     let mut shipped = BTreeSet::from([own]);
     let mut open = vec![own];
     while let Some(id) = open.pop() {
-        for dependency in &nodes[id].deps {
-            let normal = dependency
-                .dep_kinds
-                .iter()
-                .any(|kind| kind.kind == DependencyKind::Normal);
-            if normal && shipped.insert(&dependency.pkg) {
-                open.push(&dependency.pkg);
+        for dependency in list(&nodes[id]["deps"]) {
+            let is_normal = list(&dependency["dep_kinds"]).any(|kind| kind["kind"].is_null());
+            let id = text(&dependency["pkg"]);
+            if is_normal && shipped.insert(id) {
+                open.push(id);
             }
         }
     }
 
     let mut faults = Vec::new();
-    for package in metadata.packages.iter().filter(|p| shipped.contains(&p.id)) {
-        let fault = match package.license.as_deref().map(satisfiable) {
+    for package in list(&metadata["packages"]).filter(|it| shipped.contains(text(&it["id"]))) {
+        let fault = match package["license"].as_str().map(satisfiable) {
             Some(Ok(true)) => continue,
             Some(Ok(false)) => "not on the list".to_owned(),
             Some(Err(fault)) => fault,
             None => "it states none".to_owned(),
         };
-        let (name, licence) = (&package.name, &package.license);
-        faults.push(format!("{name}: {licence:?}: {fault}"));
+        let (name, licence) = (&package["name"], &package["license"]);
+        faults.push(format!("{name}: {licence}: {fault}"));
     }
     assert!(shipped.len() > 20, "the walk found only {}", shipped.len());
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// What `cargo metadata` says of this crate and all that it is made of.
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(["--filter-platform", &host(), "--manifest-path"])
+        .arg(super::house::root().join("Cargo.toml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().unwrap().iter()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
 }
 
 /// The machine's own platform: its packages are here already, others would be fetched.

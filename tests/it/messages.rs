@@ -5,10 +5,11 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
 
-use jsonrpsee::RpcModule;
-use jsonrpsee::server::Server;
-use jsonrpsee::types::ErrorObjectOwned;
-use serde_json::json;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::accept_async;
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{Place, Script, run, says};
 use crate::home::{Home, said};
@@ -133,21 +134,39 @@ fn older(url: &str, protocol: u32) -> Home {
 }
 
 /// A daemon that came before `runs.list`.
-async fn old_daemon() -> (jsonrpsee::server::ServerHandle, String) {
-    let server = Server::builder().build("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", server.local_addr().unwrap());
-    let mut methods = RpcModule::new(());
-    methods
-        .register_method("runs.list", |_, (), _| {
-            let data = json!({
-                "kind": "unknown_method", "hint": "gateway.hello lists the methods",
-                "retryable": false,
-            });
-            let says = "there is no method \"runs.list\"";
-            Err::<(), _>(ErrorObjectOwned::owned(-32601, says, Some(data)))
-        })
-        .unwrap();
-    (server.start(methods), url)
+async fn old_daemon() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(knows_no_method(stream));
+        }
+    });
+    url
+}
+
+async fn knows_no_method(stream: TcpStream) {
+    let Ok(mut socket) = accept_async(stream).await else {
+        return;
+    };
+    while let Some(Ok(Message::Text(text))) = socket.next().await {
+        let call: Value = serde_json::from_str(&text).unwrap();
+        let method = call["method"].as_str().unwrap();
+        let data = json!({
+            "kind": "unknown_method", "hint": "gateway.hello lists the methods",
+            "retryable": false,
+        });
+        let says = format!("there is no method {method:?}");
+        let error = json!({ "code": -32601, "message": says, "data": data });
+        let answer = json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
+        if socket
+            .send(Message::text(answer.to_string()))
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
 }
 
 #[test]
@@ -157,7 +176,7 @@ fn a_program_newer_than_its_daemon() {
         .enable_all()
         .build()
         .unwrap();
-    let (server, url) = runtime.block_on(old_daemon());
+    let url = runtime.block_on(old_daemon());
     // With the word before it: the number alone may be short, and stand in others too.
     let kill = format!("kill {}", std::process::id());
     let own = env!("CARGO_PKG_VERSION");
@@ -168,7 +187,6 @@ fn a_program_newer_than_its_daemon() {
     let home = older(&url, 0);
     let text = screen(&mut home.command(&["ps"]), &replaced);
     insta::assert_snapshot!("another_protocol", text);
-    server.stop().unwrap();
 }
 
 #[test]

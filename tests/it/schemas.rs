@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use abide::wire::event_data::SHAPES;
-use jsonschema::Validator;
+use boon::{Compiler, SchemaIndex, Schemas};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -143,17 +143,46 @@ fn checker(schema: &Value, components: &Value) -> Validator {
         "allOf": [schema],
         "components": components,
     });
-    jsonschema::options()
-        .should_validate_formats(true)
-        .build(&whole)
-        .unwrap_or_else(|fault| panic!("{schema:#}: {fault}"))
+    let place = "whole.json";
+    let mut compiler = Compiler::new();
+    compiler.enable_format_assertions();
+    compiler.add_resource(place, whole).unwrap();
+    let mut schemas = Schemas::new();
+    let root = compiler
+        .compile(place, &mut schemas)
+        .unwrap_or_else(|fault| panic!("{schema:#}: {fault:#}"));
+    Validator { schemas, root }
 }
 
+/// A compiled schema.
+struct Validator {
+    schemas: Schemas,
+    root: SchemaIndex,
+}
+
+/// Every fault with the place in the value where it is.
 fn faults(checker: &Validator, value: &Value) -> Vec<String> {
-    let faults = checker.iter_errors(value);
-    faults
-        .map(|fault| format!("{}: {fault}", fault.instance_path()))
-        .collect()
+    match checker.schemas.validate(value, checker.root) {
+        Ok(()) => Vec::new(),
+        // The first line names the schema, each further one a place.
+        Err(fault) => fault
+            .to_string()
+            .lines()
+            .skip(1)
+            .map(str::to_owned)
+            .collect(),
+    }
+}
+
+/// Is it a JSON Schema of 2020-12?
+pub(crate) fn is_schema(schema: &Value) -> bool {
+    static META: LazyLock<Validator> = LazyLock::new(|| {
+        let mut schemas = Schemas::new();
+        let meta = "https://json-schema.org/draft/2020-12/schema";
+        let root = Compiler::new().compile(meta, &mut schemas).unwrap();
+        Validator { schemas, root }
+    });
+    META.schemas.validate(schema, META.root).is_ok()
 }
 
 /// Clients take fields that they do not know; this program's own answers must not have any

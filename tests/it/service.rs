@@ -436,6 +436,8 @@ fn everything_packaged_is_looked_at() {
     }
     found.sort();
     let looked_at = [
+        // Played by hand: it builds everything anew.
+        "first-minutes",
         "launchd/org.abide.daemon.plist",
         "systemd/abide.service",
         "systemd/user/abide.service",
