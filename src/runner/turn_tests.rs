@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::driver::{Driver, Ended};
@@ -104,6 +105,34 @@ async fn the_offline_agent_quotes_lines_that_stand_in_the_files() {
         .count();
     assert_eq!(models, 4);
     assert!((6..=13).contains(&steps.len()), "{} steps", steps.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// C1: words that end in -e, such as "write" and "queue", were reported as not found.
+    #[test]
+    fn the_offline_agent_finds_every_word_that_stands_in_a_file(
+        word in "(write|cache|table|state|queue|[a-z]{2,7}(e|s|ed|y|ies|ing)|[A-Z][a-z]{2,6}\
+                 |[a-z]{2,5}_[a-z]{2,5}|[a-z]{2,5}[A-Z][a-z]{2,5}|[一-龥]{2,6}|\\p{L}{3,8})",
+        before in "([a-z]{0,9}[ .,(/\"'-]|[a-z]{1,5}_|)",
+        after in "([ .,:)(/\"';-][a-z ]{0,9}|_[a-z]{1,5}|)",
+        quotes_it in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let line = format!("{before}{word}{after}");
+        fs::write(folder.path().join("notes"), format!("1\n2\n{line}\n4\n")).unwrap();
+        let task = match quotes_it {
+            true => format!("Where is \"{word}\" kept?"),
+            false => format!("Where is {word} kept?"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (_, text) = runtime.block_on(ask(folder.path(), &task));
+        // A task of nothing but words such as "does" is answered by an overview.
+        prop_assume!(!text.contains("an overview"));
+        prop_assert_eq!(quotes(&text), [("notes".to_owned(), 3, line)], "{}", text);
+        prop_assert!(!text.contains("Not found"), "{}", text);
+    }
 }
 
 #[tokio::test]

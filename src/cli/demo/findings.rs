@@ -93,7 +93,7 @@ mod tests {
 
     const ANSWER: &str = "\
 This is a search.
-Searched 3 files for main. The places that fit best, the best first:
+Searched 3 text files for main. The best matches, the best first:
 
 1. src/main.rs:2 (has main; a definition)
        2 | fn main() {

@@ -1,52 +1,59 @@
-//! The provider `offline`: a search agent that is built in and needs neither network nor key.
+//! The provider `offline`: a built-in search agent that needs neither network nor key.
 //!
 //! It answers a task by searching the workspace through the ordinary tools and quoting what
-//! it found with file and line. It is no model: the same transcript always gives the same
-//! answer, and everything it knows it reads back from the transcript:
+//! it found with file and line. It is not a model: the same transcript always gives the same
+//! answer, and it keeps no state beside the transcript:
 //!
 //! ```text
-//! survey (glob, grep by file) ─▶ lines (grep in the best files) ─▶ reads ─▶ answer
-//!    └─ nothing found ─▶ survey with looser words ─▶ …
+//! survey (glob, grep by file) ─▶ passages (grep in the best files) ─▶ reads ─▶ answer
+//!    └─ words that are in no file ─▶ survey of similar words ─▶ …
 //! ```
 //!
 //! Announces are relayed, and a task without a word to search for gets an overview.
 
 mod answer;
-mod hits;
-mod kin;
-mod line;
+mod files;
 mod overview;
+mod passages;
 mod relay;
-mod search;
-mod stem;
 mod survey;
-mod terms;
 mod transcript;
+mod words;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use self::answer::{answer, nothing_found};
+use self::passages::Passage;
+use self::survey::Survey;
+use self::transcript::{Call, Shown, rounds, shown_file};
+use self::words::Term;
 use super::{ModelAnswer, ModelRequest, Provider, ProviderFault, latest_input};
 use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
 use crate::kernel::message::{Block, Message, MessageKind, plain_text};
 use crate::kernel::run::Usage;
 use crate::kernel::send::REPLY_SKIP;
-use transcript::rounds;
 
-/// The first sentence of every answer: nobody shall take it for a model's.
+/// The first sentence of every answer, so that no reader takes it for a model's.
 const DISCLAIMER: &str = "This is a text search by the built-in offline agent, not a model: it \
-                          quotes what stands in the files, and it cannot write or judge.";
+                          quotes lines of the files, and it cannot write or judge.";
+
+/// The maximum number of files that are read.
+const READ_LIMIT: usize = 3;
+
+/// Lines read before a passage, and lines read in all.
+const READ_BEFORE: usize = 30;
+const READ_LINES: usize = 44;
 
 /// The built-in search agent.
 pub(super) struct Offline;
 
-/// What comes next.
+/// The next move: a tool's name with its arguments, several at a time, or the final text.
 enum Reply {
-    /// These tool calls at the same time: name and arguments.
     Calls(Vec<(&'static str, Value)>),
-    /// The end of the turn.
     Text(String),
 }
 
@@ -71,7 +78,7 @@ impl Provider for Offline {
             }
             Ok(ModelAnswer {
                 blocks,
-                // It reads no tokens and writes none.
+                // A search consumes no tokens.
                 usage: Usage {
                     model_calls: 1,
                     ..Usage::default()
@@ -87,7 +94,7 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
     let latest = latest_input(messages)
         .ok_or_else(|| ProviderFault::new("there is nothing to answer".to_owned()))?;
     if messages[latest].kind == MessageKind::Announce {
-        return Ok(text_only(relay::relay(messages, latest)));
+        return Ok(text_only(relay::relay(&messages[..=latest])));
     }
     if is_reply(&messages[latest]) {
         // A search has nothing to add to what another session has answered.
@@ -98,19 +105,17 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
         .filter(|name| !request.tools.iter().any(|tool| tool.name == *name))
         .collect();
     if !missing.is_empty() {
-        let text = format!(
+        return Ok(text_only(format!(
             "{DISCLAIMER} This agent lacks the tools it searches with: {}.",
             missing.join(", ")
-        );
-        return Ok(text_only(text));
+        )));
     }
-    let task = messages[latest].text();
     let done = rounds(&messages[latest + 1..]);
-    let terms = terms::terms(&task);
+    let terms = words::terms(&messages[latest].text());
     let reply = if terms.is_empty() {
         overview::next(&done)
     } else {
-        search::next(terms, &done)
+        next(terms, &done)
     };
     Ok(match reply {
         Reply::Text(text) => text_only(text),
@@ -127,10 +132,59 @@ fn blocks(request: &ModelRequest) -> Result<Vec<Block>, ProviderFault> {
     })
 }
 
-/// Is it a turn of an exchange after its first message?
+/// The next move of the search for `terms` after the rounds `done`: each round is read back
+/// from the transcript, and the first one that is missing there is carried out.
+fn next(terms: Vec<Term>, done: &[Vec<Call>]) -> Reply {
+    let mut done = done.iter();
+    let Some(round) = done.next() else {
+        return Reply::Calls(survey::calls(&terms));
+    };
+    let mut survey = Survey::default();
+    survey.add(round, terms.clone());
+    let similar: Vec<Term> = survey.absent.iter().filter_map(Term::similar).collect();
+    if !similar.is_empty() {
+        let Some(round) = done.next() else {
+            return Reply::Calls(survey::calls(&similar));
+        };
+        survey.add(round, similar);
+    }
+    if survey.is_empty() {
+        return Reply::Text(nothing_found(&terms, &survey));
+    }
+    let files = survey.best_files();
+    let Some(round) = done.next() else {
+        return Reply::Calls(passages::calls(&survey, &files));
+    };
+    let best = passages::best(round, &survey);
+    let shown: Vec<Shown> = match done.next() {
+        None if !best.is_empty() => return Reply::Calls(reads(&best)),
+        None => Vec::new(),
+        Some(round) => round
+            .iter()
+            .filter_map(|call| shown_file(&call.text))
+            .collect(),
+    };
+    Reply::Text(answer(&best, &shown, &files, &survey))
+}
+
+/// Reads around the best passage of each of the best files.
+fn reads(best: &[Passage]) -> Vec<(&'static str, Value)> {
+    let mut seen = HashSet::new();
+    let firsts = best.iter().filter(|passage| seen.insert(&passage.path));
+    let read = |passage: &Passage| {
+        let from = passage.line.saturating_sub(READ_BEFORE).max(1);
+        (
+            "read",
+            json!({"path": passage.path, "offset": from, "limit": READ_LINES}),
+        )
+    };
+    firsts.take(READ_LIMIT).map(read).collect()
+}
+
+/// Is this a later turn of an exchange between two sessions?
 fn is_reply(message: &Message) -> bool {
-    let known = message.metadata.as_ref();
-    let turn = known.and_then(|known| known.get("exchange")?.as_u64());
+    let metadata = message.metadata.as_ref();
+    let turn = metadata.and_then(|metadata| metadata.get("exchange")?.as_u64());
     turn.is_some_and(|turn| turn > 0)
 }
 

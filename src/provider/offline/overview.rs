@@ -1,18 +1,21 @@
-//! The answer to a task without a word to search for, such as "what is this project?": what
-//! stands at the top, how it describes itself, where it begins.
+//! The answer to a task without a word to search for, such as "what is this project?": the
+//! entries of the folder, and the first lines of the files that describe it.
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::transcript::{Round, Shown, paths, shown_file};
+use super::answer::quoted_line;
+use super::files::file_name;
+use super::transcript::{Call, Found, found_lines, notes};
 use super::{DISCLAIMER, Reply};
-use crate::kernel::text::prefix;
 
-/// Files that tell what a tree is, the most telling first, by the beginning of their names.
-const TELLING: &[&str] = &[
+/// Files that describe a tree, the most useful first.
+const DESCRIBING: &[&str] = &[
+    "README",
     "readme",
-    "cargo.toml",
+    "Readme",
+    "Cargo.toml",
     "package.json",
     "pyproject.toml",
     "go.mod",
@@ -23,105 +26,60 @@ const TELLING: &[&str] = &[
     "index.",
 ];
 
-const PATTERN: &str = "{README*,Cargo.toml,package.json,pyproject.toml,go.mod,pom.xml,main.*,lib.rs,__main__.py,index.*}";
+/// The maximum number of files that are quoted, and of lines of each.
+const FILE_LIMIT: usize = 3;
+const LINE_LIMIT: usize = 5;
 
-const READ_LIMIT: usize = 3;
-const READ_LINES: usize = 60;
-const QUOTED_LINES: usize = 5;
-
-/// What comes next after the rounds `done`.
-pub(super) fn next(done: &[Round]) -> Reply {
-    let Some(first) = done.first() else {
-        return Reply::Calls(vec![
-            ("list", json!({"max_results": 60})),
-            (
-                "glob",
-                json!({"pattern": PATTERN, "ignore_case": true, "max_results": 100}),
-            ),
-        ]);
-    };
-    let listing = first.calls.iter().find(|call| call.tool == "list");
-    let listing = listing.map_or("", |call| call.text.as_str());
-    let telling: Vec<String> = first
-        .calls
-        .iter()
-        .filter(|call| call.tool == "glob")
-        .flat_map(|call| paths(&call.text))
-        .collect();
-    let reads = reads(telling);
-    if reads.is_empty() {
-        return Reply::Text(text(listing, &[]));
+/// The next move after the rounds `done`.
+pub(super) fn next(done: &[Vec<Call>]) -> Reply {
+    if let [calls, ..] = done {
+        return Reply::Text(text(calls));
     }
-    let Some(second) = done.get(1) else {
-        return Reply::Calls(reads);
-    };
-    let shown: Vec<Shown> = second
-        .calls
-        .iter()
-        .filter_map(|call| shown_file(&call.text))
-        .collect();
-    Reply::Text(text(listing, &shown))
+    let lines = json!({
+        "pattern": "\\w",
+        "glob": format!("{{{}}}*", DESCRIBING.join(",")),
+        "max_per_file": 20,
+        "max_results": 400,
+        "note": "the beginnings of the files that describe the folder",
+    });
+    Reply::Calls(vec![("list", json!({"max_results": 60})), ("grep", lines)])
 }
 
-/// The most telling file of each kind, those near the top first.
-fn reads(mut files: Vec<String>) -> Vec<(&'static str, Value)> {
-    let rank = |path: &str| {
-        let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-        let kind = TELLING.iter().position(|start| name.starts_with(start));
-        kind.unwrap_or(TELLING.len())
-    };
-    files.sort_by_key(|path| (rank(path), path.matches('/').count(), path.clone()));
-    files.dedup_by_key(|path| rank(path));
-    files
-        .iter()
-        .take(READ_LIMIT)
-        .map(|path| ("read", json!({"path": path, "limit": READ_LINES})))
-        .collect()
-}
-
-fn text(listing: &str, shown: &[Shown]) -> String {
+fn text(calls: &[Call]) -> String {
     let mut out = format!(
         "{DISCLAIMER}\nThe task names nothing to search for, so this is an overview of the folder."
     );
-    let top: Vec<&str> = listing.lines().collect();
-    if top.is_empty() {
-        out.push_str(" It is empty.");
-    } else {
-        let _ = write!(out, "\nAt the top: {}\n", top.join(" "));
+    for note in notes(calls) {
+        let _ = write!(out, " Note: {note}.");
     }
-    for file in shown {
-        let told: Vec<&(usize, String)> = file
-            .lines
+    let lists = calls.iter().filter(|call| call.tool == "list");
+    let entries: Vec<&str> = lists.flat_map(|call| call.text.lines()).collect();
+    let _ = writeln!(out, "\nAt the top: {}", entries.join(" "));
+    let rank = |path: &str| {
+        DESCRIBING
             .iter()
-            .filter(|(_, line)| tells(&file.path, line))
-            .take(QUOTED_LINES)
-            .collect();
-        if let Some((line, _)) = told.first() {
-            let _ = writeln!(out, "\n- {}:{line} (how it begins)", file.path);
-        }
-        for (line, text) in told {
-            let _ = writeln!(out, "   {line:>5} | {}", prefix(text, 200));
+            .position(|start| file_name(path).starts_with(start))
+    };
+    let mut files: Vec<(&str, Vec<Found>)> = found_lines(calls).into_iter().collect();
+    // The most useful file of each kind, those near the top first.
+    files.sort_by_key(|(path, _)| (rank(path), path.matches('/').count()));
+    files.retain(|(path, _)| path.matches('/').count() <= 1);
+    files.dedup_by_key(|(path, _)| rank(path));
+    for (path, lines) in files.iter().take(FILE_LIMIT) {
+        let lines = lines.iter().filter(|found| describes(&found.text));
+        for (index, found) in lines.take(LINE_LIMIT).enumerate() {
+            if index == 0 {
+                let _ = writeln!(out, "\n- {path}:{} (the beginning)", found.line);
+            }
+            quoted_line(&mut out, found.line, &found.text);
         }
     }
     out.truncate(out.trim_end().len());
     out
 }
 
-/// Does a line near the top say what the file is? Licences and badges do not.
-fn tells(path: &str, line: &str) -> bool {
-    let line = line.trim();
-    let starts = |texts: &[&str]| texts.iter().any(|text| line.starts_with(text));
-    if path.ends_with(".toml") || path.ends_with(".json") {
-        return starts(&[
-            "name",
-            "description",
-            "version",
-            "\"name",
-            "\"description",
-            "\"version",
-        ]);
-    }
-    let is_badge = starts(&["[!", "![", "<"]);
-    let is_licence = starts(&["// ", "/*", "*"]) || line == "//";
-    line.contains(char::is_alphanumeric) && !is_badge && !is_licence
+/// Does a line near the top describe the project? Licences and badges do not.
+fn describes(line: &str) -> bool {
+    let skipped = ["[", "![", "<", "// ", "/*", "*"];
+    !skipped.iter().any(|start| line.trim().starts_with(start))
 }

@@ -1,152 +1,130 @@
-//! The first round: which files have the words in their name or in their lines, and how rare
-//! each word is.
+//! The first rounds: which files contain the terms in their names or their lines, and how rare
+//! each term is.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::line::{file_name, file_weight};
-use super::terms::Term;
-use super::transcript::{Round, file_counts, paths, totals};
+use super::files::{file_name, file_weight};
+use super::transcript::{Call, file_counts, notes, paths, totals};
+use super::words::Term;
 
-/// The most words that get a search of their own.
-const SEARCH_LIMIT: usize = 4;
-
-/// The most files that are looked into.
+/// The maximum number of files that are looked into.
 const FILE_LIMIT: usize = 8;
 
-/// What the first round found.
+/// What the first rounds found.
+#[derive(Default)]
 pub(super) struct Survey {
-    /// How much each term tells: the rarer, the more.
-    pub weights: Vec<f64>,
-    /// In how many files each term stands; `None` where it was not searched by itself.
-    pub spread: Vec<Option<usize>>,
-    /// Text files searched.
+    /// The terms; the rarer one is in the files, the more it weighs.
+    pub terms: Vec<Term>,
+    /// Terms that are in no line of the searched files.
+    pub absent: Vec<Term>,
+    /// The number of text files searched.
     pub searched: usize,
-    files: BTreeMap<String, Vec<usize>>,
-    /// Searches that failed, in the tools' words.
-    pub failures: Vec<String>,
+    /// What the tools say of failed searches and of files that were passed over.
+    pub notes: Vec<String>,
+    /// The number of lines with each term, by file and place in `terms`.
+    files: BTreeMap<String, BTreeMap<usize, usize>>,
 }
 
-/// The calls of the first round.
+/// The calls of a round: one search of file names, and one of the contents for each
+/// term.
 pub(super) fn calls(terms: &[Term]) -> Vec<(&'static str, Value)> {
-    let mut calls = Vec::new();
-    let mut names: Vec<String> = terms
-        .iter()
-        .flat_map(Term::file_names)
-        .map(escaped)
-        .collect();
-    names.dedup();
-    if !names.is_empty() {
+    let names = terms.iter().map(|term| term.name.as_str());
+    // Quotations may have letters that file names do not have, or that mean something here.
+    let in_names = |ch: char| ch.is_alphanumeric() || "_-.".contains(ch);
+    let names = names.filter(|name| name.len() >= 3 && name.chars().all(in_names));
+    let names: Vec<&str> = names.collect();
+    let glob = (!names.is_empty()).then(|| {
         let pattern = format!("*{{{}}}*", names.join(","));
-        calls.push((
+        (
             "glob",
             json!({"pattern": pattern, "ignore_case": true, "max_results": 200}),
-        ));
-    }
-    for term in terms.iter().take(SEARCH_LIMIT) {
-        let pattern = term.pattern(true);
-        calls.push((
-            "grep",
-            json!({
-                "pattern": pattern,
-                "output": "files",
-                "max_results": 300,
-                "note": format!("which files have \"{}\"", term.word),
-            }),
-        ));
-    }
-    calls
+        )
+    });
+    let greps = terms.iter().map(|term| {
+        let arguments = json!({
+            "pattern": term.regex.as_str(),
+            "output": "files",
+            "max_results": 300,
+            "note": format!("which files have {}", term.word),
+        });
+        ("grep", arguments)
+    });
+    glob.into_iter().chain(greps).collect()
 }
 
-/// A text as a file pattern that matches just it; a path counts by its file name.
-fn escaped(text: &str) -> String {
-    let name = text.rsplit('/').next().unwrap_or(text);
-    name.chars()
-        .flat_map(|ch| {
-            let special = "*?[]{}\\,!".contains(ch);
-            special.then_some('\\').into_iter().chain([ch])
-        })
-        .collect()
+/// The words of the terms, for people.
+pub(super) fn words<'a>(terms: impl IntoIterator<Item = &'a Term>) -> String {
+    let words: Vec<&str> = terms.into_iter().map(|term| term.word.as_str()).collect();
+    words.join(", ")
 }
 
 impl Survey {
-    /// Reads the results of [`calls`] for the same terms.
-    pub(super) fn read(round: &Round, terms: &[Term]) -> Survey {
-        let mut survey = Survey {
-            weights: vec![1.0; terms.len()],
-            spread: vec![None; terms.len()],
-            searched: 0,
-            files: BTreeMap::new(),
-            failures: Vec::new(),
-        };
-        survey
-            .failures
-            .extend(round.calls.iter().filter_map(|call| call.failure.clone()));
-        let searches = round.calls.iter().filter(|call| call.tool == "grep");
-        for (index, call) in searches.enumerate().take(terms.len()) {
+    /// Adds the results of [`calls`] for the same terms.
+    pub(super) fn add(&mut self, round: &[Call], terms: Vec<Term>) {
+        let greps = round.iter().filter(|call| call.tool == "grep");
+        for (call, mut term) in greps.zip(terms) {
             for (path, count) in file_counts(&call.text) {
-                let counts = survey.files.entry(path);
-                counts.or_insert_with(|| vec![0; terms.len()])[index] = count;
+                let counts = self.files.entry(path.to_owned()).or_default();
+                counts.insert(self.terms.len(), count);
             }
-            if let Some((matched, searched)) = totals(&call.text) {
-                survey.searched = survey.searched.max(searched);
-                survey.spread[index] = Some(matched);
+            let (matched, searched) = totals(&call.text).unwrap_or((0, 0));
+            self.searched = self.searched.max(searched);
+            if matched > 0 {
                 let rarity = (searched as f64 + 1.0) / (matched as f64 + 1.0);
-                survey.weights[index] = 0.4 + rarity.ln().max(0.0);
+                term.weight *= 0.4 + rarity.ln().max(0.0);
+            } else if searched > 0 {
+                self.absent.push(term.clone());
             }
+            self.terms.push(term);
         }
-        for (weight, term) in survey.weights.iter_mut().zip(terms) {
-            *weight *= term.worth;
-        }
-        for call in round.calls.iter().filter(|call| call.tool == "glob") {
+        for call in round.iter().filter(|call| call.tool == "glob") {
             for path in paths(&call.text) {
-                survey
-                    .files
-                    .entry(path)
-                    .or_insert_with(|| vec![0; terms.len()]);
+                self.files.entry(path).or_default();
             }
         }
-        survey
+        self.notes.extend(notes(round));
+        self.notes.dedup();
     }
 
-    /// Was nothing found at all?
+    /// Does the task ask about tests?
+    pub(super) fn tests(&self) -> bool {
+        self.terms.iter().any(|term| term.word.starts_with("test"))
+    }
+
+    /// Was no file found?
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
     /// The files most worth a look, the best first.
-    pub(super) fn best_files(&self, terms: &[Term], tests: bool) -> Vec<String> {
-        let mut scored: Vec<(f64, &String)> = self
+    pub(super) fn best_files(&self) -> Vec<String> {
+        let scored = self
             .files
             .iter()
-            .map(|(path, counts)| (self.score(path, counts, terms, tests), path))
-            .collect();
+            .map(|(path, counts)| (self.score(path, counts), path));
+        let mut scored: Vec<(f64, &String)> = scored.collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         let best = scored.first().map_or(0.0, |one| one.0);
-        scored
-            .into_iter()
-            .take(FILE_LIMIT)
-            .take_while(|(score, _)| *score >= best * 0.2)
-            .map(|(_, path)| path.clone())
-            .collect()
+        scored.truncate(FILE_LIMIT);
+        scored.retain(|(score, _)| *score >= best * 0.2);
+        scored.into_iter().map(|(_, path)| path.clone()).collect()
     }
 
-    fn score(&self, path: &str, counts: &[usize], terms: &[Term], tests: bool) -> f64 {
+    fn score(&self, path: &str, counts: &BTreeMap<usize, usize>) -> f64 {
         let mut score = 0.0;
-        let mut different = 0;
-        for ((count, weight), term) in counts.iter().zip(&self.weights).zip(terms) {
-            if *count > 0 {
-                different += 1;
-                score += weight * (1.0 + (*count as f64).ln().min(2.5));
+        for (at, term) in self.terms.iter().enumerate() {
+            if let Some(count) = counts.get(&at) {
+                score += term.weight * (1.0 + (*count as f64).ln().min(2.5));
             }
-            if term.names(file_name(path)) {
-                score += weight * 0.8;
-            } else if term.names(path) {
-                score += weight * 0.3;
+            if term.is_in(file_name(path)) {
+                score += term.weight * 0.8;
+            } else if term.is_in(path) {
+                score += term.weight * 0.3;
             }
         }
         // Different words in one file say more than one word many times.
-        score * (1.0 + 0.5 * f64::from(different)) * file_weight(path, tests)
+        score * (1.0 + 0.5 * counts.len() as f64) * file_weight(path, self.tests())
     }
 }
