@@ -12,7 +12,7 @@ use super::names::derived;
 use super::raw::{self, Broken, FILE_LIMIT, Format};
 use crate::contract::catalog::AgentMode;
 use crate::file_work::read_regular;
-use crate::process::writers::open_for_writing;
+use crate::file_work::writers::open_for_writing;
 
 /// So many files of one folder are read; more are reported.
 pub(super) const FOLDER_LIMIT: usize = 500;

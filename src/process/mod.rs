@@ -20,7 +20,6 @@ mod running;
 mod service;
 mod table;
 mod tree;
-pub mod writers;
 
 pub use capture::Captured;
 pub use launch::{Descriptors, launched};

@@ -18,9 +18,9 @@ use super::file::{FILE, NoSkill, file_in, note_variant, read};
 use super::parse::Skill;
 use super::sources::Root;
 use super::spread::spread;
+use crate::file_work::writers::open_for_writing;
 use crate::front_matter::Broken;
 use crate::kernel::time::Timestamp;
-use crate::process::writers::open_for_writing;
 
 /// A skill's folder lies at most so many levels below its root.
 const DEPTH: usize = 6;

@@ -3,6 +3,8 @@
 //! waiting for one. Used wherever files are read that a workspace, an agent or a person has put
 //! there.
 
+pub mod writers;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
