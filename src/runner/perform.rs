@@ -236,6 +236,10 @@ impl TurnRunner {
                 is_error: output.is_error,
             },
             Ok(Called::Waits) => StepOutcome::Waits,
+            Ok(Called::Gone(why)) => StepOutcome::failed(RunError::new(
+                "workspace_gone",
+                format!("{why}; put it back, then repeat the run: abide retry RUN"),
+            )),
             Err(_) => StepOutcome::ToolResult {
                 text: format!("{name} was stopped after {limit:?}; narrow the call down"),
                 is_error: true,

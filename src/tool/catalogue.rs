@@ -28,7 +28,7 @@ use super::shell::Shell;
 use super::todo::Todo;
 use super::workspace::LedTo;
 use super::write::Write;
-use super::{Tool, ToolOutput, Workspace, skill};
+use super::{Tool, ToolOutput, Unopened, Workspace, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::journal::RunEnvironment;
@@ -129,11 +129,11 @@ impl Catalogue {
     }
 
     /// The workspace at `root`, opened where that may take for ever.
-    fn opened(&self, root: &Path) -> impl Future<Output = Result<Workspace, String>> + use<> {
+    fn opened(&self, root: &Path) -> impl Future<Output = Result<Workspace, Unopened>> + use<> {
         let (root, denied) = (root.to_owned(), self.denied.clone());
         async move {
             let opened = TOOLS.run(move |_| Workspace::open(&root, &denied)).await;
-            opened.unwrap_or_else(|busy| Err(busy.to_string()))
+            opened.unwrap_or_else(|busy| Err(Unopened::Refused(busy.to_string())))
         }
     }
 
@@ -253,7 +253,7 @@ impl Catalogue {
             }
         }
         if !matches!(aim, Aim::Paths(_) | Aim::Trees(_)) {
-            let mut subject = gate::subject(aim, &Err(String::new()), &arguments);
+            let mut subject = gate::subject(aim, None, &arguments);
             let defining = may_define
                 .then(|| defining::reason_in(&subject.texts))
                 .flatten();
@@ -267,7 +267,11 @@ impl Catalogue {
         Box::pin(async move {
             let judged = TOOLS.run(move |_| {
                 let workspace = Workspace::open(&root, &denied);
-                let subject = gate::subject(aim, &workspace, &arguments);
+                if let Err(Unopened::Gone(_)) = workspace {
+                    // No person is asked about it; the call says so.
+                    return Admission::Goes;
+                }
+                let subject = gate::subject(aim, workspace.as_ref().ok(), &arguments);
                 let path = arguments
                     .get("path")
                     .and_then(Value::as_str)
@@ -331,10 +335,12 @@ impl Catalogue {
             let (shell, variables) = (shell.clone(), environment.variables.clone());
             let opening = self.opened(root);
             Box::pin(async move {
-                Called::Done(match opening.await {
-                    Ok(workspace) => shell.call(site, workspace, variables, arguments).await,
-                    Err(text) => ToolOutput::error(text),
-                })
+                match opening.await {
+                    Ok(workspace) => {
+                        Called::Done(shell.call(site, workspace, variables, arguments).await)
+                    }
+                    Err(unopened) => unopened.into(),
+                }
             })
         } else if let Some(tool) = self.get(name) {
             let (writes, masks) = (rights.writes().clone(), environment.redactor.clone());
@@ -343,13 +349,13 @@ impl Catalogue {
                 .map(|(_, led_to)| led_to);
             let opening = self.opened(root);
             Box::pin(async move {
-                Called::Done(match opening.await {
+                match opening.await {
                     Ok(workspace) => {
                         let workspace = workspace.led(led_to).writing(writes).masking(masks);
-                        tool.call(workspace, arguments).await
+                        Called::Done(tool.call(workspace, arguments).await)
                     }
-                    Err(text) => ToolOutput::error(text),
-                })
+                    Err(unopened) => unopened.into(),
+                }
             })
         } else {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
@@ -370,7 +376,7 @@ impl Catalogue {
                     redactor.in_place(&mut output.text);
                     Called::Done(bounded(output, site, &id, registry).await)
                 }
-                Called::Waits => Called::Waits,
+                other => other,
             }
         })
     }
@@ -418,6 +424,15 @@ impl Catalogue {
             let called = servers.call(run, &environment, server, tool, arguments);
             Called::Done(called.await)
         })
+    }
+}
+
+impl From<Unopened> for Called {
+    fn from(unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::Gone(why) => Called::Gone(why),
+            Unopened::Refused(why) => Called::Done(ToolOutput::error(why)),
+        }
     }
 }
 

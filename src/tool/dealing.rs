@@ -42,6 +42,8 @@ pub(super) struct Dealing {
 pub enum Called {
     /// This.
     Done(ToolOutput),
+    /// The folder of the run is not there any more: it cannot go on. Why, in words for people.
+    Gone(String),
     /// Nothing yet: the step waits.
     Waits,
 }

@@ -68,11 +68,7 @@ pub(super) fn confined(name: &str, rights: &Rights) -> Option<Admission> {
 
 /// Of which kind a call's aim is tells only the tool; the rest is in the arguments. May touch
 /// the disk, where the links in a path lead being part of what it names.
-pub(super) fn subject(
-    aim: Aim,
-    workspace: &Result<Workspace, String>,
-    arguments: &Value,
-) -> Subject {
+pub(super) fn subject(aim: Aim, workspace: Option<&Workspace>, arguments: &Value) -> Subject {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match aim {
         Aim::Paths(names) => paths(workspace, &named(names, arguments), false),
@@ -106,11 +102,11 @@ fn named<'a>(names: &[&str], arguments: &'a Value) -> Vec<&'a str> {
 }
 
 /// The files that are named and those that their links lead to: all are touched.
-fn paths(workspace: &Result<Workspace, String>, named: &[&str], is_tree: bool) -> Subject {
+fn paths(workspace: Option<&Workspace>, named: &[&str], is_tree: bool) -> Subject {
     let mut subject = Subject::default();
     let mut covers = Vec::new();
     for path in named {
-        let Ok(workspace) = workspace else {
+        let Some(workspace) = workspace else {
             subject.things.push(Thing::Named(vec![(*path).to_owned()]));
             subject.things.push(Thing::Unknown);
             covers.push((*path).to_owned());
@@ -265,10 +261,9 @@ mod tests {
             })
             .collect();
         let rights = Rights::new("a", &rules, WriteScope::Workspace, Bundle::default());
-        let nowhere = Err(String::new());
         let subject = subject(
             Aim::Command("command"),
-            &nowhere,
+            None,
             &json!({ "command": command }),
         );
         rights.judge("shell", Decision::Ask, &subject).decision
@@ -310,8 +305,7 @@ mod tests {
 
     #[test]
     fn an_address_is_what_its_parser_makes_of_it() {
-        let nowhere = Err(String::new());
-        let about = |url: &str| subject(Aim::Address("url"), &nowhere, &json!({ "url": url }));
+        let about = |url: &str| subject(Aim::Address("url"), None, &json!({ "url": url }));
         let found = about("HTTPS://Example.org:443/a/../b#c");
         assert_eq!(named(&found), [["https://example.org/b", "example.org"]]);
         assert_eq!(found.covers, "example.org");
@@ -357,11 +351,11 @@ mod tests {
         std::fs::create_dir_all(root.join("secrets")).unwrap();
         std::fs::write(root.join("secrets/key"), "").unwrap();
         std::os::unix::fs::symlink(root.join("secrets"), root.join("open")).unwrap();
-        let workspace = Workspace::open(&root, &[]);
+        let workspace = Workspace::open(&root, &[]).unwrap();
         let about = |path: &str| {
             subject(
                 Aim::Paths(&["path", "paths"]),
-                &workspace,
+                Some(&workspace),
                 &json!({ "path": path }),
             )
         };
@@ -388,13 +382,13 @@ mod tests {
         assert_eq!(shown(&about("open/new")), ["open/new", "secrets/new"]);
         assert_eq!(about("open/key").covers, about("secrets/key").covers);
         let both = json!({ "paths": ["a", "open"] });
-        let both = subject(Aim::Paths(&["path", "paths"]), &workspace, &both);
+        let both = subject(Aim::Paths(&["path", "paths"]), Some(&workspace), &both);
         assert_eq!(shown(&both), ["a", "open", "secrets"]);
-        let tree = subject(Aim::Trees(&["path"]), &workspace, &json!({}));
+        let tree = subject(Aim::Trees(&["path"]), Some(&workspace), &json!({}));
         assert!(matches!(&tree.things[..], [Thing::Folder(names)] if names[0] == "."));
         let file = subject(
             Aim::Trees(&["path"]),
-            &workspace,
+            Some(&workspace),
             &json!({ "path": "secrets/key" }),
         );
         assert!(matches!(&file.things[..], [Thing::Named(_)]));

@@ -38,7 +38,7 @@ pub use mcp::{Options as ServerOptions, Servers};
 pub use output::{OUTPUT_LIMIT, ToolOutput};
 pub use session_tools::YIELD;
 pub use shell::Shell;
-pub use workspace::Workspace;
+pub use workspace::{Unopened, Workspace};
 
 #[cfg(test)]
 mod fetch_tests;

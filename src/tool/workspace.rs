@@ -18,6 +18,15 @@ use crate::kernel::redact::Redactor;
 /// opens, whatever becomes of the links meanwhile.
 pub(super) type LedTo = Arc<Mutex<BTreeMap<String, PathBuf>>>;
 
+/// Why a workspace was not opened, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unopened {
+    /// It is not there any more: no tool of the run can do anything.
+    Gone(String),
+    /// It may not be used, or not now.
+    Refused(String),
+}
+
 /// A folder with everything below it, apart from what is denied.
 #[derive(Clone, Debug)]
 pub struct Workspace {
@@ -31,15 +40,17 @@ pub struct Workspace {
 
 impl Workspace {
     /// The workspace at `root`, a path that had no links when it was taken; the folders `denied`
-    /// are refused even inside it. Fails with words for people where `root` is no folder, has
-    /// become a link or lies in a denied one.
-    pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, String> {
+    /// are refused even inside it.
+    pub fn open(root: &Path, denied: &[PathBuf]) -> Result<Self, Unopened> {
         let shown = root.display();
-        let held = Beneath::open(root).map_err(|error| match beneath::is_swapped(&error) {
-            true => format!(
+        let held = Beneath::open(root).map_err(|error| match error.kind() {
+            _ if beneath::is_swapped(&error) => Unopened::Gone(format!(
                 "access denied: the workspace {shown} or a folder above it has become a link"
-            ),
-            false => format!("the workspace {shown} cannot be opened: {error}"),
+            )),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unopened::Gone(format!(
+                "the workspace {shown} is not there any more: {error}"
+            )),
+            _ => Unopened::Refused(format!("the workspace {shown} cannot be opened: {error}")),
         })?;
         let workspace = Workspace {
             denied: denied.iter().map(|path| settled(path)).collect(),
@@ -50,10 +61,10 @@ impl Workspace {
             led_to: LedTo::default(),
         };
         if workspace.denies(&workspace.root) {
-            return Err(format!(
+            return Err(Unopened::Refused(format!(
                 "the workspace {shown} lies in a folder of the daemon itself, which tools may \
                  not see; choose another cwd"
-            ));
+            )));
         }
         Ok(workspace)
     }

@@ -68,7 +68,7 @@ impl Place {
         };
         match self.catalogue.call(call).await {
             Called::Done(output) => output,
-            Called::Waits => panic!("{tool} waits"),
+            other => panic!("{tool}: {other:?}"),
         }
     }
 

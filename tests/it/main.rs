@@ -38,6 +38,7 @@ mod events;
 mod examples;
 mod failing;
 mod file_limit;
+mod folders;
 mod half_saved;
 mod harness;
 mod home;
