@@ -1,4 +1,4 @@
-//! `cargo bench`: the speed targets, each measured beside its floor in one call on one
+//! `cargo bench --features floors`: the speed targets, each measured beside its floor in one call on one
 //! machine. Floors and daemon are processes of their own behind real sockets; the load comes
 //! from one thread here. `docs/performance.md` says how to read the figures.
 

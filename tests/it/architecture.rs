@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use syn::visit_mut::{self, VisitMut};
 
@@ -303,6 +304,9 @@ fn faults(file: &str, module: &[String], source: &str, rooms: &BTreeSet<String>)
     faults
 }
 
+/// Every source file, and the names of the rooms. Read once for all tests.
+static TREE: LazyLock<(Vec<Source>, BTreeSet<String>)> = LazyLock::new(tree);
+
 fn tree() -> (Vec<Source>, BTreeSet<String>) {
     let source = root().join("src");
     let mut files = Vec::new();
@@ -321,7 +325,7 @@ fn tree() -> (Vec<Source>, BTreeSet<String>) {
 
 #[test]
 fn each_room_uses_only_what_the_table_allows() {
-    let (files, rooms) = tree();
+    let (files, rooms) = &*TREE;
     let source = root().join("src");
     let mut found = Vec::new();
     for Source { file, module, .. } in files.iter().filter(|source| !source.is_test) {
@@ -330,7 +334,7 @@ fn each_room_uses_only_what_the_table_allows() {
             name,
             module,
             &fs::read_to_string(file).unwrap(),
-            &rooms,
+            rooms,
         ));
     }
     assert!(found.is_empty(), "\n{}", found.join("\n"));
@@ -338,15 +342,15 @@ fn each_room_uses_only_what_the_table_allows() {
 
 #[test]
 fn each_room_is_in_the_table() {
-    for room in tree().1 {
-        let listed = TABLE.iter().any(|(name, _)| *name == room);
+    for room in &TREE.1 {
+        let listed = TABLE.iter().any(|(name, _)| name == room);
         assert!(listed, "src/{room} has no row in the import table");
     }
 }
 
 #[test]
 fn each_source_file_is_compiled() {
-    let (files, _) = tree();
+    let (files, _) = &*TREE;
     let read: BTreeSet<&Path> = files.iter().map(|source| source.file.as_path()).collect();
     let sample = root().join("src/cli/demo/sample");
     for file in super::house::rust_files(&root().join("src")) {

@@ -111,6 +111,7 @@ fn a_deletion_whose_answer_was_lost_is_carried_to_its_end() {
     });
 }
 
+/// Takes some 5 s: that is how long a reset waits for runs before it says so.
 #[test]
 fn a_reset_whose_runs_take_long_to_stop_says_that_it_is_to_come() {
     run(async {

@@ -159,7 +159,8 @@ fn a_repeat_is_refused_when_nobody_knows_what_its_key_did() {
 #[test]
 fn g5_1_a_damaged_file_is_set_aside_and_what_can_be_read_goes_on() {
     run(async {
-        let place = place();
+        // The held run is not waited for.
+        let place = place().with("gateway.drain_timeout", "\"50ms\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
         let root = client.session("client", "bot").await;
@@ -266,7 +267,8 @@ pub(crate) fn set_aside(place: &Place, why: &str) -> Vec<std::path::PathBuf> {
 #[test]
 fn g1_6_an_open_run_whose_rows_were_lost_has_ended_before_anybody_is_served() {
     run(async {
-        let place = place();
+        // The held run is not waited for.
+        let place = place().with("gateway.drain_timeout", "\"50ms\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
         let root = client.session("client", "bot").await;

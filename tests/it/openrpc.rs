@@ -517,6 +517,7 @@ fn judge(folder: &Path) -> Result<(), String> {
     }
 }
 
+/// Takes some 10 s where node is there: the judge calls every method.
 #[test]
 fn an_outside_judge_finds_every_answer_as_described() {
     let folder = root().join("target/openrpc");

@@ -37,6 +37,7 @@ fn seed() -> u64 {
     getrandom::u64().unwrap() % 1_000_000
 }
 
+/// Takes some 15 s: four daemons at once, 27 kills each, every one in the middle of work.
 #[test]
 fn more_than_a_hundred_kills_at_random_instants_lose_and_double_nothing() {
     let seed = seed();

@@ -73,6 +73,7 @@ fn a_second_daemon_on_one_folder_gives_up_and_names_the_first() {
 /// So many kills by default; `ABIDE_STARTS=200` has more of them.
 const KILLS: usize = 12;
 
+/// Takes some 8 s: twelve kills, each after programs were started.
 #[test]
 fn a_start_right_after_a_kill_succeeds_while_runs_start_programs() {
     let kills = std::env::var("ABIDE_STARTS").map_or(KILLS, |text| text.parse().unwrap());
@@ -162,6 +163,7 @@ fn kill_and_start(place: &Place, kills: usize) {
     });
 }
 
+/// Takes some 6 s: a start waits so long for a lock that may be gone in a moment.
 #[test]
 fn a_store_that_another_process_holds_locked_is_refused_with_the_name_of_that_process() {
     run(async {

@@ -77,6 +77,7 @@ fn g5_4_a_lock_that_somebody_else_holds_for_a_moment_is_waited_out() {
     });
 }
 
+/// Takes some 12 s: what is left behind shows only after thousands of runs.
 #[test]
 fn g5_5_g5_12_five_thousand_runs_and_their_sessions_leave_nothing_behind_in_the_process() {
     run(async {
@@ -108,6 +109,7 @@ fn g5_5_g5_12_five_thousand_runs_and_their_sessions_leave_nothing_behind_in_the_
     });
 }
 
+/// Takes some 6 s: what is written must be more than the file's bound.
 #[test]
 fn g5_7_g5_8_the_write_ahead_file_is_bounded_beside_readers_and_empty_after_a_stop() {
     run(async {

@@ -355,6 +355,7 @@ async fn play(
     wrong
 }
 
+/// Takes some 5 s: 64 runs at once, each with programs of its own.
 #[test]
 fn g7_1_g7_3_64_runs_at_once_never_see_each_others_values() {
     let place = place(64);

@@ -94,6 +94,7 @@ fn resident_kib(daemon: &Daemon) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Takes some 6 s: memory of readers that never read shows only after thousands of events.
 #[test]
 fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
     run(async {

@@ -88,6 +88,7 @@ fn g9_1_a_reader_of_events_that_never_reads_loses_its_seat() {
     });
 }
 
+/// Takes some 5 s: no buffer of the system may hold the answer, so it has many megabytes.
 #[test]
 fn g9_1_an_answer_that_nobody_reads_costs_no_seat() {
     run(async {

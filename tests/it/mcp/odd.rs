@@ -47,6 +47,7 @@ fn asked(place: &Place, method: &str) -> usize {
     text.lines().filter(|line| *line == method).count()
 }
 
+/// Takes some 6 s: nine kinds of servers, two daemons each, and one that hangs until it is given up.
 #[test]
 fn a_server_that_does_not_know_the_first_question_becomes_ready_all_the_same() {
     let python = match python() {

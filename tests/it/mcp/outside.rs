@@ -104,6 +104,7 @@ fn place(tool: &str, arguments: Value) -> Place {
     Place::new(script).with_agent("worker", "max_loops: 9")
 }
 
+/// Takes some 5 s where node is there: two servers start for seconds.
 #[test]
 fn servers_from_outside_of_the_older_era_serve_over_pipes() {
     let folder = match node() {
@@ -170,6 +171,7 @@ pub(super) async fn listening(command: &mut Command, port: u16) -> Killed {
     child
 }
 
+/// Takes some 5 s where node is there: its server starts for seconds.
 #[test]
 fn a_server_from_outside_of_the_older_era_serves_over_http() {
     let folder = match node() {
@@ -246,6 +248,7 @@ fn growing() -> Place {
     Place::new(script).with_agent("worker", "max_loops: 9")
 }
 
+/// Takes some 10 s where python is there: its server alone starts for seconds, once for each daemon.
 #[test]
 fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
     match python() {
@@ -258,6 +261,7 @@ fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
     }
 }
 
+/// Takes some 10 s where python is there: its server alone starts for seconds.
 #[test]
 fn a_server_from_outside_of_the_current_era_serves_over_http() {
     match python() {

@@ -147,6 +147,7 @@ fn a_cancel_ends_the_wait_at_once() {
     });
 }
 
+/// Takes some 5 s: the run's limit is counted in seconds and waited for whole.
 #[test]
 fn a_run_waits_up_to_its_own_limit_and_the_wait_counts() {
     let server = ModelServer::start();

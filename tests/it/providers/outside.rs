@@ -127,6 +127,7 @@ fn judge(folder: &Path) -> Result<(), String> {
     carry_out(&mut install)
 }
 
+/// Takes some 10 s where the judge can be installed: it starts a program of its own for each fault.
 #[test]
 fn an_outside_judge_of_clients_names_no_fault() {
     let folder = root().join("target/llmock");

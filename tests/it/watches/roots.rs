@@ -38,6 +38,7 @@ impl Course {
     }
 }
 
+/// Takes some 13 s: seven roots, two ways to look, and each of nine changes is waited for.
 #[test]
 fn every_root_may_come_later_vanish_and_come_back_by_events_and_by_looking() {
     let hows = ["\"events\"", "\"poll\""];
