@@ -100,7 +100,7 @@ pub(crate) async fn start(plan: &Plan) -> Result<Started, Failure> {
 /// What to say before a start that makes a new store where there was one.
 pub(crate) fn empty_store(state: &Path) -> Option<String> {
     offline::is_bereft(state).then(|| {
-        let backup = offline::newest_backup(state);
+        let backup = offline::newest_copy(state);
         let backup = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
         format!(
             "note: the store of {} is gone; a new, empty one is made.\n\

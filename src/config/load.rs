@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
@@ -124,7 +125,8 @@ pub fn load(
 }
 
 fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), ConfigError> {
-    let read = read_regular(path, LIMIT).and_then(|bytes| match bytes.len() {
+    let read = check_writers(path, loaded).and_then(|()| read_regular(path, LIMIT));
+    let read = read.and_then(|bytes| match bytes.len() {
         0..=LIMIT => String::from_utf8(bytes).map_err(io::Error::other),
         _ => Err(io::Error::other(format!("it is larger than {LIMIT} bytes"))),
     });
@@ -145,6 +147,38 @@ fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), Con
     loaded.file = Some(path.to_owned());
     let origin = Origin::File(path.display().to_string());
     walk("", &Value::Table(table), &origin, loaded)
+}
+
+/// Settings name programs that are started: a file that others could have written is refused.
+fn check_writers(path: &Path, loaded: &mut Loaded) -> io::Result<()> {
+    let about = std::fs::metadata(path)?;
+    let own = rustix::process::geteuid();
+    // Root acts for other users.
+    let is_trusted = about.uid() == own.as_raw() || about.uid() == 0 || own.is_root();
+    let mode = about.mode() & 0o777;
+    let shown = path.display();
+    if !is_trusted {
+        return Err(io::Error::other(format!(
+            "it belongs to user {}, who could have put any command into it. Take it over once you \
+             know what is in it: chown {} {shown}",
+            about.uid(),
+            own.as_raw()
+        )));
+    }
+    if mode & 0o002 != 0 {
+        return Err(io::Error::other(format!(
+            "every user may write to it (mode {mode:o}), and could have put any command into it. \
+             Look at what is in it, then: chmod go-w {shown}"
+        )));
+    }
+    // Where each user has a group of its own, nobody else is in that.
+    if mode & 0o020 != 0 && about.gid() != about.uid() {
+        loaded.warnings.push(format!(
+            "{shown}: its group may write to it (mode {mode:o}), and so name any command: chmod \
+             g-w {shown}"
+        ));
+    }
+    Ok(())
 }
 
 /// Takes each setting of a table and of the tables in it.
@@ -230,6 +264,37 @@ mod tests {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         load(Some(&path), true, variables)
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.toml");
+        std::fs::write(&path, "lanes.global = 4\n").unwrap();
+        let load = || super::load(Some(&path), true, std::iter::empty());
+        let set = |mode: u32| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(0o644);
+        assert_eq!(load().unwrap().warnings, Vec::<String>::new());
+        for mode in [0o666, 0o602, 0o646] {
+            set(mode);
+            let refused = load().unwrap_err().to_string();
+            assert!(refused.contains("every user may write to it"), "{refused}");
+            assert!(refused.contains("chmod go-w"), "{refused}");
+        }
+        set(0o664);
+        let own = rustix::process::geteuid();
+        if own.is_root() {
+            chown(&path, Some(0), Some(65534)).unwrap();
+            let warned = load().unwrap().warnings;
+            assert!(
+                warned[0].contains("its group may write to it"),
+                "{warned:?}"
+            );
+        }
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub enum Failure {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The store failed while it was open.
-    #[error("the store failed: {0}. What was accepted is kept; the next start goes on with it")]
+    /// The store failed while it was open: why, what was kept, and what to do.
+    #[error("the store failed: {0}")]
     Store(String),
     /// A setting cannot be used.
     #[error("{0}")]
@@ -99,7 +99,14 @@ impl Failure {
             Ok(()) => "it returned".to_owned(),
             Err(fault) => fault.to_string(),
         };
-        Failure::Store(format!("the {what}'s loop ended: {why}"))
+        Failure::store(&format!("the {what}'s loop ended: {why}"))
+    }
+
+    /// The store failed, and has all that was accepted.
+    pub(super) fn store(why: &str) -> Self {
+        Failure::Store(format!(
+            "{why}. What was accepted is kept; the next start goes on with it"
+        ))
     }
 
     /// Nobody can call any more.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -66,6 +66,83 @@ pub fn check(folder: &Path) -> Result<(), Failure> {
         true => Err(writable(folder.to_owned(), mode)),
         false => Ok(()),
     }
+}
+
+/// Refuses a state folder in which something would be waited for or written by others: a pipe or
+/// device, or a file of the store that another user owns or may write. Nothing is changed.
+pub fn check_files(folder: &Path) -> Result<(), Failure> {
+    for path in entries(folder) {
+        let Ok(about) = fs::metadata(&path) else {
+            continue;
+        };
+        // Those have rules, and advice, of their own.
+        if [TOKEN, super::key::FILE]
+            .iter()
+            .any(|name| path.ends_with(name))
+        {
+            continue;
+        }
+        let kind = about.file_type();
+        if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+            return Err(Failure::Unsafe {
+                why: "it is a pipe or a device, and no regular file".to_owned(),
+                advice: "Look at what has put it there, and move it away".to_owned(),
+                path,
+            });
+        }
+        if !is_of_store(&path) || !about.is_file() {
+            continue;
+        }
+        let own = rustix::process::geteuid().as_raw();
+        let (uid, mode) = (about.uid(), about.mode() & 0o777);
+        let why = if uid != own && uid != 0 {
+            format!("it belongs to user {uid}, who could have written anything into it")
+        } else if mode & 0o022 != 0 {
+            format!("others may write to it (mode {mode:o})")
+        } else {
+            continue;
+        };
+        return Err(Failure::Unsafe {
+            advice: format!(
+                "Put a backup in its place (abide restore FILE --force); or take it over once you \
+                 know where it comes from: chown {own} {0} && chmod 600 {0}",
+                path.display()
+            ),
+            path,
+            why,
+        });
+    }
+    Ok(())
+}
+
+/// Closes files of the store that others may read, in a folder that they cannot enter: a backup
+/// that was copied by hand, for one.
+pub fn close_files(folder: &Path) {
+    for path in entries(folder).filter(|path| is_of_store(path)) {
+        let is_open = |about: &Metadata| about.is_file() && about.mode() & 0o077 != 0;
+        if !fs::symlink_metadata(&path).is_ok_and(|about| is_open(&about)) {
+            continue;
+        }
+        match fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
+            Ok(()) => tracing::warn!(
+                path = %path.display(),
+                "others could read this file of the store; its mode is 600 now"
+            ),
+            Err(fault) => {
+                tracing::warn!(path = %path.display(), %fault, "others may read this file of the store");
+            }
+        }
+    }
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+fn is_of_store(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(crate::store::DATABASE)
 }
 
 fn check_owner(folder: &Path, about: &Metadata) -> Result<(), Failure> {

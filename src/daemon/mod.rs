@@ -153,6 +153,8 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     let supervisor = Supervisor::from_env()?;
     // Nothing is touched before it is certain that nobody else works here.
     let folder = folder::prepare(&options.state_dir)?;
+    folder::check_files(&folder)?;
+    folder::close_files(&folder);
     let lock = Arc::new(Mutex::new(lock::take(&folder, boot, pid, started_at)?));
     let address = config.listen;
     let listener = bind(address, Endpoint::read(&folder), &clock).await?;
@@ -313,7 +315,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     ));
     let progress = || registry.restore_progress();
     let mut restoring = std::pin::pin!(registry.restore(pid));
-    let unreadable = |fault: Fault| Failure::Store(fault.to_string());
+    let unreadable = |fault: Fault| Failure::store(&fault.to_string());
     let at_once = tokio::select! {
         restored = &mut restoring => Some(restored.map_err(unreadable)?),
         // What only reads is answered while the rest waits for room.
@@ -353,7 +355,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
                     return Ok(Ending::Stopped);
                 }
                 served = &mut doors => return Err(Failure::doors_ended(served)),
-                _ = &mut writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+                _ = &mut writer_ended => return Err(Failure::store("its writer ended")),
             }
         }
     };
@@ -397,7 +399,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         // Without one of these the daemon would accept and never act, or act and never
         // answer: better to end and let the next start recover.
         served = &mut doors => return Err(Failure::doors_ended(served)),
-        _ = writer_ended => return Err(Failure::Store("its writer ended".to_owned())),
+        _ = writer_ended => return Err(Failure::store("its writer ended")),
     };
     locked(&lock).ending();
     // A reading under way is told of before the store closes.

@@ -11,16 +11,25 @@ use crate::contract::finding::{Finding, Health};
 use crate::kernel::ids::BootId;
 use crate::store::{self, DATABASE, Placed, Unplaced, findings};
 
-pub use super::folder::check as check_folder;
+/// Refuses a state folder that another user could have filled, or with files in it that another
+/// user could have written, or that are none. Nothing is made or changed.
+pub fn check_folder(state: &Path) -> Result<(), Failure> {
+    folder::check(state)?;
+    folder::check_files(state)
+}
 
 /// Has a daemon worked on this folder whose store is gone? A start would make an empty one.
 pub fn is_bereft(state: &Path) -> bool {
-    state.join(folder::TOKEN).exists() && !state.join(DATABASE).exists()
+    // With what is left of it, or with a folder that is refused, the start makes none.
+    let is_there = |ending: &str| state.join(format!("{DATABASE}{ending}")).exists();
+    state.join(folder::TOKEN).exists()
+        && !["", "-wal", ".saved"].into_iter().any(is_there)
+        && check_folder(state).is_ok()
 }
 
-/// The newest backup in this state folder that is whole.
-pub fn newest_backup(state: &Path) -> Option<PathBuf> {
-    store::newest_backup(&state.join(DATABASE))
+/// The newest copy of the store in this state folder that is whole.
+pub fn newest_copy(state: &Path) -> Option<PathBuf> {
+    store::newest_copy(&state.join(DATABASE))
 }
 
 /// Has a life of the daemon marked the store as one that the next start is to look through and
@@ -71,9 +80,14 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> Look {
     let mut findings = vec![held];
     if !is_held {
         findings.extend(surroundings::look(state, config.min_free, &clock, mend));
-        match store::examine(state) {
-            Ok(health) => findings.extend(findings::of(&health)),
-            Err(why) => findings.push(findings::of_unexamined(&why)),
+        match folder::check_files(state).map(|()| store::examine(state)) {
+            Ok(Ok(health)) => findings.extend(findings::of(&health)),
+            Ok(Err(why)) => findings.push(findings::of_unexamined(&why)),
+            Err(refused) => findings.push(Finding::new(
+                "store.integrity",
+                Health::Fail,
+                refused.to_string(),
+            )),
         }
         findings.push(port(config.listen));
     } else if mend {

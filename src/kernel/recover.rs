@@ -100,11 +100,14 @@ pub fn recover(
     };
     let recoveries = run.recoveries + u32::from(counts);
     if run.cancel.is_none() && counts && recoveries > policy.max_attempts {
+        let what = match loss {
+            Loss::Executor => "the task that drove the run failed",
+            _ => "the daemon ended in the middle of the same step",
+        };
         return ends(
             "recovery_attempts",
             format!(
-                "the daemon ended in the middle of the same step {recoveries} times \
-                 (recovery.max_attempts {})",
+                "{what} {recoveries} times (recovery.max_attempts {})",
                 policy.max_attempts
             ),
             false,
@@ -396,7 +399,11 @@ mod tests {
         for state in [RunState::Running, RunState::Queued] {
             let last = run_in(state, policy.max_attempts);
             let plan = recover(&last, &[], Loss::Executor, policy, NOW);
-            assert!(matches!(&plan.event, RunEvent::Interrupted(_)), "{state:?}");
+            let says = "the task that drove the run failed 6 times";
+            assert!(
+                matches!(&plan.event, RunEvent::Interrupted(why) if why.message.contains(says)),
+                "{state:?}"
+            );
             // Its age says nothing: the daemon was never away.
             let old = run_in(state, 0);
             let plan = recover(&old, &[], Loss::Executor, policy, NOW.plus_ms(u64::MAX / 4));

@@ -35,10 +35,36 @@ pub(super) enum Progress {
 /// How much of an answer has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extent<'a> {
-    /// Bytes of what it says, arguments included.
+    /// Bytes of what is kept of it, all fields and the arguments of its calls included.
     pub all: usize,
     /// The call with the longest arguments: its tool, and their bytes.
     pub longest: Option<(&'a str, usize)>,
+    /// Bytes of the longest name of a tool.
+    pub name: usize,
+    /// How many calls it makes.
+    pub calls: usize,
+    /// How often one of them was begun: some servers give a call again.
+    pub begun: usize,
+}
+
+/// About what a value in an answer costs beside its text.
+const VALUE: usize = 64;
+/// What a block, or an element of a list that grows, counts beside what is in it: each one is
+/// compared with those before it.
+pub(super) const ELEMENT: usize = 2 << 10;
+
+/// About how many bytes a value takes that is kept as it came.
+pub(super) fn weight(value: &Value) -> usize {
+    VALUE
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                fields.map(|(name, value)| name.len() + weight(value)).sum()
+            }
+            _ => 0,
+        }
 }
 
 impl<'a> Extent<'a> {

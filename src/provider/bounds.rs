@@ -10,6 +10,17 @@ use crate::kernel::run::Usage;
 const ARGUMENTS: usize = 1 << 20;
 /// The most bytes of what an answer says, its arguments included.
 const ANSWER: usize = 8 << 20;
+/// The most bytes of the name of a tool.
+const NAME: usize = 1 << 10;
+/// The most tool calls of one answer: each is a step of its own.
+const CALLS: usize = 128;
+/// A call may come again, so often at most for all of them.
+const BEGUN: usize = 8 * CALLS;
+/// The most bytes in which an answer may be written, beyond the usual size of each event of it:
+/// JSON may write a byte as several.
+const WRITTEN: usize = 2 * ANSWER;
+/// An event with a token of the answer has hardly more bytes.
+const USUAL_EVENT: usize = 4 << 10;
 /// The kind of the error where an answer has more.
 const TOO_LARGE: &str = "answer_too_large";
 
@@ -32,12 +43,52 @@ pub(super) fn check(extent: &Extent<'_>) -> Result<(), Failure> {
              is taken for one call; the answer was given up and no call of it was made"
         )));
     }
+    if extent.name > NAME {
+        return Err(too_large(format!(
+            "the answer calls a tool by a name of more than {NAME} bytes, the most that is taken; it \
+             was given up and no call of it was made"
+        )));
+    }
+    if extent.calls > CALLS {
+        return Err(too_large(format!(
+            "the answer has more than {CALLS} tool calls, the most that is taken of one answer; it \
+             was given up and no call of it was made"
+        )));
+    }
+    if extent.begun > BEGUN {
+        return Err(too_large(format!(
+            "the answer begins its tool calls more than {BEGUN} times, the most that is taken; it \
+             was given up and no call of it was made"
+        )));
+    }
     match extent.all > ANSWER {
-        true => Err(too_large(format!(
-            "the answer has more than {ANSWER} bytes, the most that is taken; it was given up and \
-             no call of it was made"
-        ))),
+        true => Err(more_than_an_answer()),
         false => Ok(()),
+    }
+}
+
+fn more_than_an_answer() -> Failure {
+    too_large(format!(
+        "the answer has more than {ANSWER} bytes, the most that is taken; it was given up and no \
+         call of it was made"
+    ))
+}
+
+/// Counts the bytes of an answer as they come, so that no field of it can be forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Written(usize);
+
+impl Written {
+    /// This much more has come: an event of a stream, or a piece of an answer that is none.
+    pub(super) fn take(&mut self, bytes: usize, is_event: bool) -> Result<(), Failure> {
+        self.0 += match is_event {
+            true => bytes.saturating_sub(USUAL_EVENT),
+            false => bytes,
+        };
+        match self.0 > WRITTEN {
+            true => Err(more_than_an_answer()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -117,13 +168,54 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_named() {
-        let of =
-            |all: usize, longest: Option<(&'static str, usize)>| check(&Extent { all, longest });
+        let of = |all: usize, longest: Option<(&'static str, usize)>| {
+            check(&Extent {
+                all,
+                longest,
+                ..Extent::default()
+            })
+        };
         assert_eq!(of(ANSWER, Some(("write", ARGUMENTS))), Ok(()));
         let failure = of(ARGUMENTS + 1, Some(("write", ARGUMENTS + 1))).unwrap_err();
         assert!(failure.message.contains("tool write"), "{failure:?}");
         assert!(failure.message.contains("1048576"), "{failure:?}");
         let failure = of(ANSWER + 1, None).unwrap_err();
         assert!(failure.message.contains("8388608"), "{failure:?}");
+        let failure = check(&Extent {
+            name: NAME + 1,
+            ..Extent::default()
+        });
+        assert!(failure.unwrap_err().message.contains("1024 bytes"));
+        let calls = |calls, begun| {
+            check(&Extent {
+                calls,
+                begun,
+                ..Extent::default()
+            })
+        };
+        assert_eq!(calls(CALLS, BEGUN), Ok(()));
+        for (calls, says) in [
+            (calls(CALLS + 1, 0), "more than 128 tool calls"),
+            (calls(1, BEGUN + 1), "more than 1024 times"),
+        ] {
+            let failure = calls.unwrap_err();
+            assert!(failure.message.contains(says), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_field_it_is_in_too_much_is_not_taken() {
+        let mut written = Written::default();
+        for _ in 0..200_000 {
+            written.take(400, true).unwrap();
+        }
+        let mut count = 0;
+        while written.take(1 << 20, true).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, WRITTEN >> 20);
+        let mut written = Written::default();
+        assert!(written.take(WRITTEN, false).is_ok());
+        assert!(written.take(1, false).is_err());
     }
 }

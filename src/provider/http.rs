@@ -177,8 +177,12 @@ async fn send_and_read(
         return Err(no_answer(letter.url, &kind, begun, bytes).await);
     }
     if form == Form::Json {
+        let mut written = bounds::Written::default();
+        written.take(begun.len(), false)?;
         while let Some(piece) = bytes.next().await {
-            begun.extend_from_slice(&piece.map_err(Failure::from)?);
+            let piece = piece.map_err(Failure::from)?;
+            written.take(piece.len(), false)?;
+            begun.extend_from_slice(&piece);
         }
         if !begun.trim_ascii_start().starts_with(b"{") {
             return Err(no_answer(letter.url, &kind, begun, bytes).await);
@@ -205,6 +209,7 @@ async fn send_and_read(
     let begun = (!begun.is_empty()).then(|| Ok(Bytes::from(begun)));
     let bytes = stream::iter(begun).chain(bytes);
     let mut received = 0;
+    let mut written = bounds::Written::default();
     // The last event of a stream that ends properly counts also without its empty line.
     let bytes = bytes.chain(stream::iter([Ok(bytes_of("\n\n"))]));
     let mut events = std::pin::pin!(SseStream::from_bytes_stream(bytes));
@@ -230,6 +235,7 @@ async fn send_and_read(
         let name = event.event.as_deref().unwrap_or_default();
         let data = event.data.as_deref().unwrap_or_default();
         received += data.len();
+        written.take(data.len(), true)?;
         progress = reader.event(name, data, &mut pieces)?;
         bounds::check(&reader.extent())?;
         speaking.say(&mut pieces);

@@ -25,7 +25,7 @@ use crate::contract::runner::{Next, Nobody, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::RunState;
+use crate::kernel::run::{Run, RunState};
 use crate::kernel::step::{Effect, Step, StepState};
 use crate::store::command::{AwaitProvider, Conclusion, RunAfter, StepRef};
 use crate::store::{Command, Reply, memories, read, runs, steps};
@@ -38,8 +38,8 @@ pub(super) enum Ended {
     Moved,
     /// The row still says running, because a drain did not wait any longer.
     CutOff,
-    /// The row still says running: recovery must look at it.
-    Lost(&'static str),
+    /// The row has not moved, for this reason: recovery must look at it.
+    Lost(String),
     /// The task panicked.
     Panicked,
 }
@@ -80,15 +80,19 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     let (view, begin) = match loaded {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Ended::Moved,
-        Err(fault) => return refused(run, &fault, "its rows could not be read"),
+        Err(fault) => return refused(inner, run, None, &fault, "its rows could not be read").await,
     };
     if view.run.state != RunState::Queued {
         return Ended::Moved;
     }
     let environment = match inner.environment_of(&view.run).await {
         Ok(environment) => environment,
-        Err(fault) => return refused(run, &fault, "its environment could not be made"),
+        Err(fault) => {
+            let what = "its environment could not be made";
+            return refused(inner, run, Some(view.run.ver), &fault, what).await;
+        }
     };
+    let ver = view.run.ver;
     let view = RunView {
         environment,
         ..view
@@ -103,15 +107,33 @@ pub(super) async fn drive(inner: &Arc<Inner>, run: RunId, hold: Hold) -> Ended {
     match drive.start(begin).await {
         Ok(Some(steps)) => drive.go_on(steps).await,
         Ok(None) => Ended::Moved,
-        Err(fault) => refused(run, &fault, "its start was refused"),
+        Err(fault) => refused(inner, run, Some(ver), &fault, "its start was refused").await,
     }
 }
 
-/// A conflict says that the row has moved on without this task, a store that takes nothing
-/// that a drain has ended the waiting for it; anything else leaves the run to recovery.
-fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
+/// After a conflict the row has usually moved on without this task. A store that takes nothing
+/// means that a drain has ended the waiting for it. Anything else leaves the run to recovery,
+/// also a conflict after which the row is still as it was: `ver`, or at work.
+async fn refused(
+    inner: &Arc<Inner>,
+    run: RunId,
+    ver: Option<i64>,
+    fault: &Fault,
+    what: &'static str,
+) -> Ended {
     match fault.kind {
         Kind::Conflict => {
+            let row = inner.store.read_first(move |tx| runs::get(tx, run)).await;
+            let stands = |row: &Run| match row.state {
+                RunState::Queued => ver == Some(row.ver),
+                state => state == RunState::Running,
+            };
+            if let Ok(Some(row)) = row
+                && stands(&row)
+            {
+                tracing::error!(%run, %fault, "a drive task stops, and its run has not moved: {what}");
+                return Ended::Lost(format!("{what}: {}", fault.message));
+            }
             tracing::info!(%run, %fault, "a drive task stops: {what}");
             Ended::Moved
         }
@@ -121,7 +143,7 @@ fn refused(run: RunId, fault: &Fault, what: &'static str) -> Ended {
         }
         _ => {
             tracing::error!(%run, %fault, "a drive task stops: {what}");
-            Ended::Lost(what)
+            Ended::Lost(format!("{what}: {}", fault.message))
         }
     }
 }
@@ -193,7 +215,6 @@ impl Drive<'_> {
 
     /// Carries out steps until the run gives its slot back.
     async fn go_on(&mut self, steps: Vec<Arc<Step>>) -> Ended {
-        let run = self.view.run.id;
         let inner = Arc::clone(self.inner);
         let mut parking = false;
         let mut pause = Duration::ZERO;
@@ -203,10 +224,12 @@ impl Drive<'_> {
         loop {
             if performing.is_empty() {
                 if let Err(fault) = self.take_up_released(&mut performing).await {
-                    return refused(run, &fault, "its open steps could not be read");
+                    return self
+                        .refused(&fault, "its open steps could not be read")
+                        .await;
                 }
                 if performing.is_empty() {
-                    return Ended::Lost("no step was open");
+                    return Ended::Lost("no step was open".to_owned());
                 }
             }
             let limit = self.time_left();
@@ -225,7 +248,7 @@ impl Drive<'_> {
                     };
                     let after = match after {
                         Ok(after) => after,
-                        Err(fault) => return refused(run, &fault, "an outcome was refused"),
+                        Err(fault) => return self.refused(&fault, "an outcome was refused").await,
                     };
                     let steps = self.absorb(after);
                     if self.view.run.state != RunState::Running {
@@ -243,7 +266,7 @@ impl Drive<'_> {
                 }
                 () = released.notified(), if !parking => {
                     if let Err(fault) = self.take_up_released(&mut performing).await {
-                        return refused(run, &fault, "its open steps could not be read");
+                        return self.refused(&fault, "its open steps could not be read").await;
                     }
                 }
                 () = inner.drained(), if !parking => {
@@ -406,15 +429,19 @@ impl Drive<'_> {
         if self.conclude(Conclusion::ExecutorGone { left }).await {
             Ended::Moved
         } else {
-            Ended::Lost("its cancel could not be written")
+            Ended::Lost("its end could not be written".to_owned())
         }
+    }
+
+    async fn refused(&self, fault: &Fault, what: &'static str) -> Ended {
+        refused(self.inner, self.view.run.id, None, fault, what).await
     }
 
     async fn park(&self) -> Ended {
         let run = self.view.run.id;
         match self.submit(Command::Park { run }).await {
             Ok(_) => Ended::Moved,
-            Err(fault) => refused(run, &fault, "it could not be parked"),
+            Err(fault) => self.refused(&fault, "it could not be parked").await,
         }
     }
 

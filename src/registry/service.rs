@@ -50,6 +50,8 @@ pub(super) enum Signal {
 
 /// How often limits and delayed starts are looked at.
 const TICK: Duration = Duration::from_millis(250);
+/// A run whose task was refused by a store that takes nothing is tried again after this long.
+const CUT_OFF_PAUSE: Duration = Duration::from_millis(500);
 /// A sleep of the machine that is shorter says nothing to anybody.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -276,11 +278,14 @@ impl Service {
                     Ended::CutOff => self.recover(run, Loss::CutOff, None),
                     Ended::Lost(why) => {
                         tracing::error!(%run, why, "a drive task ended without moving its run; it is recovered");
-                        self.recover(run, Loss::Executor, None);
+                        self.recover_failed(run, why);
                     }
                     Ended::Panicked => {
                         tracing::error!(%run, "a drive task panicked; its run is recovered");
-                        self.recover(run, Loss::Executor, None);
+                        self.recover_failed(
+                            run,
+                            "it panicked (the daemon's log says where)".to_owned(),
+                        );
                     }
                 }
             }
@@ -293,13 +298,42 @@ impl Service {
         }
     }
 
+    /// Gives a run whose task has failed by itself to recovery; a warning of the run says why.
+    fn recover_failed(&self, run: RunId, why: String) {
+        let warning = format!("the task that drove this run has failed: {why}");
+        self.recover_warned(run, Loss::Executor, None, vec![warning]);
+    }
+
     /// Gives a run without an executor to recovery; it keeps its slot, and its session its
     /// turn, until that is done.
     fn recover(&self, run: RunId, loss: Loss, aged_at: Option<Timestamp>) {
+        self.recover_warned(run, loss, aged_at, Vec::new());
+    }
+
+    fn recover_warned(
+        &self,
+        run: RunId,
+        loss: Loss,
+        aged_at: Option<Timestamp>,
+        warnings: Vec<String>,
+    ) {
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn(async move {
+            if loss == Loss::CutOff {
+                // What was not available is asked for again, but not at once.
+                tokio::select! {
+                    () = tokio::time::sleep(CUT_OFF_PAUSE) => {}
+                    () = inner.drained() => {}
+                }
+            }
             // What was at work on its steps has ended before anything is said of them.
             inner.processes.end_run(run).await;
+            if !warnings.is_empty() {
+                let command = Command::WarnRun { run, warnings };
+                if let Err(fault) = inner.store.submit_patiently(command).await {
+                    tracing::warn!(%run, %fault, "why its task failed was not noted on the run");
+                }
+            }
             let command = Command::Recover { run, loss, aged_at };
             if let Err(fault) = inner.store.submit_patiently(command).await {
                 // The next comparison of rows and tasks finds it again.

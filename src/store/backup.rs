@@ -128,23 +128,56 @@ pub fn newest(database: &Path) -> Option<PathBuf> {
         })
         .collect();
     files.sort();
-    let is_whole = |path: &PathBuf| {
-        let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
-        let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
-        known && findings().is_ok_and(|findings| findings.is_empty())
-    };
     files.into_iter().rev().map(|(_, path)| path).find(is_whole)
 }
 
-/// What to do where nothing of a store can be read: which backup can take its place, and how.
+/// Is it a store that this program can read, without damage? All of it is read.
+fn is_whole(path: &PathBuf) -> bool {
+    let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
+    let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
+    known && findings().is_ok_and(|findings| findings.is_empty())
+}
+
+/// The newest of the files, beside the database, to which a daemon has saved all that its store
+/// held when another file had taken the place of that, and which are whole.
+fn rescued(database: &Path) -> Option<PathBuf> {
+    let name = database.file_name()?.to_string_lossy().into_owned() + ".rescued-";
+    let entries = fs::read_dir(database.parent()?).ok()?;
+    let found = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<PathBuf> = found
+        .filter(|path| {
+            let this = path.file_name().unwrap_or_default().to_string_lossy();
+            this.starts_with(&name) && !this.ends_with("-wal") && !this.ends_with("-shm")
+        })
+        .collect();
+    // The time is in the name.
+    found.sort();
+    found.into_iter().rev().find(is_whole)
+}
+
+/// The newest copy of the store that is whole: what a daemon has saved of it, or a backup in its
+/// own folder.
+pub fn newest_copy(database: &Path) -> Option<PathBuf> {
+    let made = |path: &PathBuf| path.metadata().and_then(|about| about.modified()).ok();
+    let both = [newest(database), rescued(database)];
+    both.into_iter().flatten().max_by_key(made)
+}
+
+/// What to do where nothing of a store can be read: which copy can take its place, and how.
 pub fn advice(database: &Path) -> String {
-    match newest(database) {
-        Some(backup) => format!(
+    let backup = newest_copy(database);
+    match (rescued(database), backup) {
+        (Some(rescued), newest) if newest.as_ref() == Some(&rescued) => format!(
+            "All that the store held before its file was replaced or changed is in {0}: it takes \
+             its place with `abide restore {0} --force`, which keeps what is there beside it",
+            rescued.display()
+        ),
+        (_, Some(backup)) => format!(
             "Its newest backup that is whole takes its place with `abide restore {} --force`, \
              which keeps what is there beside it",
             backup.display()
         ),
-        None => format!(
+        (_, None) => format!(
             "There is no whole backup in {}. Put one back from elsewhere (`abide restore FILE \
              --force`), try `sqlite3 {} .recover`, or move the file away to start anew",
             folder(database).display(),

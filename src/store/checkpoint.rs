@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::placement::Placement;
 use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::DbError;
 
@@ -85,8 +86,15 @@ pub fn open(path: &Path) -> Result<Sqlite, DbError> {
     Sqlite::open(path, Use::Checkpoint)
 }
 
-/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not.
-pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dyn Fn()) {
+/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not, and
+/// where the database has changed since the last checkpoint: then nothing is copied into it.
+pub fn run(
+    mut db: Sqlite,
+    shared: &Checkpoints,
+    placement: &Placement,
+    stop: &Receiver<()>,
+    watch: &dyn Fn(),
+) {
     let (mut copied, mut looks, mut failing) = (0, 0_u32, false);
     loop {
         match stop.recv_timeout(LOOK_EACH) {
@@ -101,7 +109,11 @@ pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dy
         if commits == copied {
             continue;
         }
-        match db.checkpoint_passive() {
+        let Some(done) = placement.checkpoint(&mut db, Sqlite::checkpoint_passive) else {
+            watch();
+            continue;
+        };
+        match done {
             Ok((frames, done)) => {
                 failing = false;
                 // Frames that were not copied are tried again at the next look.

@@ -58,17 +58,67 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
     Ok(removed)
 }
 
-/// The open runs of which rows were lost: their session, steps, or entries of the transcript
-/// that they work on.
+/// What an open run cannot be carried on without, and the clause that holds where it is lost.
+const NEEDED: &[(&str, &str)] = &[
+    (
+        "its session",
+        "NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id)",
+    ),
+    (
+        "some of its steps",
+        "steps <> (SELECT count(*) FROM steps WHERE run_id = runs.id)",
+    ),
+    (
+        "a part of its transcript",
+        "(SELECT messages - coalesce(fork_seq, 0) FROM sessions WHERE sessions.id = runs.session_id) <> \
+         (SELECT count(*) FROM messages WHERE messages.session_id = runs.session_id)",
+    ),
+    (
+        "the definition of its agent",
+        "NOT EXISTS (SELECT 1 FROM blobs WHERE hash = runs.pin_agent)",
+    ),
+    (
+        "the list of its tools",
+        "NOT EXISTS (SELECT 1 FROM blobs WHERE hash = runs.pin_tools)",
+    ),
+    (
+        "the list of its skills",
+        "pin_skills IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = runs.pin_skills)",
+    ),
+    // With a time limit the step ends by that, also when what it waits for is gone.
+    (
+        "what one of its steps waits for",
+        "EXISTS (SELECT 1 FROM steps WHERE steps.run_id = runs.id AND steps.ended_at IS NULL \
+           AND steps.waits IS NOT NULL AND steps.waits NOT IN ('review', 'value') \
+           AND (NOT EXISTS (SELECT 1 FROM waits WHERE waits.run_id = steps.run_id AND waits.step = steps.seq) \
+             OR (steps.wait_until IS NULL AND steps.waits <> 'provider' \
+               AND EXISTS (SELECT 1 FROM waits WHERE waits.run_id = steps.run_id AND waits.step = steps.seq \
+                 AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.id = waits.awaited) \
+                 AND NOT EXISTS (SELECT 1 FROM questions WHERE questions.id = waits.awaited) \
+                 AND NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.id = waits.awaited)))))",
+    ),
+];
+
+/// The open runs of which rows were lost that they cannot be carried on without.
 pub fn broken_runs(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
+    let clauses: Vec<String> = NEEDED.iter().map(|(_, lost)| format!("({lost})")).collect();
+    let clauses = clauses.join(" OR ");
     runs(
         tx,
-        "SELECT id FROM runs WHERE ended_at IS NULL AND (\
-           NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session_id) \
-           OR steps <> (SELECT count(*) FROM steps WHERE run_id = runs.id) \
-           OR (SELECT messages - coalesce(fork_seq, 0) FROM sessions WHERE sessions.id = runs.session_id) <> \
-              (SELECT count(*) FROM messages WHERE messages.session_id = runs.session_id))",
+        &format!("SELECT id FROM runs WHERE ended_at IS NULL AND ({clauses})"),
     )
+}
+
+/// What of the run is lost, for people; empty: nothing that it cannot be carried on without.
+pub fn lost_of(tx: &mut dyn Tx, run: RunId) -> Result<Vec<&'static str>, DbError> {
+    let mut lost = Vec::new();
+    for (what, clause) in NEEDED {
+        let sql = format!("SELECT count(*) FROM runs WHERE id = ?1 AND ({clause})");
+        if number(tx, &sql, &[(&run.0).into()])? > 0 {
+            lost.push(*what);
+        }
+    }
+    Ok(lost)
 }
 
 /// Ended runs whose requester was to be told, with no row that says whether it was.

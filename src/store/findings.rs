@@ -170,12 +170,27 @@ fn set_aside(store: &Store) -> Finding {
         .iter()
         .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect();
+    let rescued = store.set_aside.iter().rev().find(|path| {
+        let name = path.to_string_lossy();
+        name.contains(".rescued-") && !name.ends_with("-wal")
+    });
+    let all = match rescued {
+        Some(path) => format!(
+            "all that the store held when another file took its place is in {0}: {1}abide restore \
+             {0} --force goes on with it; ",
+            path.display(),
+            if store.is_open { "abide stop && " } else { "" }
+        ),
+        None => String::new(),
+    };
     Finding::new(
         id,
         Health::Warn,
         format!("files that were set aside: {}", names.join(", ")),
     )
-    .fix("delete them when nothing of them is needed any more")
+    .fix(format!(
+        "{all}delete them when nothing of them is needed any more"
+    ))
 }
 
 fn told(store: &Store) -> Finding {

@@ -72,7 +72,7 @@ mod tables;
 mod threads;
 mod writer;
 
-pub use backup::{Backup, Placed, Unplaced, newest as newest_backup, place};
+pub use backup::{Backup, Placed, Unplaced, newest_copy, place};
 pub use command::{Command, Effect, Reply, Settings, Ticket, Window};
 pub use files::{DATABASE, suspect};
 pub use handle::Store;

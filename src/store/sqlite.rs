@@ -1,6 +1,5 @@
 //! SQLite behind [`Tx`]: opening, pragmas, statements. The only file that names rusqlite.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::files;
 use super::tx::{BadRow, DbError, DbErrorKind, Param, Raw, Row, Tx};
+use crate::file_work::open_regular;
 
 /// Older libraries can lose a write when a checkpoint meets a WAL reset.
 const OLDEST: i32 = 3_051_003;
@@ -85,7 +85,8 @@ const USER_VERSION_AT: usize = 60;
 /// alone is not seen.
 pub fn header_version(path: &Path) -> Result<i64, DbError> {
     let mut header = Vec::new();
-    File::open(path)
+    // A pipe would be waited for.
+    open_regular(path)
         .and_then(|file| file.take(64).read_to_end(&mut header))
         .map_err(|fault| other(fault.to_string()))?;
     let version = header
@@ -287,7 +288,12 @@ impl Sqlite {
 
     /// How many frames of the write-ahead file are in force.
     pub fn frames(&mut self) -> Result<i64, DbError> {
-        self.checkpoint("NOOP").map(|(frames, _)| frames.max(0))
+        self.copied().map(|(frames, _)| frames.max(0))
+    }
+
+    /// As [`Sqlite::checkpoint_passive`], without copying anything.
+    pub fn copied(&mut self) -> Result<(i64, i64), DbError> {
+        self.checkpoint("NOOP")
     }
 
     fn seen(&mut self, fault: rusqlite::Error) -> DbError {

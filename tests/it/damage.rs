@@ -136,6 +136,53 @@ fn a_step_that_cannot_be_read_ends_its_run_and_releases_who_waits() {
 }
 
 #[test]
+fn a_run_whose_pinned_body_is_lost_ends_with_a_reason_and_can_be_done_again() {
+    run(async {
+        // As the salvage of a damaged file leaves it, and as if nobody had noticed.
+        for salvaged in [true, false] {
+            let place = place();
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let root = client.session("client", "bot").await;
+            let held = client
+                .spawn(json!({ "task": "[held]", "parent": root }))
+                .await;
+            client.in_state(&held.id, "running").await;
+            daemon.kill().await;
+            let unsettled = match salvaged {
+                true => "INSERT INTO meta (name, value) VALUES ('salvage_unsettled', '1');",
+                false => "",
+            };
+            sql(&place, &format!("DELETE FROM blobs; {unsettled}"));
+            let daemon = place.start().await;
+            let client = daemon.client().await;
+            let ended = client.ended(&held.id).await;
+            assert_eq!(ended["state"], "interrupted", "{ended}");
+            assert_eq!(ended["error"]["kind"], "damaged", "{ended}");
+            let message = ended["error"]["message"].as_str().unwrap();
+            assert!(message.contains("the definition of its agent"), "{message}");
+            assert!(
+                message.contains(&format!("abide retry {}", held.id)),
+                "{message}"
+            );
+            client.quiet().await;
+            let inbox = client
+                .call("sessions.inbox", json!({ "sessionKey": root }))
+                .await;
+            assert_eq!(inbox["announces"].as_array().unwrap().len(), 1, "{inbox}");
+            place.let_go("go");
+            let again = client.call("runs.retry", json!({ "runId": held.id })).await;
+            let again = again["runId"].as_str().unwrap();
+            assert_eq!(client.ended(again).await["result"], "held is done");
+            client.quiet().await;
+            assert_eq!(daemon.stop().await, 0);
+            let stops = place.log().matches("a drive task stops").count();
+            assert!(stops <= 1 + usize::from(!salvaged), "{}", place.log());
+        }
+    });
+}
+
+#[test]
 fn a_repeat_is_refused_when_nobody_knows_what_its_key_did() {
     run(async {
         let place = place();

@@ -150,3 +150,54 @@ fn calls_that_no_file_system_answers_end_at_their_limit_and_nothing_else_waits_f
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn a_pipe_or_a_file_of_others_in_the_stores_place_is_refused_at_once() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    for what in ["pipe", "other's", "writable", "log"] {
+        let place = Place::new(Script::new());
+        fs::create_dir_all(place.state()).unwrap();
+        fs::set_permissions(place.state(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(place.state().join("token"), "0123456789abcdef0123").unwrap();
+        let database = place.database();
+        match what {
+            "pipe" => pipe(&database),
+            "log" => pipe(&place.state().join("abide.db-wal")),
+            _ => fs::write(&database, "").unwrap(),
+        }
+        if what == "writable" {
+            fs::set_permissions(&database, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        if what == "other's" && chown(&database, Some(65534), None).is_err() {
+            // Only root can make one.
+            continue;
+        }
+        let started = place.command(&["serve"]).output().unwrap();
+        let told = String::from_utf8(started.stderr).unwrap();
+        assert_eq!(started.status.code(), Some(77), "{what}: {told}");
+        let why = match what {
+            "other's" => "it belongs to user 65534",
+            "writable" => "others may write to it (mode 666)",
+            _ => "it is a pipe or a device",
+        };
+        assert!(told.contains(why), "{what}: {told}");
+        assert!(!told.contains("empty one is made"), "{what}: {told}");
+        let doctor = place.command(&["doctor"]).output().unwrap();
+        let told = String::from_utf8(doctor.stdout).unwrap();
+        assert!(told.contains("store.integrity"), "{what}: {told}");
+    }
+}
+
+#[test]
+fn settings_that_every_user_may_write_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new(Script::new());
+    let file = place.path().join("abide.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let started = place.command(&["serve"]).output().unwrap();
+    let told = String::from_utf8(started.stderr).unwrap();
+    assert_eq!(started.status.code(), Some(78), "{told}");
+    assert!(told.contains("every user may write to it"), "{told}");
+}

@@ -19,7 +19,13 @@ fn a_drive_task_that_panics_is_recovered_and_its_run_ends() {
             let client = daemon.client().await;
             let root = client.session("client", "root").await;
             let a = client.spawn(json!({ "task": "[a]", "parent": root })).await;
-            assert_eq!(client.ended(&a.id).await["result"], "a is done", "{point}");
+            let ended = client.ended(&a.id).await;
+            assert_eq!(ended["result"], "a is done", "{point}");
+            let warnings = ended["warnings"].to_string();
+            assert!(
+                warnings.contains("the task that drove this run has failed"),
+                "{point}: {ended}"
+            );
             client.quiet().await;
             let inbox = client
                 .call("sessions.inbox", json!({ "sessionKey": root }))

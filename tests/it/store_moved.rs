@@ -182,3 +182,204 @@ fn what_cannot_be_saved_yet_stops_new_work_until_it_can() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+/// Tries to give work until the daemon has ended; what it has accepted.
+async fn accepted_until_the_end(client: &crate::harness::Link) -> Vec<String> {
+    let mut accepted = Vec::new();
+    for number in 0.. {
+        let params = json!({ "task": format!("task {number}"), "agent": "explore" });
+        match client.attempt("sessions.spawn", &params).await {
+            Ok(spawned) => accepted.push(spawned["runId"].as_str().unwrap().to_owned()),
+            Err(_) => break,
+        }
+    }
+    accepted
+}
+
+/// The files beside the store to which a daemon has saved it.
+fn rescued(place: &Place) -> Vec<String> {
+    let names = fs::read_dir(place.state()).unwrap();
+    names
+        .map(|entry| entry.unwrap().path().to_str().unwrap().to_owned())
+        .filter(|path| path.contains("abide.db.rescued-") && !path.ends_with("-wal"))
+        .collect()
+}
+
+#[test]
+fn an_empty_file_in_the_stores_place_is_no_store_and_the_next_start_goes_on() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let first = client.spawn(json!({ "task": "first" })).await;
+        client.ended(&first.id).await;
+        let next = place.path().join("next.db");
+        fs::write(&next, "").unwrap();
+        fs::rename(&next, place.database()).unwrap();
+        let accepted = accepted_until_the_end(&client).await;
+        let log = ended(daemon, &place).await;
+        assert!(log.contains("the next start goes on with it"), "{log}");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for id in accepted.iter().chain([&first.id]) {
+            assert_eq!(client.ended(id).await["result"], "done");
+        }
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn where_the_file_in_the_stores_place_is_none_all_say_which_file_to_restore() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let first = client.spawn(json!({ "task": "first" })).await;
+        client.ended(&first.id).await;
+        // A backup that is older than what is saved is not the one to restore.
+        client.call("gateway.backup", json!({})).await;
+        let second = client.spawn(json!({ "task": "second" })).await;
+        client.ended(&second.id).await;
+        let next = place.path().join("next.db");
+        fs::write(&next, "no database".repeat(500)).unwrap();
+        fs::rename(&next, place.database()).unwrap();
+        let log = ended(daemon, &place).await;
+        let found = rescued(&place);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let command = format!("abide restore {} --force", found[0]);
+        assert!(log.contains(&command), "{log}");
+        let started = place.command(&["serve"]).output().unwrap();
+        assert_eq!(started.status.code(), Some(74), "{started:?}");
+        let told = String::from_utf8(started.stderr).unwrap();
+        assert!(told.contains(&command), "{told}");
+        let doctor = place.command(&["doctor"]).output().unwrap();
+        let told = String::from_utf8(doctor.stdout).unwrap();
+        let words = |text: &str| text.split_whitespace().collect::<String>();
+        assert!(words(&told).contains(&words(&command)), "{told}");
+        let restored = place
+            .command(&["restore", &found[0], "--force"])
+            .output()
+            .unwrap();
+        assert_eq!(restored.status.code(), Some(0), "{restored:?}");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for id in [&first.id, &second.id] {
+            assert_eq!(client.run(id).await["result"], "done");
+        }
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_store_that_is_emptied_under_the_daemon_takes_no_more_work() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let first = client.spawn(json!({ "task": "first" })).await;
+        client.ended(&first.id).await;
+        client.quiet().await;
+        let backup = client.call("gateway.backup", json!({})).await;
+        let file = fs::File::options().write(true).open(place.database());
+        file.unwrap().set_len(0).unwrap();
+        let accepted = accepted_until_the_end(&client).await;
+        let log = ended(daemon, &place).await;
+        assert!(log.contains("was changed by another program"), "{log}");
+        let started = place.start_with(&Default::default()).await;
+        let daemon = match started {
+            Ok(daemon) => daemon,
+            // Not all of it was in memory.
+            Err(status) => {
+                assert_eq!(status.code(), Some(74));
+                assert_eq!(accepted, Vec::<String>::new());
+                let backup = backup["path"].as_str().unwrap();
+                assert!(place.log().contains(backup), "{}", place.log());
+                let restored = place.command(&["restore", backup, "--force"]).output();
+                assert_eq!(restored.unwrap().status.code(), Some(0));
+                place.start().await
+            }
+        };
+        let client = daemon.client().await;
+        for id in accepted.iter().chain([&first.id]) {
+            assert_eq!(client.ended(id).await["result"], "done");
+        }
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_backup_that_is_copied_over_the_store_takes_no_accepted_run_with_it() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let first = client.spawn(json!({ "task": "first" })).await;
+        client.ended(&first.id).await;
+        let made = client.call("gateway.backup", json!({})).await;
+        let mut later = Vec::new();
+        for number in 0..30 {
+            let spawned = client
+                .spawn(json!({ "task": format!("later {number}") }))
+                .await;
+            client.ended(&spawned.id).await;
+            later.push(spawned.id);
+        }
+        client.quiet().await;
+        fs::copy(made["path"].as_str().unwrap(), place.database()).unwrap();
+        let accepted = accepted_until_the_end(&client).await;
+        let log = ended(daemon, &place).await;
+        assert!(log.contains("was changed by another program"), "{log}");
+        // The copy is what somebody has put there.
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        assert_eq!(client.run(&first.id).await["result"], "done");
+        assert_eq!(daemon.stop().await, 0);
+        match rescued(&place).first() {
+            Some(file) => {
+                assert!(
+                    log.contains(&format!("abide restore {file} --force")),
+                    "{log}"
+                );
+                let restored = place.command(&["restore", file, "--force"]).output();
+                assert_eq!(restored.unwrap().status.code(), Some(0));
+                let daemon = place.start().await;
+                let client = daemon.client().await;
+                for id in accepted.iter().chain(&later) {
+                    assert_eq!(client.ended(id).await["result"], "done");
+                }
+                client.quiet().await;
+                assert_eq!(daemon.stop().await, 0);
+            }
+            // Not all of it was in memory: then nothing was accepted any more.
+            None => {
+                assert_eq!(accepted, Vec::<String>::new());
+                assert!(log.contains("can be read no more"), "{log}");
+            }
+        }
+    });
+}
+
+#[test]
+fn another_program_that_uses_the_store_as_it_should_is_no_change() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for number in 0..10 {
+            let spawned = client
+                .spawn(json!({ "task": format!("task {number}") }))
+                .await;
+            let db = rusqlite::Connection::open(place.database()).unwrap();
+            db.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+            let mode = ["PASSIVE", "RESTART", "TRUNCATE"][number % 3];
+            let sql = format!("PRAGMA wal_checkpoint({mode})");
+            let _: i64 = db.query_row(&sql, [], |row| row.get(0)).unwrap();
+            drop(db);
+            assert_eq!(client.ended(&spawned.id).await["result"], "done");
+        }
+        client.quiet().await;
+        assert_eq!(daemon.stop().await, 0, "{}", place.log());
+    });
+}

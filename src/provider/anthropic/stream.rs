@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::answer::{Extent, Known, Piece, Progress, Reader, kept, raw};
+use super::super::answer::{ELEMENT, Extent, Known, Piece, Progress, Reader, kept, raw, weight};
 use super::super::failure::Failure;
 use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle, settled};
@@ -29,6 +29,8 @@ pub(in crate::provider) struct Answer {
     usage: Usage,
     live_text: Live,
     live_thinking: Live,
+    /// About how many bytes the parts take.
+    bytes: usize,
     /// A key that an object of the event that is being read gives twice.
     twice: Option<String>,
 }
@@ -55,6 +57,7 @@ impl Answer {
             usage: Usage::default(),
             live_text: Live::default(),
             live_thinking: Live::default(),
+            bytes: 0,
             twice: None,
         }
     }
@@ -109,6 +112,7 @@ impl Answer {
             _ => {}
         }
         self.latest_at.insert(index, self.parts.len());
+        self.bytes += ELEMENT + weight(block);
         self.parts.push(Part {
             index,
             block: block.clone(),
@@ -154,7 +158,10 @@ impl Answer {
         if kind == "input_json_delta" {
             let more = text("partial_json").unwrap_or_default();
             match part {
-                Some(part) if part.call.is_none() => part.input.push_str(more),
+                Some(part) if part.call.is_none() => {
+                    part.input.push_str(more);
+                    self.bytes += more.len();
+                }
                 _ => {
                     self.calls.take(CallPiece {
                         index: Some(index),
@@ -179,6 +186,8 @@ impl Answer {
                 "block {index} got a piece ({kind}) of another kind of block"
             )));
         }
+        let more = ["text", "thinking", "signature"].map(|name| text(name).map_or(0, str::len));
+        self.bytes += more.iter().sum::<usize>() + delta.get("citation").map_or(0, weight);
         match kind {
             "text_delta" => {
                 append(&mut part.block, "text", text("text"));
@@ -364,13 +373,9 @@ impl Reader for Answer {
     }
 
     fn extent(&self) -> Extent<'_> {
-        let parts = self.parts.iter().map(|part| {
-            let said = ["text", "thinking", "signature"].map(|name| part.text(name).len());
-            said.iter().sum::<usize>() + part.input.len()
-        });
         self.calls.beside(Extent {
-            all: parts.sum(),
-            longest: None,
+            all: self.bytes,
+            ..Extent::default()
         })
     }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{Extent, Known, Piece, Progress, Reader, raw};
+use super::super::answer::{ELEMENT, Extent, Known, Piece, Progress, Reader, raw, weight};
 use super::super::failure::Failure;
 use super::super::history::fitting_name;
 use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle_fields, settled};
@@ -24,6 +24,8 @@ pub(in crate::provider) struct Answer {
     calls: Calls,
     /// Fields of the message beyond those that this API has, as they came.
     extra: Map<String, Value>,
+    /// About how many bytes these, and those of its calls, take.
+    extra_bytes: usize,
     ends: Ends,
     usage: Usage,
     live_text: Live,
@@ -40,6 +42,7 @@ impl Answer {
             refusal: String::new(),
             calls: Calls::default(),
             extra: Map::new(),
+            extra_bytes: 0,
             ends: Ends::default(),
             usage: Usage::default(),
             live_text: Live::default(),
@@ -115,7 +118,7 @@ impl Answer {
                     {
                         self.think(text, pieces);
                     }
-                    grow(&mut self.extra, name, value);
+                    self.extra_bytes += grow(&mut self.extra, name, value);
                 }
             }
         }
@@ -149,6 +152,7 @@ impl Answer {
                     {
                         self.think(text, pieces);
                     }
+                    self.extra_bytes += name.len() + weight(value);
                     self.extra.insert(name.to_owned(), value.clone());
                 }
                 _ => {}
@@ -185,7 +189,7 @@ impl Answer {
         if let (Value::Object(fields), Some(place)) = (piece, place) {
             for (name, value) in fields {
                 if !matches!(name.as_str(), "index" | "id" | "type" | "function") {
-                    grow(self.calls.extra(place), name, value);
+                    self.extra_bytes += grow(self.calls.extra(place), name, value);
                 }
             }
         }
@@ -236,41 +240,49 @@ fn text_of(content: &Value) -> String {
 }
 
 /// Adds a piece of a field that is passed through: texts grow, lists grow by element, anything
-/// else is replaced.
-fn grow(fields: &mut Map<String, Value>, name: &str, piece: &Value) {
+/// else is replaced. About how many bytes more are kept.
+fn grow(fields: &mut Map<String, Value>, name: &str, piece: &Value) -> usize {
     match (fields.get_mut(name), piece) {
-        (_, Value::Null) => {}
-        (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+        (_, Value::Null) => 0,
+        (Some(Value::String(text)), Value::String(more)) => {
+            text.push_str(more);
+            more.len()
+        }
         (Some(Value::Array(items)), Value::Array(more)) => {
-            for item in more {
-                grow_list(items, item);
-            }
+            more.iter().map(|item| grow_list(items, item)).sum()
         }
-        _ => {
-            fields.insert(name.to_owned(), piece.clone());
-        }
+        _ => put(fields, name, piece),
     }
 }
 
-/// An element that has the same index and type as one that is there goes on with it.
-fn grow_list(items: &mut Vec<Value>, piece: &Value) {
+/// The field has this value. About how many bytes more are kept.
+fn put(fields: &mut Map<String, Value>, name: &str, value: &Value) -> usize {
+    match fields.insert(name.to_owned(), value.clone()) {
+        Some(before) => weight(value).saturating_sub(weight(&before)),
+        None => name.len() + weight(value),
+    }
+}
+
+/// An element that has the same index and type as one that is there goes on with it. About how many
+/// bytes more are kept.
+fn grow_list(items: &mut Vec<Value>, piece: &Value) -> usize {
     let same = |one: &Value| {
         let is = |name: &str| one.get(name).is_some() && one.get(name) == piece.get(name);
         is("index") && is("type")
     };
     match (items.iter_mut().find(|one| same(one)), piece) {
-        (Some(Value::Object(fields)), Value::Object(more)) => {
-            for (name, value) in more {
-                match name.as_str() {
-                    "text" | "summary" | "data" => grow(fields, name, value),
-                    _ if value.is_null() => {}
-                    _ => {
-                        fields.insert(name.clone(), value.clone());
-                    }
-                }
-            }
+        (Some(Value::Object(fields)), Value::Object(more)) => more
+            .iter()
+            .map(|(name, value)| match name.as_str() {
+                "text" | "summary" | "data" => grow(fields, name, value),
+                _ if value.is_null() => 0,
+                _ => put(fields, name, value),
+            })
+            .sum(),
+        _ => {
+            items.push(piece.clone());
+            ELEMENT + weight(piece)
         }
-        _ => items.push(piece.clone()),
     }
 }
 
@@ -309,12 +321,10 @@ impl Reader for Answer {
     }
 
     fn extent(&self) -> Extent<'_> {
-        let passed_through = self.extra.values().filter_map(Value::as_str);
-        let said = Extent {
-            all: self.text.len() + self.refusal.len() + passed_through.map(str::len).sum::<usize>(),
-            longest: None,
-        };
-        self.calls.beside(said)
+        self.calls.beside(Extent {
+            all: self.text.len() + self.refusal.len() + self.extra_bytes,
+            ..Extent::default()
+        })
     }
 
     fn answer(mut self: Box<Self>, mut known: Known) -> Result<ModelAnswer, Failure> {

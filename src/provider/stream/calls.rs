@@ -70,6 +70,12 @@ pub(in crate::provider) struct Calls {
     contested: BTreeSet<Option<u64>>,
     /// There were arguments that belong to no call.
     has_stray: bool,
+    /// Bytes of names and ids that are kept.
+    names: usize,
+    /// Of the longest name.
+    longest_name: usize,
+    /// How often a call was begun.
+    begun: usize,
 }
 
 #[derive(Debug, Default)]
@@ -166,8 +172,8 @@ impl Calls {
             self.has_stray |= !piece.arguments.trim().is_empty();
             return None;
         };
-        if !piece.id.is_empty() {
-            self.ids.insert(piece.id.to_owned(), place);
+        if !piece.id.is_empty() && self.ids.insert(piece.id.to_owned(), place).is_none() {
+            self.names += piece.id.len();
         }
         // What follows without a name goes where the last call was named.
         if piece.names_a_call() {
@@ -182,18 +188,28 @@ impl Calls {
         }
         if draft.name.is_empty() {
             draft.name = piece.name.to_owned();
-        } else if !piece.name.is_empty() && piece.name != draft.name {
-            draft
-                .other_name
-                .get_or_insert_with(|| piece.name.to_owned());
+            self.names += piece.name.len();
+        } else if !piece.name.is_empty() && piece.name != draft.name && draft.other_name.is_none() {
+            draft.other_name = Some(piece.name.to_owned());
+            self.names += piece.name.len();
         }
+        self.longest_name = self.longest_name.max(piece.name.len());
+        let versions = draft.versions.len();
         draft.push(&piece);
+        self.begun += draft.versions.len() - versions;
         Some(place)
     }
 
     /// How much has come of an answer of which `said` is beside its calls.
     pub(in crate::provider) fn beside<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
         let drafts = self.drafts.iter();
+        let said = Extent {
+            all: said.all + self.names,
+            name: self.longest_name,
+            calls: self.drafts.len(),
+            begun: self.begun,
+            ..said
+        };
         drafts.fold(said, |extent, draft| {
             extent.and_call(&draft.name, draft.bytes)
         })

@@ -14,11 +14,15 @@ use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, Place, Table};
 use crate::store::tx::{BadRow, Param, Raw};
-use crate::store::{boots, db_fault, outbox, runs, salvage};
+use crate::store::{boots, consistency, db_fault, outbox, runs, salvage};
+
+/// Holds for the runs that have pinned the body `?1`.
+const PINS: &str = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
 
 /// The row lies in quarantine with every byte that it had. What can be read of it stays in its
 /// table, where that is still true; open runs that cannot be carried on without the rest have
-/// ended `interrupted`. A row that can be read stays as it is.
+/// ended `interrupted`, also where the row is a body that is lost. A row that can be read stays as
+/// it is.
 pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Fault> {
     let Some(table) = tables::find(bad.table) else {
         return Err(Fault::internal(format!("no table {}", bad.table)));
@@ -32,6 +36,12 @@ pub fn quarantine(context: &mut Context<'_>, bad: &BadRow) -> Result<Reply, Faul
     let places = table
         .places(context.tx, &clause.join(" AND "), &values)
         .map_err(db_fault)?;
+    // A body is looked for by its hash, so that also its absence is found.
+    if let ("blobs", true, [(_, hash)]) = (table.name, places.is_empty(), bad.key.as_slice()) {
+        broken
+            .runs
+            .extend(open_runs(context, PINS, &[hash.into()])?);
+    }
     for place in places {
         set_aside(context, table, &place, &mut broken)?;
     }
@@ -255,10 +265,9 @@ fn note_what_broke(
         }
         ("blobs", _) => {
             if let Some(hash) = value(row, "hash") {
-                let pins = "(pin_agent IS ?1 OR pin_tools IS ?1 OR pin_skills IS ?1)";
                 broken
                     .runs
-                    .extend(open_runs(context, pins, &[hash.into()])?);
+                    .extend(open_runs(context, PINS, &[hash.into()])?);
             }
         }
         ("outbox", Fate::Moved) => {
@@ -330,11 +339,20 @@ fn end_what_is_broken(context: &mut Context<'_>, mut broken: Broken) -> Result<(
 }
 
 fn interrupt(context: &mut Context<'_>, run: &Run) -> Result<(), Fault> {
-    let error = RunError::new(
-        "damaged",
-        "rows of this run in the store were damaged; what could be read is kept, the rest lies \
-         in quarantine (abide doctor)",
-    );
+    let lost = consistency::lost_of(context.tx, run.id).map_err(db_fault)?;
+    let id = run.id;
+    let message = match lost.is_empty() {
+        true => format!(
+            "rows of this run in the store were damaged; what could be read is kept, the rest is \
+             in quarantine (abide doctor). To do it again: abide retry {id}"
+        ),
+        false => format!(
+            "the store was damaged and has lost {} of this run, which cannot be carried on \
+             without it; what could be read is kept. To do it again: abide retry {id}",
+            lost.join(", ")
+        ),
+    };
+    let error = RunError::new("damaged", message);
     if run.state == RunState::Running {
         context.effect(Effect::StopExecutor(run.id));
     }

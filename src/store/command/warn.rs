@@ -1,5 +1,5 @@
-//! Warnings of a run that come when it has ended: what it was lent could not be taken back as it
-//! should. The registry submits them.
+//! Warnings of a run that come from beside its steps: what it was lent could not be taken back as
+//! it should, or the task that drove it has failed. The registry submits them.
 
 use serde_json::json;
 

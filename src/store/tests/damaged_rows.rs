@@ -9,12 +9,14 @@ use crate::kernel::step::Effect as Class;
 use crate::kernel::time::Timestamp;
 use crate::kernel::usage::UsageBy;
 use crate::store::command::{Key, PutAgent, Recorded, Remember, StepRef, Then};
+use crate::store::pins::Pins;
 use crate::store::quarantine::{self, Fate};
 use crate::store::tables::{self, Beyond, TABLES, Table};
-use crate::store::tx::{BadRow, Param, Raw, Tx, all, number};
+use crate::store::transcripts::Transcripts;
+use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
 use crate::store::{
-    Command, Effect, agents, audit, events, memories, messages, outbox, read, servers, sessions,
-    steps, trust, usage,
+    Command, Effect, agents, audit, consistency, events, memories, messages, outbox, read, servers,
+    sessions, steps, trust, usage,
 };
 
 /// A finished run that was told, one at work under an agent's session, and one that settles.
@@ -363,6 +365,81 @@ fn nobody_waits_for_ever(store: &mut Store, table: &Table, what: &str) {
         let run = store.bench.row(store.finished);
         assert_eq!(run.result.as_deref(), Some("found"), "{what}");
     }
+}
+
+/// One needed thing of the run at work is lost without a trace, as the salvage of a file leaves it.
+#[test]
+fn an_open_run_of_which_anything_needed_is_lost_ends_and_says_what() {
+    for (sql, what) in [
+        ("DELETE FROM blobs", "the definition of its agent"),
+        (
+            "DELETE FROM blobs WHERE hash IN (SELECT pin_tools FROM runs)",
+            "the list of its tools",
+        ),
+        (
+            "UPDATE runs SET pin_skills = 'lost', skills_version = 1",
+            "the list of its skills",
+        ),
+        ("DELETE FROM steps WHERE seq = 1", "some of its steps"),
+        (
+            "DELETE FROM messages WHERE seq = 1",
+            "a part of its transcript",
+        ),
+        (
+            "UPDATE steps SET waits = 'child' WHERE seq = 2",
+            "what one of its steps waits for",
+        ),
+        (
+            "UPDATE steps SET waits = 'child' WHERE seq = 2; \
+             INSERT INTO waits (awaited, run_id, step) SELECT x'09090909090909090909090909090909', run_id, seq FROM steps WHERE waits = 'child'",
+            "what one of its steps waits for",
+        ),
+    ] {
+        let mut store = store();
+        let id = store.at_work;
+        let db = store.bench.db.as_mut();
+        assert_eq!(consistency::lost_of(db, id), Ok(Vec::new()));
+        for sql in sql.split("; ") {
+            assert!(overwrite(db, sql, &[]), "{sql}");
+        }
+        overwrite(
+            db,
+            "INSERT INTO meta (name, value) VALUES ('salvage_unsettled', '1')",
+            &[],
+        );
+        let unsettled = read::unsettled(db).unwrap().unwrap();
+        assert!(unsettled.broken.contains(&id), "{sql}");
+        let settle = Command::SettleSalvaged {
+            broken: unsettled.broken,
+            untold: unsettled.untold,
+        };
+        store.bench.run(settle).unwrap();
+        let run = store.bench.row(id);
+        assert_eq!(run.state.as_str(), "interrupted", "{sql}");
+        let error = run.error.unwrap();
+        assert_eq!(error.kind, "damaged");
+        assert!(error.message.contains(what), "{sql}: {}", error.message);
+        assert!(error.message.contains(&format!("abide retry {id}")));
+    }
+}
+
+#[test]
+fn a_body_that_is_looked_for_and_not_there_ends_what_has_pinned_it() {
+    let mut store = store();
+    let hash = store.bench.row(store.at_work).pins.agent;
+    let (pins, transcripts) = (Pins::default(), Transcripts::default());
+    let db = store.bench.db.as_mut();
+    overwrite(db, "DELETE FROM blobs", &[]);
+    let unread = read::view(db, store.at_work, &pins, &transcripts)
+        .err()
+        .unwrap();
+    let DbErrorKind::Unreadable(row) = unread.kind else {
+        panic!("{unread:?}");
+    };
+    assert_eq!(row.key, [("hash", Raw::Text(hash.into_bytes()))]);
+    store.bench.run(Command::Quarantine { row: *row }).unwrap();
+    let run = store.bench.row(store.at_work);
+    assert_eq!(run.error.unwrap().kind, "damaged");
 }
 
 #[test]

@@ -28,6 +28,32 @@ fn chat_text(bytes: usize) -> Reply {
     Reply::stream(std::iter::repeat_n(more, bytes >> 16))
 }
 
+/// So many calls of a tool without arguments.
+fn chat_calls(count: usize, tool: &str) -> Reply {
+    let call =
+        |index| json!({ "index": index, "id": format!("c{index}"), "function": { "name": tool } });
+    Reply::stream((0..count).map(|index| event(&json!({ "tool_calls": [call(index)] }))))
+}
+
+/// A field that no API has and that goes back as it came.
+fn passed_through(bytes: usize) -> Reply {
+    let more = json!([{ "type": "reasoning.text", "index": 0, "text": "y".repeat(1 << 16) }]);
+    let more = event(&json!({ "reasoning_details": more }));
+    Reply::stream(std::iter::repeat_n(more, bytes >> 16))
+}
+
+/// Blocks that nobody can read, each with all of its bytes at once.
+fn messages_blocks(bytes: usize) -> Reply {
+    let blocks = (0..bytes >> 20).map(|index| {
+        let block = json!({ "type": "redacted_thinking", "data": "y".repeat(1 << 20) });
+        let begin = json!({
+            "type": "content_block_start", "index": index, "content_block": block,
+        });
+        format!("data: {begin}\n\n")
+    });
+    Reply::stream(blocks)
+}
+
 fn messages_call(bytes: usize) -> Reply {
     let more = json!({ "type": "content_block_delta", "index": 0, "delta": {
         "type": "input_json_delta", "partial_json": "y".repeat(1 << 16),
@@ -78,6 +104,39 @@ fn an_answer_that_is_too_large_is_given_up_with_its_limit_before_it_takes_memory
             "claude/m",
             messages_call(MUCH),
             "tool write have more than 1048576",
+        ),
+        (
+            "what is passed through",
+            "chat/m",
+            passed_through(MUCH),
+            "more than 8388608",
+        ),
+        (
+            "what is passed through in small pieces",
+            "chat/m",
+            Reply::stream(std::iter::repeat_n(
+                event(&json!({ "notes": [{ "index": null, "text": "y".repeat(200) }] })),
+                50_000,
+            )),
+            "more than 8388608",
+        ),
+        (
+            "blocks",
+            "claude/m",
+            messages_blocks(MUCH),
+            "more than 8388608",
+        ),
+        (
+            "calls",
+            "chat/m",
+            chat_calls(1000, "read"),
+            "more than 128 tool calls",
+        ),
+        (
+            "a name",
+            "chat/m",
+            chat_calls(1, &"r".repeat(1 << 20)),
+            "a name of more than 1024 bytes",
         ),
         (
             "whole",
