@@ -18,9 +18,9 @@ fn a_folder_that_is_not_there_is_refused_wherever_it_is_named() {
         fs::write(base.join("file"), "").unwrap();
         fs::create_dir(base.join("real")).unwrap();
         symlink(base.join("real"), base.join("link")).unwrap();
-        let key = "agent:worker:folders";
-        let made = json!({ "key": key, "agent": "explore", "cwd": base.join("link") });
+        let made = json!({ "owner": "client", "cwd": base.join("link") });
         let made = client.call("sessions.create", made).await;
+        let key = made["key"].as_str().unwrap().to_owned();
         let stored = base.join("real");
         assert_eq!(made["cwd"], stored.to_str().unwrap(), "{made}");
         for folder in [&gone, &base.join("file")] {
@@ -28,7 +28,7 @@ fn a_folder_that_is_not_there_is_refused_wherever_it_is_named() {
                 ("sessions.spawn", json!({ "task": "[a]", "cwd": folder })),
                 (
                     "sessions.create",
-                    json!({ "agent": "explore", "cwd": folder }),
+                    json!({ "owner": "client", "cwd": folder }),
                 ),
                 (
                     "sessions.patch",
