@@ -60,7 +60,7 @@ struct Stamp {
 /// How far the write-ahead file was copied into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Log {
-    /// How often it has begun anew, as its head says; `None`: it is empty.
+    /// A number that rises each time that it begins anew; `None`: it is empty.
     round: Option<u32>,
     /// Frames in force.
     frames: i64,
@@ -72,11 +72,12 @@ impl Log {
     fn of(database: &Path, db: &mut Sqlite) -> Option<Log> {
         let (frames, copied) = db.copied().ok()?;
         // The engine has no locks on this file.
-        let mut head = [0; 16];
+        // Its first salt is one higher with each new beginning, whichever program begins.
+        let mut salt = [0; 4];
         let round = File::open(files::log(database))
-            .and_then(|log| log.read_exact_at(&mut head, 0))
+            .and_then(|log| log.read_exact_at(&mut salt, 16))
             .ok()
-            .map(|()| u32::from_be_bytes([head[12], head[13], head[14], head[15]]));
+            .map(|()| u32::from_be_bytes(salt));
         Some(Log {
             round,
             frames,
