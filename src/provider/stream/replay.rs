@@ -30,6 +30,9 @@ pub struct Replayed {
     pub sent_back: Vec<(ProviderKind, Value)>,
 }
 
+/// The tools of the recordings.
+const TOOLS: [&str; 4] = ["tool_a", "tool_b", "tool_c", "sub_tool_a"];
+
 /// Reads a stream of events that comes in these pieces.
 pub fn replay(
     kind: ProviderKind,
@@ -86,7 +89,7 @@ fn over(failure: Failure) -> ProviderFault {
 }
 
 fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, ProviderFault> {
-    let answer = reader.answer(Known::default()).map_err(over)?;
+    let answer = reader.answer(Known::with_tools(TOOLS)).map_err(over)?;
     let request = next_request(&answer);
     let other = match kind {
         ProviderKind::OpenAi => ProviderKind::Anthropic,
