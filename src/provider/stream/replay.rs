@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::super::answer::{Known, Progress, Reader};
 use super::super::failure::{Failure, Remedy};
+use super::super::history::Form;
 use super::super::{Call, ModelAnswer, ModelRequest, Origin, ProviderFault, anthropic, openai};
 use crate::config::ProviderKind;
 use crate::kernel::ids::{MessageId, RunId};
@@ -97,7 +98,10 @@ fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, Provi
     };
     let sent = |to: ProviderKind, plain: bool| {
         let call = Call::new(&request, to.as_str(), to.as_str(), "");
-        let call = if plain { call.plain() } else { call };
+        let call = match plain {
+            true => call.in_form(Form::Plain),
+            false => call,
+        };
         let body = match to {
             ProviderKind::OpenAi => openai::body(&call),
             ProviderKind::Anthropic => anthropic::body(&call),
