@@ -8,7 +8,7 @@ use super::args::Common;
 use super::change::Change;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::print::{self, BUSY};
+use super::print::{self, BAD, BUSY};
 use super::text::{Table, age, short};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
@@ -86,13 +86,14 @@ impl Sessions {
         let heads = ["SESSION", "STATE", "ACTIVE", "MSGS", "AGENT", "WHAT"];
         let mut table = Table::new(&heads).painted(1, |state| match state {
             "busy" => BUSY,
+            "stopped" => BAD,
             _ => Style::new(),
         });
         for row in &rows {
             let session: Session = link::read(row)?;
             table.row(vec![
                 name(&session.key),
-                session.state.to_string(),
+                state(&session),
                 format!("{} ago", age(session.updated_at, now)),
                 session.messages.to_string(),
                 session.agent.to_string(),
@@ -114,6 +115,16 @@ impl Sessions {
         } else {
             "no sessions; start one: abide chat; those of other sessions: abide sessions --all"
         }
+    }
+}
+
+/// `stopped` where a person has cancelled the work and none has begun since.
+fn state(session: &Session) -> String {
+    let by_person = session.stopped.as_ref();
+    let by_person = by_person.is_some_and(|stopped| &*stopped.by == "person");
+    match by_person && &*session.state == "idle" {
+        true => "stopped".to_owned(),
+        false => session.state.to_string(),
     }
 }
 

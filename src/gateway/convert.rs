@@ -296,7 +296,11 @@ fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
 
 /// A session.
 pub(super) fn session(view: SessionView) -> shapes::Session {
-    let SessionView { session, busy } = view;
+    let SessionView {
+        session,
+        busy,
+        stop,
+    } = view;
     shapes::Session {
         key: session.key,
         id: session.id,
@@ -319,6 +323,10 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         created_at: session.created_at,
         updated_at: session.updated_at,
         state: if busy { "busy" } else { "idle" }.into(),
+        stopped: stop.map(|stop| shapes::Stopped {
+            by: if stop.by_person { "person" } else { "agent" }.into(),
+            at: stop.at,
+        }),
         revision: session.ver,
         usage: session.usage,
     }

@@ -131,9 +131,15 @@ pub enum Note {
     },
     /// The provider has paused: it goes on with the answer when it gets it back.
     Paused,
-    /// The provider refused earlier answers in the form in which it gave them. It gets those
-    /// before this entry as text and calls.
+    /// The provider refused earlier answers in the form in which it gave them. It gets all
+    /// answers of the conversation as text and calls.
     Plain {
+        /// The provider's name.
+        provider: String,
+    },
+    /// The provider refused answers as text and calls, and took those since the last
+    /// [`Note::Plain`] in the form in which it gave them. It gets them so.
+    Own {
         /// The provider's name.
         provider: String,
     },
@@ -499,6 +505,11 @@ mod tests {
             Block::Note { note: Note::Paused },
             Block::Note {
                 note: Note::Plain {
+                    provider: "p".to_owned(),
+                },
+            },
+            Block::Note {
+                note: Note::Own {
                     provider: "p".to_owned(),
                 },
             },

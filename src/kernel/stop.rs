@@ -3,6 +3,7 @@
 
 use super::fault::{Fault, Kind};
 use super::run::AnnouncePolicy;
+use super::time::Timestamp;
 
 /// `data.reason` of a refusal because a person cancelled the work of a session or of a child.
 pub const CANCELLED_BY_PERSON: &str = "cancelled_by_person";
@@ -15,6 +16,8 @@ pub const REASON: &str = "reason";
 pub struct Stop {
     /// A person asked for it.
     pub by_person: bool,
+    /// When that was last asked for.
+    pub at: Timestamp,
 }
 
 /// Who begins work in a session.
@@ -29,7 +32,12 @@ pub enum Beginner {
 /// May work begin in the session that `session` names? It then lifts the stop.
 pub fn may_begin(stop: Option<Stop>, who: Beginner, session: &str) -> Result<(), Fault> {
     match (stop, who) {
-        (Some(Stop { by_person: true }), Beginner::Agent) => Err(Fault::new(
+        (
+            Some(Stop {
+                by_person: true, ..
+            }),
+            Beginner::Agent,
+        ) => Err(Fault::new(
             Kind::Forbidden,
             format!(
                 "{CANCELLED_BY_PERSON}: a person cancelled the work of session {session}, and \
@@ -72,8 +80,14 @@ pub fn announced(stop: Option<Stop>, policy: AnnouncePolicy) -> AnnouncePolicy {
 mod tests {
     use super::*;
 
-    const BY_PERSON: Stop = Stop { by_person: true };
-    const BY_AGENT: Stop = Stop { by_person: false };
+    const BY_PERSON: Stop = Stop {
+        by_person: true,
+        at: Timestamp(0),
+    };
+    const BY_AGENT: Stop = Stop {
+        by_person: false,
+        at: Timestamp(0),
+    };
 
     #[test]
     fn only_a_persons_cancel_binds_agents_and_nothing_binds_a_person() {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -103,6 +104,7 @@ pub(super) trait Reader: Send {
 pub(super) struct Known {
     ids: BTreeSet<String>,
     seq: i64,
+    tools: Arc<BTreeSet<String>>,
 }
 
 impl Known {
@@ -118,6 +120,20 @@ impl Known {
         Known {
             ids: ids.collect(),
             seq: request.messages.last().map_or(0, |message| message.seq),
+            tools: Arc::new(request.tools.iter().map(|tool| tool.name.clone()).collect()),
+        }
+    }
+
+    /// The names of the tools that may be called; empty where they are not known.
+    pub(super) fn tools(&self) -> &BTreeSet<String> {
+        &self.tools
+    }
+
+    /// Of a conversation that has these tools and nothing else, for recordings.
+    pub(super) fn with_tools<const N: usize>(tools: [&str; N]) -> Self {
+        Known {
+            tools: Arc::new(tools.map(str::to_owned).into()),
+            ..Known::default()
         }
     }
 
@@ -196,6 +212,7 @@ mod tests {
         let known = Known {
             ids: ["a".to_owned()].into(),
             seq: 7,
+            ..Known::default()
         };
         let name = || {
             let mut known = known.clone();

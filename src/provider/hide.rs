@@ -1,10 +1,15 @@
 //! Takes a provider's key out of what the provider says: the key, parts of it, masked forms, and
-//! what can be computed from it. A provider has seen the key, and its errors are stored, logged and
-//! shown. Called by `remote` for each failure, before anything else sees it.
+//! what can be computed from it, however it is separated, and backwards. A provider has seen the
+//! key, and its errors are stored, logged and shown. Called by `remote` for each failure, before
+//! anything else sees it.
+//!
+//! No more than four characters of a key are left in one message. Letters and digits alone count:
+//! what stands between them is a way of writing them.
 
 use std::collections::HashSet;
 
 use http::{HeaderMap, HeaderName};
+use md5::{Digest as _, Md5};
 use ring::digest;
 
 use crate::kernel::redact::Redactor;
@@ -14,9 +19,12 @@ use crate::kernel::secret::Secret;
 const PART: usize = 5;
 /// A shorter one is no key; its parts would be found in words.
 const SHORTEST_KEY: usize = 8;
-/// Hexadecimal digests are this long at least (MD5). One that stands beside a word of keys is taken
-/// out whatever it is of: not every digest can be computed here.
-const DIGEST_DIGITS: usize = 32;
+/// The least letters of one end of a key that stand for it.
+const END: usize = 2;
+/// A hexadecimal number of so many digits, or base64 of so many letters, that stands beside a word of
+/// keys is taken out whatever it is of: not every digest can be computed here.
+const DIGEST_DIGITS: usize = 12;
+const DIGEST_LETTERS: usize = 16;
 /// What is written for the key.
 const INSTEAD: &str = "[key]";
 
@@ -26,8 +34,10 @@ pub(super) struct Hidden {
     values: Redactor,
     /// The keys among them, in small letters.
     keys: Vec<String>,
+    /// The letters and digits of each, in order and backwards.
+    letters: Vec<String>,
     /// Every sequence of [`PART`] bytes of the keys and of what is derived from them, in small
-    /// letters.
+    /// letters: as it is, and of letters and digits alone, each also backwards.
     parts: HashSet<[u8; PART]>,
 }
 
@@ -40,20 +50,28 @@ impl Hidden {
             .collect();
         let mut parts = HashSet::new();
         let mut keys = Vec::new();
+        let mut letters = Vec::new();
         for (_, value) in values.iter().filter(|(name, _)| is_of_key(name)) {
             let key = value.expose();
             if key.len() < SHORTEST_KEY {
                 continue;
             }
             keys.push(key.to_ascii_lowercase());
+            let own = bare_letters(key);
+            letters.push(backwards(&own));
+            letters.push(own);
             for form in forms(key) {
                 let form = form.to_ascii_lowercase();
-                parts.extend(form.as_bytes().array_windows::<PART>().copied());
+                let turned = backwards(&form);
+                for form in [bare_letters(&form), bare_letters(&turned), form, turned] {
+                    parts.extend(form.as_bytes().array_windows::<PART>().copied());
+                }
             }
         }
         Hidden {
             values: Redactor::new(values.iter().map(|(name, value)| (name.as_str(), value))),
             keys,
+            letters,
             parts,
         }
     }
@@ -68,7 +86,10 @@ impl Hidden {
         let mut hide = vec![false; lower.len()];
         self.mark_parts(lower.as_bytes(), &mut hide);
         self.mark_masked(&lower, &mut hide);
-        mark_digests(&lower, &mut hide);
+        for key in &self.letters {
+            mark_pieces(&lower, key, &mut hide);
+        }
+        mark_digests(text, &lower, &mut hide);
         if !hide.contains(&true) {
             return;
         }
@@ -86,9 +107,15 @@ impl Hidden {
     }
 
     fn mark_parts(&self, text: &[u8], hide: &mut [bool]) {
-        for (at, part) in text.array_windows::<PART>().enumerate() {
-            if self.parts.contains(part) {
-                hide[at..at + PART].fill(true);
+        let all = || text.iter().copied().enumerate();
+        let letters: Vec<(usize, u8)> = all()
+            .filter(|(_, byte)| byte.is_ascii_alphanumeric())
+            .collect();
+        for text in [all().collect(), letters] {
+            for part in text.array_windows::<PART>() {
+                if self.parts.contains(&part.map(|(_, byte)| byte)) {
+                    hide[part[0].0..=part[PART - 1].0].fill(true);
+                }
             }
         }
     }
@@ -122,6 +149,60 @@ impl Hidden {
             }
         }
     }
+}
+
+/// Pieces of a key that are short each, in words of their own or at the ends of one word, are more
+/// of it together: `sk-Zq [redacted] 6Nb`. `key`: its letters and digits.
+fn mark_pieces(text: &str, key: &str, hide: &mut [bool]) {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let mut pieces: Vec<(&str, std::ops::Range<usize>)> = Vec::new();
+    let mut at = 0;
+    for word in text.split(|c| !is_word(c)) {
+        let range = at..at + word.len();
+        at = range.end;
+        at += text[at..].chars().next().map_or(0, char::len_utf8);
+        let letters = bare_letters(word);
+        let is_hidden = hide[range.clone()].iter().all(|hidden| *hidden);
+        if letters.len() < END || is_hidden {
+            continue;
+        }
+        let longest = letters.len().min(PART - 1);
+        let head = (END..=longest)
+            .rev()
+            .find(|many| key.starts_with(&letters[..*many]));
+        let tail = (END..=longest)
+            .rev()
+            .find(|many| key.ends_with(&letters[letters.len() - many..]));
+        if letters.len() < PART {
+            let is_end = head == Some(letters.len()) || tail == Some(letters.len());
+            if is_end || (letters.len() > END && key.contains(&letters)) {
+                let found = key.find(&letters).unwrap_or_default();
+                pieces.push((&key[found..found + letters.len()], range));
+            }
+            continue;
+        }
+        // Within a longer word only what is clearly of the key.
+        let head = head.filter(|many| *many > END);
+        let tail = tail.filter(|many| *many > END);
+        pieces.extend(head.map(|many| (&key[..many], range.clone())));
+        pieces.extend(tail.map(|many| (&key[key.len() - many..], range)));
+    }
+    let different: HashSet<&str> = pieces.iter().map(|(piece, _)| *piece).collect();
+    if different.iter().map(|piece| piece.len()).sum::<usize>() >= PART {
+        for (_, range) in pieces {
+            hide[range].fill(true);
+        }
+    }
+}
+
+/// Letters and digits alone, in small letters.
+fn bare_letters(text: &str) -> String {
+    let letters = text.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+fn backwards(text: &str) -> String {
+    text.chars().rev().collect()
 }
 
 /// The secret of a header: without the word that says what it is.
@@ -165,7 +246,14 @@ fn forms(key: &str) -> Vec<String> {
         forms.push(hex(digest.as_ref()));
         forms.extend(base64(digest.as_ref()));
     }
-    forms.push(blake3::hash(key.as_bytes()).to_hex().to_string());
+    let digests = [
+        Md5::digest(key.as_bytes()).to_vec(),
+        blake3::hash(key.as_bytes()).as_bytes().to_vec(),
+    ];
+    for digest in digests {
+        forms.push(hex(&digest));
+        forms.extend(base64(&digest));
+    }
     forms
 }
 
@@ -194,7 +282,7 @@ fn base64(bytes: &[u8]) -> [String; 2] {
 }
 
 /// Digests of whatever kind in a text that speaks of keys.
-fn mark_digests(text: &str, hide: &mut [bool]) {
+fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
     let words = [
         "key",
         "token",
@@ -205,16 +293,41 @@ fn mark_digests(text: &str, hide: &mut [bool]) {
         "digest",
         "fingerprint",
     ];
-    if !words.iter().any(|word| text.contains(word)) {
+    // Tokens are also what a model counts.
+    let speaks = |word: &&str| {
+        let mut found = lower.match_indices(*word);
+        found.any(|(at, _)| *word != "token" || !lower[at..].starts_with("tokens"))
+    };
+    if !words.iter().any(|word| speaks(&word)) {
         return;
     }
-    let mut at = 0;
-    for run in text.split(|c: char| !c.is_ascii_hexdigit()) {
-        if run.len() >= DIGEST_DIGITS {
-            hide[at..at + run.len()].fill(true);
+    let is_digest = |run: &str, before: &str, behind: &str| {
+        let is_hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let has = |is: fn(&u8) -> bool| run.bytes().any(|byte| is(&byte));
+        let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        if is_hex {
+            return run.len() >= 2 * DIGEST_LETTERS || (run.len() >= DIGEST_DIGITS && is_mixed);
         }
-        let behind = text[at + run.len()..].chars().next();
-        at += run.len() + behind.map_or(0, char::len_utf8);
+        // Ids have letters of both cases, too; only these are clearly base64.
+        let is_base64 = behind.starts_with('=') || run.contains(['+', '/']);
+        let is_path = before.ends_with(['/', '.', ':']) || run.starts_with('/');
+        is_base64
+            && !is_path
+            && run.len() >= DIGEST_LETTERS
+            && is_mixed
+            && has(u8::is_ascii_uppercase)
+            && has(u8::is_ascii_lowercase)
+    };
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '/'));
+    let mut at = 0;
+    for run in text.split(ends) {
+        let end = at + run.len();
+        // The last part of a UUID is no digest.
+        let is_id = at > 8 && text[..at].ends_with('-') && text.as_bytes()[at - 6] == b'-';
+        if !is_id && is_digest(run, &text[..at], &text[end..]) {
+            hide[at..end].fill(true);
+        }
+        at = end + text[end..].chars().next().map_or(0, char::len_utf8);
     }
 }
 

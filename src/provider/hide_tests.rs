@@ -51,13 +51,71 @@ fn no_part_of_a_key_is_left_wherever_it_is_cut_or_masked() {
     }
 }
 
+/// How many letters of the key are left, in pieces of two or more.
+fn left_in_pieces(text: &str) -> usize {
+    let key = bare_letters(KEY);
+    let words = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::to_ascii_lowercase);
+    let pieces = words.filter(|word| word.len() >= 2 && key.contains(word.as_str()));
+    pieces.map(|word| word.len()).sum()
+}
+
+#[test]
+fn no_more_than_four_characters_of_a_key_are_left_however_it_is_written() {
+    let (head, tail) = (&KEY[..4], &KEY[KEY.len() - 4..]);
+    let every = |count: usize, between: &str| {
+        let pieces = KEY.as_bytes().chunks(count);
+        let pieces: Vec<&str> = pieces
+            .map(|piece| std::str::from_utf8(piece).unwrap())
+            .collect();
+        pieces.join(between)
+    };
+    let backwards = backwards(KEY);
+    for written in [
+        every(4, " "),
+        every(3, "-"),
+        every(2, ":"),
+        every(1, "."),
+        every(1, "\n"),
+        every(1, "\u{200b}"),
+        every(4, " | "),
+        backwards.clone(),
+        backwards[4..16].to_owned(),
+        format!("{head}[redacted]{tail}"),
+        format!("{head}----{tail}"),
+        format!("{head}____{tail}"),
+        format!("{head} to {tail}"),
+        format!("{head}<hidden>{tail}"),
+        format!("begins with {head} and ends in {tail}"),
+        format!("{head}REDACTED{tail}"),
+        format!("ends {tail}, begins {head}"),
+        "first Zq81, then 4WbL, then hRc5".to_owned(),
+    ] {
+        let left = shown(&format!("the key ({written}) is wrong"));
+        assert!(left.contains(INSTEAD), "{written} → {left}");
+        assert!(left_in_pieces(&left) <= 4, "{written} → {left}");
+    }
+    // So much may be left.
+    for said in ["the key that ends in 52Ym", "a key sk- is wrong"] {
+        assert_eq!(shown(said), said);
+    }
+}
+
 #[test]
 fn nothing_that_is_computed_from_a_key_is_left() {
     let sha256 = hex(digest::digest(&digest::SHA256, KEY.as_bytes()).as_ref());
     let bearer = base64(format!("user:{KEY}").as_bytes());
+    let md5 = hex(&Md5::digest(KEY.as_bytes()));
     for derived in [
         sha256.clone(),
         sha256[..8].to_owned(),
+        md5.clone(),
+        md5[..12].to_owned(),
+        md5[4..10].to_owned(),
+        super::backwards(&md5),
+        base64(&Md5::digest(KEY.as_bytes()))[0].clone(),
+        base64(blake3::hash(KEY.as_bytes()).as_bytes())[0].clone(),
         sha256[sha256.len() - 12..].to_owned(),
         sha256.to_uppercase(),
         hex(digest::digest(&digest::SHA512, KEY.as_bytes()).as_ref()),
@@ -78,8 +136,21 @@ fn nothing_that_is_computed_from_a_key_is_left() {
     let left = shown(&format!("unknown credential {}", bearer[0]));
     assert!(left.contains(INSTEAD) && left.len() < 40, "{left}");
     // A digest that cannot be computed here.
-    let left = shown("the key with the md5 9e107d9d372bb6826bd81d3542a419d6 is unknown");
-    assert_eq!(left, format!("the key with the md5 {INSTEAD} is unknown"));
+    for other in [
+        "9e107d9d372bb6826bd81d3542a419d6",
+        "9e107d9d372b",
+        "nhB9nTcrtoJr2B01QqQZ1g",
+    ] {
+        let pad = if other.len() == 22 { "==" } else { "" };
+        let left = shown(&format!("the key with the mark {other}{pad} is unknown"));
+        assert_eq!(
+            left,
+            format!("the key with the mark {INSTEAD}{pad} is unknown")
+        );
+    }
+    let pairs: Vec<&str> = (0..16).map(|at| &md5[2 * at..2 * at + 2]).collect();
+    let left = shown(&format!("the key {} is unknown", pairs.join(":")));
+    assert_eq!(left, format!("the key {INSTEAD} is unknown"));
 }
 
 #[test]
@@ -97,6 +168,9 @@ fn what_is_not_of_the_key_stays() {
         "model gpt-x does not exist (request req_011CSHoEeqs5C35K2UUqR7Fy)",
         "zu viele Anfragen … später",
         "x-request-id 4bf92f3577b34da6a3ce929d0e0e4736",
+        "8192 tokens are the most (request 4bf92f3577b34da6a3ce929d0e0e4736)",
+        "invalid key (request 4bf92f35-77b3-4da6-a3ce-929d0e0e4736)",
+        "no such key at /v1/chat/Completions/2025",
     ] {
         assert_eq!(shown(said), said);
     }

@@ -23,6 +23,23 @@ const NAME_LIMIT: usize = 64;
 /// The length of an id that every API takes: the strictest wants exactly this.
 const ID_LENGTH: usize = 9;
 
+/// The form in which the answers of a conversation go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As the notes in the conversation say.
+    #[default]
+    Noted,
+    /// The provider's own, except for what is before its last refusal of that.
+    Own,
+    /// All as text and calls, without thinking.
+    Plain,
+}
+
+/// Plain to the end of the conversation, however long that is.
+const ALL: i64 = i64::MAX - 1;
+/// The same, and without thinking.
+const ALL_WITHOUT_THINKING: i64 = i64::MAX;
+
 impl<'a> Call<'a> {
     pub(super) fn new(
         request: &'a ModelRequest,
@@ -30,14 +47,34 @@ impl<'a> Call<'a> {
         api: &'a str,
         base_url: &'a str,
     ) -> Self {
-        let is_refused = |message: &&std::sync::Arc<Message>| was_refused(message, provider);
-        let refused = request.messages.iter().rfind(is_refused);
+        let own = Noted {
+            provider,
+            is_plain: false,
+        };
+        let plain = Noted {
+            provider,
+            is_plain: true,
+        };
+        let last = |noted: Noted<'_>| {
+            let mut messages = request.messages.iter();
+            messages
+                .rfind(|message| noted.is_in(message))
+                .map(|message| message.seq)
+        };
+        let own_from = last(plain);
+        let plain_up_to = match own_from {
+            None => i64::MIN,
+            Some(refused) if last(own) > own_from => refused - 1,
+            // What it gives later may hold again what it has refused.
+            Some(_) => ALL,
+        };
         Call {
             request,
             provider,
             api,
             base_url,
-            plain_up_to: refused.map_or(i64::MIN, |message| message.seq - 1),
+            plain_up_to,
+            own_from: own_from.unwrap_or(i64::MIN),
             switches: Switches::default(),
         }
     }
@@ -54,9 +91,13 @@ impl<'a> Call<'a> {
         self.switches.level(level)
     }
 
-    /// The same with the whole conversation as text and calls, and without thinking.
-    pub(super) fn plain(mut self) -> Self {
-        self.plain_up_to = i64::MAX;
+    /// The same in this form.
+    pub(super) fn in_form(mut self, form: Form) -> Self {
+        match form {
+            Form::Noted => {}
+            Form::Own => self.plain_up_to = self.plain_up_to.min(self.own_from.saturating_sub(1)),
+            Form::Plain => self.plain_up_to = ALL_WITHOUT_THINKING,
+        }
         self
     }
 
@@ -67,15 +108,20 @@ impl<'a> Call<'a> {
     /// How much the model may think. Not at all where an earlier answer of this turn goes back
     /// without what was thought: the API refuses the one without the other.
     pub(super) fn thinking(&self) -> Option<Thinking> {
+        let refused = Noted {
+            provider: self.provider,
+            is_plain: true,
+        };
         let messages = self.request.messages.iter().rev();
         let mut turn = messages.take_while(|message| !message.is_input());
         let thoughtless = turn.any(|message| {
             let calls = |block: &Block| matches!(block, Block::ToolCall { .. });
             message.role == Role::Assistant
                 && message.content.iter().any(calls)
-                && (native_of(self, message).is_none() || was_refused(message, self.provider))
+                && (native_of(self, message).is_none() || refused.is_in(message))
         });
-        let is_off = self.plain_up_to == i64::MAX || (self.api == "anthropic" && thoughtless);
+        let is_off =
+            self.plain_up_to == ALL_WITHOUT_THINKING || (self.api == "anthropic" && thoughtless);
         self.request.thinking.filter(|_| !is_off)
     }
 
@@ -89,12 +135,23 @@ impl<'a> Call<'a> {
     }
 }
 
-fn was_refused(message: &Message, provider: &str) -> bool {
-    // Most entries are one text, which needs no look.
-    message.content.only_text().is_none()
-        && message.content.pieces().iter().any(|block| {
-            matches!(block, BlockRef::Note(Note::Plain { provider: own }) if own == provider)
-        })
+/// What is looked for: that this provider takes its answers in plain form only, or in its own.
+#[derive(Clone, Copy)]
+struct Noted<'a> {
+    provider: &'a str,
+    is_plain: bool,
+}
+
+impl Noted<'_> {
+    fn is_in(self, message: &Message) -> bool {
+        let is_it = |block: &BlockRef<'_>| match block {
+            BlockRef::Note(Note::Plain { provider }) => self.is_plain && provider == self.provider,
+            BlockRef::Note(Note::Own { provider }) => !self.is_plain && provider == self.provider,
+            _ => false,
+        };
+        // Most entries are one text, which needs no look.
+        message.content.only_text().is_none() && message.content.pieces().iter().any(is_it)
+    }
 }
 
 /// An answer as this same provider gave it. Another provider's means nothing to it, or is
@@ -182,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_before_a_refusal_of_their_form_go_back_plain() {
+    fn answers_go_back_plain_once_their_form_was_refused() {
         let mut repaired = called(4, "read");
         let note = Block::Note {
             note: Note::Plain {
@@ -203,7 +260,7 @@ mod tests {
             messages.map(|one| native_of(call, one).is_some()).collect()
         };
         let call = Call::new(&asked, "mine", "anthropic", "");
-        assert_eq!(natives(&call), [false, false, false, true, false]);
+        assert_eq!(natives(&call), [false; 5]);
         assert_eq!(call.thinking(), None);
         // Call and result keep one id.
         let ids = |at: usize, id: &'static str| {
@@ -212,9 +269,12 @@ mod tests {
         };
         assert_eq!(ids(1, "id/2"), ids(2, "id/2"));
         assert_ne!(ids(1, "id/2"), "id/2");
-        assert_eq!(ids(3, "id/4"), "id/4");
-        let plain = Call::new(&asked, "mine", "anthropic", "").plain();
+        assert_ne!(ids(3, "id/4"), "id/4");
+        let plain = Call::new(&asked, "mine", "anthropic", "").in_form(Form::Plain);
         assert_eq!(natives(&plain), [false; 5]);
+        let own = Call::new(&asked, "mine", "anthropic", "").in_form(Form::Own);
+        assert_eq!(natives(&own), [false, false, false, true, false]);
+        assert_eq!(own.thinking(), None);
         let other = Call::new(&asked, "other", "anthropic", "");
         assert_eq!(natives(&other), [false; 5]);
         // The next turn thinks again.
@@ -224,6 +284,25 @@ mod tests {
         next.thinking = Some(Thinking::Low);
         let call = Call::new(&next, "mine", "anthropic", "");
         assert_eq!(call.thinking(), Some(Thinking::Low));
+        // The plain form was refused, and its own was taken.
+        let mut taken = called(8, "read");
+        let note = Block::Note {
+            note: Note::Own {
+                provider: "mine".to_owned(),
+            },
+        };
+        taken.content = [taken.content.into_vec(), vec![note]].concat().into();
+        let mut own: Vec<Message> = next.messages.iter().map(|one| (**one).clone()).collect();
+        own.extend([taken, result(9, "id/8", "y", false)]);
+        let own = request(own);
+        let call = Call::new(&own, "mine", "anthropic", "");
+        let natives: Vec<i64> = own
+            .messages
+            .iter()
+            .filter(|one| native_of(&call, one).is_some())
+            .map(|one| one.seq)
+            .collect();
+        assert_eq!(natives, [4, 8]);
     }
 
     #[test]

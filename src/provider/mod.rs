@@ -5,7 +5,7 @@
 //! ```text
 //! remote (how often) ─▶ http (one try) ─▶ openai | anthropic (fields) ─▶ stream ─▶ answer
 //!   │      ▲                 └─▶ failure ◀─ verdict ◀─ refusal, wait
-//!   │      └─ adapt, repair (in which form), hide (without the key)
+//!   │      └─ adapt, repair, history (in which form), hide (without the key)
 //!   └─ health (whether now; one for each key, for all runs)
 //! ```
 
@@ -188,6 +188,8 @@ struct Call<'a> {
     base_url: &'a str,
     /// Entries up to this one go back as text and calls, not as the provider gave them.
     plain_up_to: i64,
+    /// The entry whose form the provider refused last; what follows may go back in its own.
+    own_from: i64,
     /// What the model was found not to take.
     switches: adapt::Switches,
 }

@@ -166,6 +166,22 @@ impl Refusal {
         words.iter().any(|words| self.says(words))
     }
 
+    /// Has one sentence of it a word that begins with one of `some`, and a word or more that are
+    /// one of `others`?
+    pub(super) fn says_both(&self, some: &[&str], others: &[&str]) -> bool {
+        let mut sentences = self.words.split(['.', ';', '!', '?', '\n', '。']);
+        sentences.any(|sentence| {
+            let begins = |word: &&str| {
+                sentence.match_indices(*word).any(|(at, _)| {
+                    let before = sentence[..at].chars().next_back();
+                    !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                })
+            };
+            some.iter().any(|word| begins(&word))
+                && others.iter().any(|words| sentence.contains(words))
+        })
+    }
+
     /// Do its words have this one as a word of its own?
     pub(super) fn says_word(&self, word: &str) -> bool {
         let part = |c: char| c.is_alphanumeric() || c == '_';

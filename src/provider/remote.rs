@@ -15,6 +15,7 @@ use super::answer::{Known, Reader};
 use super::failure::{Failure, Remedy};
 use super::health::{Gate, KeyHash, Record, Waiting};
 use super::hide::Hidden;
+use super::history::Form;
 use super::http::{Letter, NO_CONNECTION, Speaking, attempt, client};
 use super::key::{self, secret};
 use super::repair::Repair;
@@ -235,12 +236,9 @@ impl Inner {
         Ok((client(&self.base_url)?, url))
     }
 
-    fn body(&self, request: &ModelRequest, switches: &Switches, repair: &Repair) -> String {
+    fn body(&self, request: &ModelRequest, switches: &Switches, form: Form) -> String {
         let call = Call::new(request, &self.name, self.kind.as_str(), &self.base_url);
-        let mut call = call.with(switches);
-        if repair.is_done() {
-            call = call.plain();
-        }
+        let call = call.with(switches).in_form(form);
         match self.kind {
             ProviderKind::OpenAi => openai::body(&call),
             ProviderKind::Anthropic => anthropic::body(&call),
@@ -266,7 +264,7 @@ impl Inner {
         let mut switches = self.record.switches(&request.model);
         let mut forms = 0;
         let mut tries = Tries::new(self);
-        let mut body = Bytes::from(self.body(&request, &switches, &repair));
+        let mut body = Bytes::from(self.body(&request, &switches, repair.form()));
         loop {
             let mut permit = match gate.enter() {
                 Ok(permit) => permit,
@@ -316,19 +314,7 @@ impl Inner {
                 permit.answered();
                 forms += 1;
                 switches = other;
-                body = self.body(&request, &switches, &repair).into();
-                continue;
-            }
-            if repair.begins(&failure, &request) {
-                permit.answered();
-                tracing::warn!(
-                    provider = %self.name,
-                    model = %request.model,
-                    refusal = %failure.message,
-                    "the provider refuses the conversation; it is sent again in plain form"
-                );
-                body = self.body(&request, &switches, &repair).into();
-                tries.failures.push(failure);
+                body = self.body(&request, &switches, repair.form()).into();
                 continue;
             }
             let reason = failure.message.clone();
@@ -347,7 +333,25 @@ impl Inner {
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::Held => {}
                 Next::Pause => return Err(tries.over(None).waits(tries.wait(until))),
-                Next::Over(why) => return Err(tries.over(why)),
+                Next::Over(why) => {
+                    let last = tries.failures.last();
+                    let other = last.and_then(|failure| {
+                        repair.next(failure, &request, &body, |form| {
+                            self.body(&request, &switches, form)
+                        })
+                    });
+                    let Some(other) = other else {
+                        return Err(tries.over(why));
+                    };
+                    tracing::warn!(
+                        provider = %self.name,
+                        model = %request.model,
+                        refusal = %reason,
+                        form = ?repair.form(),
+                        "the provider refuses the conversation; it is sent again in another form"
+                    );
+                    body = other.into();
+                }
             }
         }
     }

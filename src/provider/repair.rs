@@ -1,69 +1,169 @@
-//! What is done when a provider refuses the conversation itself, for good: it is sent once more
-//! as text and calls, without what the provider gave in its own form and without thinking. No
-//! session can then be left unusable by something that a provider once answered. Used by
-//! `remote`.
+//! What is done when a provider refuses the conversation itself, in whatever words: it is sent
+//! once more as text and calls, without what the provider gave in its own form and without
+//! thinking. What it takes is noted in the conversation, and later requests have that form from
+//! the beginning. No session can then be left unusable by something that a provider once
+//! answered. Used by `remote`.
 
-use super::failure::Failure;
+use super::failure::{Failure, Remedy};
+use super::history::Form;
+use super::http::NO_CONNECTION;
 use super::{ModelAnswer, ModelRequest};
 use crate::kernel::message::{Block, Note, Role};
 
-/// The repair of one call's conversation, which happens once at most.
+/// The repair of one call's conversation: each other form is tried once at most.
 #[derive(Debug, Default)]
 pub(super) struct Repair {
-    /// What the provider said of the conversation in its own form.
+    /// The form in which the conversation is sent.
+    form: Form,
+    /// What the provider said of it in the first form.
     refusal: Option<String>,
 }
 
 impl Repair {
-    /// Is the conversation sent in plain form?
-    pub(super) fn is_done(&self) -> bool {
-        self.refusal.is_some()
+    /// The form in which the conversation is sent.
+    pub(super) fn form(&self) -> Form {
+        self.form
     }
 
-    /// True if the call is to be sent again in plain form because of this failure.
-    pub(super) fn begins(&mut self, failure: &Failure, request: &ModelRequest) -> bool {
+    /// The body of the call in another form, if it is to be sent so because of this failure,
+    /// which would else be its last. `body`: writes it; `sent`: what was refused.
+    pub(super) fn next(
+        &mut self,
+        failure: &Failure,
+        request: &ModelRequest,
+        sent: &[u8],
+        body: impl Fn(Form) -> String,
+    ) -> Option<String> {
         let mut messages = request.messages.iter();
         // Without an answer in it, the conversation has nothing that a provider gave.
         let has_answers = messages.any(|message| message.role == Role::Assistant);
-        let begins = !self.is_done() && failure.kind == "provider_request" && has_answers;
-        if begins {
-            self.refusal = Some(failure.message.clone());
+        if !has_answers || !may_be_the_form(failure) {
+            return None;
         }
-        begins
+        let others: &[Form] = match self.form {
+            Form::Noted => &[Form::Own, Form::Plain],
+            Form::Own => &[Form::Plain],
+            Form::Plain => &[],
+        };
+        let (form, body) = others
+            .iter()
+            .map(|form| (*form, body(*form)))
+            .find(|(_, body)| body.as_bytes() != sent)?;
+        self.form = form;
+        self.refusal.get_or_insert_with(|| failure.message.clone());
+        Some(body)
     }
 
-    /// Marks the answer to a repaired conversation: later requests send what is before it in
-    /// plain form, too, and the run says so.
+    /// Marks the answer to a repaired conversation: later requests have its form, and the run
+    /// says so.
     pub(super) fn mark(self, answer: &mut ModelAnswer, provider: &str) {
         let Some(refusal) = self.refusal else {
             return;
         };
-        answer.warnings.push(format!(
-            "the provider refused the conversation in the form in which it had given its answers \
-             ({refusal}); it was repaired and sent again as text and calls only, without thinking"
-        ));
-        answer.blocks.push(Block::Note {
-            note: Note::Plain {
-                provider: provider.to_owned(),
-            },
-        });
+        let provider = provider.to_owned();
+        let (told, note) = match self.form {
+            Form::Own => (
+                format!(
+                    "the provider refused its answers as text and calls ({refusal}); they were \
+                     sent again in the form in which it had given them"
+                ),
+                Note::Own { provider },
+            ),
+            Form::Plain | Form::Noted => (
+                format!(
+                    "the provider refused the conversation in the form in which it had given its \
+                     answers ({refusal}); it was repaired and sent again as text and calls only, \
+                     without thinking"
+                ),
+                Note::Plain { provider },
+            ),
+        };
+        answer.warnings.push(told);
+        answer.blocks.push(Block::Note { note });
+    }
+}
+
+/// May another form of the conversation help? Not where the provider was not reached or takes no
+/// requests, where the key or the account is the reason, or where the conversation is too long.
+fn may_be_the_form(failure: &Failure) -> bool {
+    let status = failure.refusal.as_ref().and_then(|refusal| refusal.status);
+    match failure.remedy {
+        Remedy::Nothing => failure.kind == "provider_request",
+        Remedy::Again => failure.kind == "provider" && !failure.message.starts_with(NO_CONNECTION),
+        Remedy::Elsewhere => match failure.kind {
+            "provider" => failure.refusal.is_some() && status != Some(429),
+            "provider_auth" => status == Some(403),
+            _ => false,
+        },
+        Remedy::Later => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
     use super::super::testing::{assistant, request, user};
     use super::*;
+    use crate::kernel::time::Timestamp;
+
+    fn of_status(status: u16, words: &str) -> Failure {
+        let status = StatusCode::from_u16(status).unwrap();
+        Failure::of_status(status, &HeaderMap::new(), words, Timestamp(0))
+    }
+
+    fn body(form: Form) -> String {
+        match form {
+            Form::Noted | Form::Own => "own".to_owned(),
+            Form::Plain => "plain".to_owned(),
+        }
+    }
 
     #[test]
-    fn only_a_lasting_refusal_of_a_conversation_with_answers_is_repaired_and_once() {
+    fn a_conversation_with_answers_is_repaired_once_however_it_is_refused() {
         let asked = request(vec![user(1, "a"), assistant(2, "b"), user(3, "c")]);
-        let refused = || Failure::lasting("provider_request", "HTTP 400: because");
-        let mut repair = Repair::default();
-        assert!(!repair.begins(&Failure::passing("cut"), &asked));
-        assert!(!repair.begins(&refused(), &request(vec![user(1, "a")])));
-        assert!(repair.begins(&refused(), &asked) && repair.is_done());
-        assert!(!repair.begins(&refused(), &asked));
+        let broken_off = json!({"message": "bad message", "type": "server_error", "code": 500});
+        for refused in [
+            of_status(400, "because"),
+            of_status(422, "because"),
+            of_status(500, "because"),
+            of_status(500, ""),
+            of_status(404, "No endpoints found that support reasoning_content"),
+            of_status(403, "because"),
+            Failure::in_stream(&broken_off),
+            Failure::passing("the answer broke off with the reason \"error\""),
+        ] {
+            let mut repair = Repair::default();
+            let next = repair.next(&refused, &asked, b"own", body);
+            assert_eq!(next.as_deref(), Some("plain"), "{refused:?}");
+            assert_eq!(repair.form(), Form::Plain);
+            assert_eq!(repair.next(&refused, &asked, b"plain", body), None);
+            // Nothing would change.
+            let next =
+                |request, sent| Repair::default().next(&refused, request, sent, |_| "own".into());
+            assert_eq!(next(&asked, b"own"), None);
+            assert_eq!(next(&request(vec![user(1, "a")]), b"x"), None);
+        }
+        for other in [
+            of_status(401, "no such key"),
+            of_status(402, "pay"),
+            of_status(429, "slow down"),
+            of_status(503, "overloaded"),
+            of_status(400, "insufficient balance"),
+            of_status(400, "prompt is too long"),
+            Failure::passing(format!("{NO_CONNECTION} to x")),
+            Failure::timeout("too late"),
+            Failure::lasting("refused", "no"),
+        ] {
+            let next = Repair::default().next(&other, &asked, b"own", body);
+            assert_eq!(next, None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_repaired_conversation_is_marked_with_the_form_that_was_taken() {
+        let asked = request(vec![user(1, "a"), assistant(2, "b"), user(3, "c")]);
         let mut answer = ModelAnswer {
             blocks: Vec::new(),
             usage: crate::kernel::run::Usage::default(),
@@ -71,8 +171,16 @@ mod tests {
         };
         Repair::default().mark(&mut answer, "p");
         assert_eq!((answer.blocks.len(), answer.warnings.len()), (0, 0));
+        // It was noted as plain before, and that is refused now.
+        let mut repair = Repair::default();
+        let refused = of_status(400, "because");
+        let next = repair.next(&refused, &asked, b"plain", body);
+        assert_eq!(next.as_deref(), Some("own"));
         repair.mark(&mut answer, "p");
-        assert_eq!(answer.blocks.len(), 1);
+        let own = Note::Own {
+            provider: "p".to_owned(),
+        };
+        assert_eq!(answer.blocks, [Block::Note { note: own }]);
         assert!(answer.warnings[0].contains("because"));
     }
 }

@@ -76,6 +76,60 @@ const CREDIT_WORDS: [&str; 22] = [
     "余额不足",
 ];
 
+/// What an account may have too little of …
+const MEANS: [&str; 14] = [
+    "credit",
+    "balance",
+    "fund",
+    "quota",
+    "billing",
+    "payment",
+    "prepaid",
+    "subscription",
+    "free trial",
+    "trial",
+    "free tier",
+    "allowance",
+    "invoice",
+    "account is",
+];
+
+/// … and that it has.
+const LACKS: [&str; 27] = [
+    "insufficient",
+    "not sufficient",
+    "not enough",
+    "too low",
+    "negative",
+    "exhaust",
+    "deplet",
+    "run out",
+    "ran out",
+    "used up",
+    "no credit",
+    "no remaining",
+    "none left",
+    "left on",
+    "exceeded",
+    "expired",
+    "has ended",
+    "is over",
+    "overdue",
+    "past due",
+    "arrear",
+    "unpaid",
+    "outstanding",
+    "suspended",
+    "failed",
+    "zero",
+    "below",
+];
+
+/// Words that say so by themselves.
+const DEBT_WORDS: [&str; 7] = [
+    "arrear", "top up", "top-up", "topup", "unpaid", "past due", "overdue",
+];
+
 /// Words that say so where the status is one of refused access.
 const ACCOUNT_WORDS: [&str; 8] = [
     "quota", "billing", "credit", "balance", "top up", "top-up", "prepaid", "欠费",
@@ -263,12 +317,15 @@ fn asks_for_too_much(refusal: &Refusal) -> bool {
 
 fn is_about_credit(refusal: &Refusal) -> bool {
     match refusal.status {
-        Some(401 | 404 | 413 | 422) => false,
+        Some(404 | 413) => false,
+        Some(401 | 422) => refusal.says_both(&MEANS, &LACKS),
         Some(403 | 429) => refusal.says_any(&CREDIT_WORDS) || refusal.says_any(&ACCOUNT_WORDS),
         _ => {
+            let names = ["quota", "billing", "balance", "credit", "arrear", "payment"];
             refusal.says_any(&CREDIT_WORDS)
-                || refusal.names_with(&["quota"])
-                || refusal.names_with(&["billing"])
+                || refusal.says_both(&MEANS, &LACKS)
+                || refusal.says_both(&DEBT_WORDS, &[""])
+                || names.iter().any(|name| refusal.names_with(&[name]))
         }
     }
 }

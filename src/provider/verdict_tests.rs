@@ -353,6 +353,54 @@ fn an_account_without_credit_is_known_by_status_name_and_words() {
         ),
         ("plain words", 400, Value::from("insufficient credits")),
         (
+            "SiliconFlow",
+            400,
+            json!({"code": 30001, "message": "Sorry, your account balance is insufficient", "data": null}),
+        ),
+        (
+            "an account in debt",
+            400,
+            openai("Your account is in arrears. Top up to continue.", "x", "x"),
+        ),
+        (
+            "a trial",
+            400,
+            openai(
+                "Your free trial has ended. Please upgrade.",
+                "invalid_request_error",
+                "x",
+            ),
+        ),
+        (
+            "invoices",
+            412,
+            openai(
+                "Account suspended because of unpaid invoices",
+                "x",
+                "account_suspended",
+            ),
+        ),
+        (
+            "with the status of a wrong key",
+            401,
+            openai("You have no credits left on this account", "x", "x"),
+        ),
+        (
+            "the reverse order",
+            400,
+            Value::from("The remaining funds are not enough"),
+        ),
+        (
+            "a name alone",
+            400,
+            openai("No.", "x", "balance_not_enough"),
+        ),
+        (
+            "used up",
+            500,
+            Value::from("quota of this workspace is exhausted"),
+        ),
+        (
             "plain words, 403",
             403,
             Value::from("Your prepaid balance is used up"),
@@ -378,6 +426,18 @@ fn an_account_without_credit_is_known_by_status_name_and_words() {
         (
             400,
             json!({"error": {"message": "Invalid schema for function 'billing_lookup'"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "tool_calls has not enough results. The brackets are unbalanced"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "insufficient permissions for this model"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "max_tokens is too low. A load balancer cut it"}}),
         ),
         (
             404,

@@ -10,7 +10,9 @@ use crate::kernel::run::{Outcome, Run, RunError, Usage};
 use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
 use crate::kernel::step::Step;
+use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
+use crate::store::read::ShownSession;
 
 /// What `sessions.send` answers: delivery and reply apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,18 @@ pub struct SessionView {
     pub session: Session,
     /// A turn is going on or waiting in it.
     pub busy: bool,
+    /// The cancel that is in force there until new work begins.
+    pub stop: Option<Stop>,
+}
+
+impl From<ShownSession> for SessionView {
+    fn from((session, busy, stop): ShownSession) -> Self {
+        SessionView {
+            session,
+            busy,
+            stop,
+        }
+    }
 }
 
 /// One page of a list.

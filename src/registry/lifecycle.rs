@@ -142,11 +142,11 @@ impl Registry {
     }
 
     fn shown(&self, session: Session) -> Result<SessionView, Fault> {
-        let (session, busy) = self
+        let shown = self
             .inner
             .store
             .read_now(|tx| read::session_beside(tx, session))?;
-        Ok(SessionView { session, busy })
+        Ok(shown.into())
     }
 
     /// Does an ended run again: a spawned one in a fresh session, a turn in its own.

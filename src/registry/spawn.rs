@@ -178,11 +178,11 @@ impl Registry {
         }));
         match self.inner.store.submit(command).await? {
             Reply::Session(session, created) => {
-                let (session, busy) = self
+                let shown = self
                     .inner
                     .store
                     .read_now(|tx| read::session_beside(tx, *session))?;
-                Ok((SessionView { session, busy }, created))
+                Ok((SessionView::from(shown), created))
             }
             other => Err(unexpected(&other)),
         }

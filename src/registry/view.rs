@@ -28,7 +28,7 @@ impl Registry {
             .store
             .read_now(|tx| read::session(tx, &who.org, key))?;
         found
-            .map(view)
+            .map(SessionView::from)
             .ok_or_else(|| Fault::not_found("session", key))
     }
 
@@ -69,7 +69,10 @@ impl Registry {
         let shown = move |mut found: Vec<(i64, read::ShownSession)>| {
             let next = cut(&mut found, limit, |(seq, _)| *seq);
             show(Page {
-                items: found.into_iter().map(|(_, shown)| view(shown)).collect(),
+                items: found
+                    .into_iter()
+                    .map(|(_, shown)| SessionView::from(shown))
+                    .collect(),
                 next,
             })
         };
@@ -345,10 +348,6 @@ fn meta_field((name, value): (String, MetaValue)) -> (String, String) {
         MetaValue::Flag(flag) => flag.to_string(),
     };
     (name, value)
-}
-
-fn view((session, busy): read::ShownSession) -> SessionView {
-    SessionView { session, busy }
 }
 
 fn announce_state(run: &Run, entry: Option<&outbox::Entry>) -> AnnounceState {

@@ -90,16 +90,8 @@ impl TurnRunner {
             .filter(|step| step.was_too_long())
             .count();
         let step = latest(view)?;
-        let told = view.steps.iter().rev().find(|step| step.was_too_long())?;
-        let told = told.error.as_deref().unwrap_or_default();
-        let fail = |why: &str| {
-            let message = format!(
-                "the provider refused the request as too long, {why} ({told}). The transcript is \
-                 kept whole; begin anew with sessions.reset, use a model with a longer context, or \
-                 set sessions.window below what it takes"
-            );
-            Some(Next::Fail(RunError::new(OVERFLOW, message)))
-        };
+        refusal(view)?;
+        let fail = |why: &str| Some(Next::Fail(refused(view, why)));
         let options = self.options.borrow();
         match step.kind {
             StepKind::Compaction if step.state == StepState::Done => None,
@@ -123,7 +115,16 @@ impl TurnRunner {
             Err(error) => return StepOutcome::failed(error),
         };
         let options = self.options.borrow().clone();
-        let asked = step.input["why"] == Why::Asked.as_str();
+        let is_why = |why: Why| step.input["why"] == why.as_str();
+        let asked = is_why(Why::Asked);
+        let too_large = |size: u64, why: &str| match is_why(Why::Provider) {
+            // What is sent may be far below the window: the provider's words are the reason.
+            true => refused(
+                view,
+                &format!("{why} (about {size} tokens by the daemon's estimate)"),
+            ),
+            false => too_large(size, &options, why),
+        };
         let before = size(view, &definition, options.window);
         let room = match asked {
             true => Room {
@@ -143,11 +144,7 @@ impl TurnRunner {
                     used: None,
                 };
             }
-            return StepOutcome::failed(too_large(
-                before,
-                &options,
-                "and nothing of it may be left out",
-            ));
+            return StepOutcome::failed(too_large(before, "and nothing of it may be left out"));
         };
         let dropped = Dropped::of(view, &compacted);
         let most = summary_tokens(&options, before);
@@ -177,7 +174,7 @@ impl TurnRunner {
         if after >= before {
             let why = format!("and shortened it would have about {after}");
             return StepOutcome::Failed {
-                error: too_large(before, &options, &why),
+                error: too_large(before, &why),
                 used,
             };
         }
@@ -331,12 +328,35 @@ fn size_after(
 }
 
 fn too_large(size: u64, options: &Options, why: &str) -> RunError {
+    let is_over = if size > options.window {
+        ", more than"
+    } else {
+        " of"
+    };
     let message = format!(
-        "the next request would have about {size} tokens, more than sessions.window ({}), {why}. \
+        "the next request would have about {size} tokens{is_over} sessions.window ({}), {why}. \
          What counts: the agent's prompt, its tools and the transcript. The transcript is kept \
          whole; raise sessions.window if the model takes more, give the agent fewer tools, or \
          begin anew with sessions.reset",
         options.window
+    );
+    RunError::new(OVERFLOW, message)
+}
+
+/// What the provider said when it last refused a request of the run as too long.
+fn refusal(view: &RunView) -> Option<&str> {
+    let step = view.steps.iter().rev().find(|step| step.was_too_long())?;
+    let error = step.error.as_deref()?;
+    Some(error.trim_start_matches(TOO_LONG).trim_start_matches(": "))
+}
+
+/// The end of a run whose request the provider refuses as too long.
+fn refused(view: &RunView, why: &str) -> RunError {
+    let message = format!(
+        "the provider refused the request as too long, {why}; it said: {}. The transcript is kept \
+         whole; begin anew with sessions.reset, use a model with a longer context, or set \
+         sessions.window below what it takes",
+        refusal(view).unwrap_or_default()
     );
     RunError::new(OVERFLOW, message)
 }

@@ -11,7 +11,7 @@ use super::transcripts::Transcripts;
 use super::tx::{DbError, Row, Tx, all, first};
 use super::{
     approvals, bundles, consistency, environment, outbox, questions, runs, salvage, sends,
-    sessions, steps, waits,
+    sessions, steps, stops, waits,
 };
 use crate::contract::journal::RunView;
 use crate::contract::linked;
@@ -24,6 +24,7 @@ use crate::kernel::run::{PauseReason, Run, RunOrigin, RunState};
 use crate::kernel::said::Passed;
 use crate::kernel::session::Session;
 use crate::kernel::step::{Step, WaitKind};
+use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
 
 /// A runner sees at most so many messages of a transcript: the newest.
@@ -327,8 +328,8 @@ fn is_open_state(state: &str) -> bool {
     matches!(state, "queued" | "running" | "paused" | "settling")
 }
 
-/// A session, and whether a turn is going on or waiting in it.
-pub type ShownSession = (Session, bool);
+/// A session, whether a turn is going on or waiting in it, and the cancel that is in force there.
+pub type ShownSession = (Session, bool, Option<Stop>);
 
 /// One session with what lists show beside it.
 pub fn session(
@@ -347,7 +348,8 @@ pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession,
     let busy = runs::live_in(tx, session.id)?
         .iter()
         .any(|run| !matches!(run.state, RunState::Ended(_)));
-    Ok((session, busy))
+    let stop = stops::of(tx, session.id)?;
+    Ok((session, busy, stop))
 }
 
 /// The id of the session with that key.

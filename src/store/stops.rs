@@ -25,11 +25,12 @@ pub fn insert(
 pub fn of(tx: &mut dyn Tx, session: SessionId) -> Result<Option<Stop>, DbError> {
     first(
         tx,
-        "SELECT by_person FROM stops WHERE session_id = ?1",
+        "SELECT by_person, at FROM stops WHERE session_id = ?1",
         &[(&session.0).into()],
         |row| {
             Ok(Stop {
                 by_person: row.int(0)? != 0,
+                at: Timestamp(row.int(1)?),
             })
         },
     )

@@ -348,10 +348,22 @@ pub struct Session {
     pub updated_at: Timestamp,
     /// `busy` while a turn goes on or waits, else `idle`.
     pub state: Word,
+    /// Its work was cancelled, and none has begun since: ends wake no agent here.
+    pub stopped: Option<Stopped>,
     /// Raised by each change.
     pub revision: i64,
     /// Model use of all its runs.
     pub usage: Usage,
+}
+
+/// A cancel that is in force in a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stopped {
+    /// `person`: only a person begins work there again; or `agent`.
+    pub by: Word,
+    /// When it was last asked for.
+    pub at: Timestamp,
 }
 
 /// An entry of a transcript.

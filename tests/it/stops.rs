@@ -139,6 +139,17 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
         daemon.kill().await;
         let daemon = place.start().await;
         let client = daemon.client().await;
+        let shown = async || {
+            let params = json!({ "sessionKey": key });
+            client.call("sessions.get", params).await["stopped"].clone()
+        };
+        let stopped = shown().await;
+        assert_eq!(stopped["by"], "person", "{stopped}");
+        assert!(stopped["at"].is_string(), "{stopped}");
+        let mut list = place.command(&["sessions", "--all"]);
+        let list = tokio::task::spawn_blocking(move || list.output());
+        let list = String::from_utf8(list.await.unwrap().unwrap().stdout).unwrap();
+        assert!(list.contains("stopped"), "{list}");
         let again = client.turn("agent:build:a", "[again]").await;
         assert_eq!(client.ended(&again.id).await["result"], "in another one");
         let answers = told(&client, "agent:build:a").await;
@@ -152,6 +163,7 @@ fn no_agent_goes_on_with_a_task_that_a_person_has_cancelled() {
         let params = json!({ "sessionKey": key, "message": "[person]" });
         let sent = client.call("sessions.send", params).await;
         assert_eq!(sent["reply"], "as you like", "{sent}");
+        assert_eq!(shown().await, Value::Null);
         let more = client.turn("agent:build:a", "[once more]").await;
         assert_eq!(client.ended(&more.id).await["result"], "in the same one");
         let answers = told(&client, "agent:build:a").await;

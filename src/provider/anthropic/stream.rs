@@ -101,6 +101,7 @@ impl Answer {
             "thinking" => self.think(text("thinking"), pieces),
             "tool_use" => {
                 let before = self.calls.count();
+                self.calls.begin_list(self.ends.phase(None));
                 call = self.call(index, block);
                 if let Some(known) = call.filter(|call| *call < before) {
                     // The same call again: it has its block.
@@ -383,8 +384,10 @@ impl Reader for Answer {
         self.settle();
         let texts = self.parts.iter().filter(|part| part.is("text"));
         let texts: Vec<&str> = texts.map(|part| part.text("text")).collect();
-        let end = self.ends.judge(&texts.join("\n\n"))?;
+        let text = texts.join("\n\n");
+        let end = self.ends.judge(&text)?;
         let mut calls = self.calls.finish(&mut known, end.is_cut)?;
+        end.check(calls.iter().flatten().count(), &text)?;
         let mut blocks = Vec::new();
         let mut native: Vec<Box<RawValue>> = Vec::new();
         for part in &mut self.parts {

@@ -258,8 +258,29 @@ fn calls_at_one_index_never_mix_their_arguments() {
     ];
     let (answer, _) = read(&mixed);
     let answer = answer.unwrap();
+    // Nothing tells the two apart, and neither is made.
     assert!(run(&answer).is_empty());
-    assert_eq!(refusals(&answer).len(), 2);
+    assert_eq!(refusals(&answer).len(), 1);
+    // The same block once more under another id, at its index and behind the end.
+    let again = [
+        vec![
+            start(0, tool("a", one.clone())),
+            start(0, tool("b", one.clone())),
+            stop("tool_use"),
+        ],
+        vec![
+            start(0, tool("a", one.clone())),
+            stop("tool_use"),
+            start(1, tool("b", one.clone())),
+        ],
+    ];
+    for events in again {
+        let (answer, _) = read(&events);
+        let answer = answer.unwrap();
+        assert_eq!(run(&answer), [("a", &one)], "{events:?}");
+        let native: Value = serde_json::from_str(native(&answer)).unwrap();
+        assert_eq!(native.as_array().unwrap().len(), 1);
+    }
     // Arguments at an index that no block began.
     let stray = [
         start(0, tool("a", json!({}))),
@@ -271,6 +292,13 @@ fn calls_at_one_index_never_mix_their_arguments() {
     let nameless = json!({"type": "tool_use", "id": "n", "name": "", "input": {"path": "x"}});
     let (answer, _) = read(&[start(0, nameless), stop("tool_use")]);
     assert!(answer.unwrap_err().message.contains("which tool"));
+    // An answer that ends for its calls has some.
+    let none = [
+        start(0, json!({"type": "text", "text": "I will look"})),
+        stop("tool_use"),
+    ];
+    let failure = read(&none).0.unwrap_err();
+    assert!(failure.message.contains("I will look"), "{failure:?}");
 }
 
 #[test]

@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use super::super::answer::{ELEMENT, Extent, Known, Piece, Progress, Reader, raw, weight};
 use super::super::failure::Failure;
 use super::super::history::fitting_name;
-use super::super::stream::{self, Calls, Ends, Live, Piece as CallPiece, settle_fields, settled};
+use super::super::stream::{
+    self, Calls, Ends, Live, Phase, Piece as CallPiece, settle_fields, settled,
+};
 use super::super::{ModelAnswer, Origin};
 use crate::kernel::message::{Block, Note};
 use crate::kernel::run::Usage;
@@ -63,22 +65,30 @@ impl Answer {
             self.usage(usage);
         }
         let choices = chunk.get("choices").and_then(Value::as_array);
-        let first = choices.into_iter().flatten().find(|choice| {
+        // Some servers give the text in one choice and the calls in another, both as the first.
+        let own = choices.into_iter().flatten().filter(|choice| {
             let index = choice.get("index").and_then(Value::as_u64);
             index.unwrap_or(0) == 0
         });
-        let Some(choice) = first else {
-            return Ok(());
-        };
-        if let Some(Value::Object(delta)) = choice.get("delta") {
-            self.delta(delta, pieces);
-        }
-        // All of it: in an answer that is not streamed, and from some servers after the pieces.
-        if let Some(Value::Object(message)) = choice.get("message") {
-            self.message(message, pieces);
-        }
-        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.ends.take(reason);
+        let mut has_message = false;
+        for choice in own {
+            let reason = choice.get("finish_reason").and_then(Value::as_str);
+            let phase = self.ends.phase(reason);
+            if let Some(Value::Object(delta)) = choice.get("delta") {
+                self.delta(delta, phase, pieces);
+            }
+            // All of it: in an answer that is not streamed, and from some servers after the
+            // pieces.
+            if let Some(Value::Object(message)) = choice.get("message") {
+                let is_rest = std::mem::replace(&mut has_message, true);
+                if !is_rest {
+                    self.calls.retell();
+                }
+                self.message(message, is_rest, pieces);
+            }
+            if let Some(reason) = reason {
+                self.ends.take(reason);
+            }
         }
         Ok(())
     }
@@ -95,7 +105,7 @@ impl Answer {
     }
 
     /// A piece of the message.
-    fn delta(&mut self, delta: &Map<String, Value>, pieces: &mut Vec<Piece>) {
+    fn delta(&mut self, delta: &Map<String, Value>, phase: Phase, pieces: &mut Vec<Piece>) {
         let mut has_thought = false;
         for (name, value) in delta {
             match (name.as_str(), value) {
@@ -103,10 +113,12 @@ impl Answer {
                 ("content", value) => self.say(&text_of(value), pieces),
                 ("refusal", Value::String(text)) => self.refusal.push_str(text),
                 ("tool_calls", Value::Array(calls)) => {
+                    self.calls.begin_list(phase);
                     calls.iter().for_each(|call| self.call(call, false));
                 }
                 ("function_call", call) => {
-                    self.function(call, CallPiece::default());
+                    self.calls.begin_list(phase);
+                    self.function(call, CallPiece::default(), false);
                 }
                 // Fields that this API has, in a form that it has not.
                 ("refusal" | "tool_calls", _) => {}
@@ -124,8 +136,9 @@ impl Answer {
         }
     }
 
-    /// The whole message: what its pieces have said already is not said again.
-    fn message(&mut self, message: &Map<String, Value>, pieces: &mut Vec<Piece>) {
+    /// The whole message: what its pieces have said already is not said again. `is_rest`: it is
+    /// the rest of one that came in the same event.
+    fn message(&mut self, message: &Map<String, Value>, is_rest: bool, pieces: &mut Vec<Piece>) {
         let mut has_thought = THINKING.iter().any(|name| self.extra.contains_key(*name));
         for (name, value) in message {
             match (name.as_str(), value) {
@@ -134,14 +147,18 @@ impl Answer {
                     let whole = text_of(value);
                     if let Some(rest) = whole.strip_prefix(&self.text) {
                         self.say(rest, pieces);
+                    } else if is_rest && !self.text.ends_with(&whole) {
+                        self.say(&whole, pieces);
                     }
                 }
                 ("refusal", Value::String(text)) => self.refusal.clone_from(text),
                 ("tool_calls", Value::Array(calls)) => {
+                    self.calls.retelling().begin_list(Phase::Before);
                     calls.iter().for_each(|call| self.call(call, true));
                 }
                 ("function_call", call) => {
-                    self.function(call, CallPiece::default());
+                    self.calls.retelling().begin_list(Phase::Before);
+                    self.function(call, CallPiece::default(), true);
                 }
                 // Fields that this API has, in a form that it has not.
                 ("refusal" | "tool_calls", _) => {}
@@ -185,18 +202,32 @@ impl Answer {
                 begins: is_whole,
                 ..CallPiece::default()
             },
+            is_whole,
         );
         if let (Value::Object(fields), Some(place)) = (piece, place) {
             for (name, value) in fields {
                 if !matches!(name.as_str(), "index" | "id" | "type" | "function") {
-                    self.extra_bytes += grow(self.calls.extra(place), name, value);
+                    self.extra_bytes += grow(self.told(is_whole).extra(place), name, value);
                 }
             }
         }
     }
 
+    /// The calls of the pieces, or those of the whole message.
+    fn told(&mut self, is_whole: bool) -> &mut Calls {
+        match is_whole {
+            true => self.calls.retelling(),
+            false => &mut self.calls,
+        }
+    }
+
     /// Takes name and arguments of a call; gives its place.
-    fn function(&mut self, function: &Value, piece: CallPiece<'_>) -> Option<usize> {
+    fn function(
+        &mut self,
+        function: &Value,
+        piece: CallPiece<'_>,
+        is_whole: bool,
+    ) -> Option<usize> {
         let arguments = match function.get("arguments") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(piece)) => piece.clone(),
@@ -204,14 +235,16 @@ impl Answer {
             Some(Value::Object(fields)) if fields.is_empty() => String::new(),
             Some(whole) => whole.to_string(),
         };
-        let place = self.calls.take(CallPiece {
+        let twice = self.twice.clone();
+        let calls = self.told(is_whole);
+        let place = calls.take(CallPiece {
             name: text(function, "name"),
             arguments: &arguments,
             ..piece
         });
         let is_text = function.get("arguments").is_none_or(Value::is_string);
-        if let (Some(place), Some(name), false) = (place, &self.twice, is_text) {
-            self.calls.note_twice(place, name);
+        if let (Some(place), Some(name), false) = (place, &twice, is_text) {
+            calls.note_twice(place, name);
         }
         place
     }
@@ -332,6 +365,7 @@ impl Reader for Answer {
         let end = self.ends.judge(&text)?;
         let calls = self.calls.finish(&mut known, end.is_cut)?;
         let calls: Vec<_> = calls.into_iter().flatten().collect();
+        end.check(calls.len(), &text)?;
         if text.trim().is_empty() {
             // Some servers refuse a text of blanks when it comes back.
             text = match calls.is_empty() {

@@ -331,13 +331,165 @@ fn a_whole_message_after_its_pieces_says_nothing_twice() {
     assert!(heard && again.heard.len() == 3, "{:?}", again.heard);
     let rest = after(json!({"content": "Looking at it", "tool_calls": null}));
     assert_eq!(rest.text(), "Looking at it");
-    let differs = after(json!({"tool_calls": [call(other)]}));
-    assert!(differs.refused("a").contains("not with the same arguments"));
-    // A model is shown what it wrote, and the provider gets one call back.
-    let native = differs.native();
-    assert_eq!(native["tool_calls"].as_array().unwrap().len(), 1);
-    let written = native["tool_calls"][0]["function"]["arguments"].to_string();
-    assert!(written.contains("INVALID_JSON"), "{written}");
+    // Under another id, under none, at a place, as a function of the old form: the same call.
+    let told = |id: Value, arguments: &str| {
+        json!({"id": id, "index": 0, "function": {"name": "read", "arguments": arguments},
+               "signature": "s"})
+    };
+    for id in [json!("zz9"), json!(null), json!("")] {
+        let again = after(json!({"tool_calls": [told(id, one)]}));
+        assert_eq!(again.calls(), [called("a", "read", json!({"path": "x"}))]);
+        assert_eq!(again.native()["tool_calls"][0]["signature"], "s");
+    }
+    let old = after(json!({"function_call": {"name": "read", "arguments": one}}));
+    assert_eq!(old.calls(), [called("a", "read", json!({"path": "x"}))]);
+    let none = after(json!({"content": "Looking", "tool_calls": []}));
+    assert_eq!(none.calls(), [called("a", "read", json!({"path": "x"}))]);
+    // Another call, fewer, more, or another tool: none is made.
+    let write = json!({"id": "a", "function": {"name": "write", "arguments": one}});
+    for differs in [
+        json!([call(other)]),
+        json!([told(json!(null), other)]),
+        json!([told(json!("zz9"), other)]),
+        json!([call(one), told(json!("b"), other)]),
+        json!([write]),
+        json!([told(json!("zz9"), "")]),
+    ] {
+        let differs = after(json!({ "tool_calls": differs }));
+        assert!(differs.refused("a").contains("more than once"));
+        assert_eq!(differs.calls().len(), 1);
+        let native = differs.native();
+        assert_eq!(native["tool_calls"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_whole_message_is_compared_with_its_pieces_whichever_comes_first() {
+    let at = |index: u64, id: &str, path: &str| {
+        let arguments = json!({ "path": path }).to_string();
+        json!({"index": index, "id": id, "function": {"name": "read", "arguments": arguments}})
+    };
+    let message = |calls: Value| json!({"choices": [{"message": {"tool_calls": calls}}]});
+    let pieces = || vec![piece(at(0, "a", "x")), piece(at(1, "b", "y"))];
+    let both = [
+        called("a", "read", json!({"path": "x"})),
+        called("b", "read", json!({"path": "y"})),
+    ];
+    let in_order = message(json!([at(0, "m", "x"), at(1, "n", "y")]));
+    let turned = message(json!([at(0, "m", "y"), at(1, "n", "x")]));
+    for told in [in_order.clone(), turned] {
+        let behind = [pieces(), vec![told, finish("tool_calls")]].concat();
+        assert_eq!(read(&behind).calls(), both);
+    }
+    let before = [vec![in_order], pieces(), vec![finish("tool_calls")]].concat();
+    assert_eq!(read(&before).calls(), both);
+    // Twice one of them is not both of them.
+    let twice = message(json!([at(0, "m", "x"), at(1, "n", "x")]));
+    let twice = read(&[pieces(), vec![twice, finish("tool_calls")]].concat());
+    assert!(twice.refused("a").contains("more than once"));
+    assert!(twice.refused("b").contains("more than once"));
+    // A list that grows from message to message, and one that changes.
+    let first = message(json!([at(0, "a", "x")]));
+    let grown = message(json!([at(0, "a", "x"), at(1, "b", "y")]));
+    let grows = read(&[first.clone(), grown, finish("tool_calls")]);
+    assert_eq!(grows.calls(), both);
+    let other = message(json!([at(0, "c", "y")]));
+    let changes = read(&[first, other, finish("tool_calls")]);
+    assert!(changes.refused("a").contains("more than once"));
+}
+
+#[test]
+fn a_call_that_comes_again_with_or_after_the_end_counts_once() {
+    let at = |index: Option<u64>, id: &str, path: &str| {
+        let arguments = json!({ "path": path }).to_string();
+        let mut call = json!({"id": id, "function": {"name": "read", "arguments": arguments}});
+        if let Some(index) = index {
+            call["index"] = index.into();
+        }
+        call
+    };
+    let with_end = |calls: Vec<Value>| {
+        json!({"choices": [{"index": 0, "delta": {"tool_calls": calls},
+                            "finish_reason": "tool_calls"}]})
+    };
+    let once = [called("c1", "read", json!({"path": "x"}))];
+    for index in [Some(0), Some(1), None] {
+        let again = at(index, "c2", "x");
+        for end in [
+            vec![with_end(vec![again.clone()])],
+            vec![finish("tool_calls"), piece(again.clone())],
+            vec![finish("tool_calls"), with_end(vec![again.clone()])],
+        ] {
+            let begun = vec![piece(at(Some(0), "c1", "x"))];
+            assert_eq!(read(&[begun, end].concat()).calls(), once, "{index:?}");
+        }
+    }
+    // Before the end, at the same index or at none.
+    for index in [Some(0), None] {
+        let twice = ["c1", "c2"].map(|id| piece(at(index, id, "x")));
+        let read = read(&[&twice[..], &[finish("tool_calls")]].concat());
+        assert_eq!(read.calls(), once, "{index:?}");
+    }
+    // Two in one list are two.
+    let two = vec![at(Some(0), "c1", "x"), at(Some(0), "c2", "x")];
+    assert_eq!(read(&[with_end(two)]).calls().len(), 2);
+    // Another version behind the end: none is made.
+    let begun = piece(at(Some(0), "c1", "x"));
+    let late = piece(at(Some(0), "c2", "y"));
+    let differs = read(&[begun, finish("tool_calls"), late]);
+    for id in ["c1", "c2"] {
+        assert!(differs.refused(id).contains("more than once"));
+    }
+}
+
+#[test]
+fn an_answer_that_ends_for_its_calls_has_some() {
+    for reason in ["tool_calls", "function_call", "tool_use", "TOOL_CALLS"] {
+        let none = read(&[delta(json!({"content": "I will read it:"})), finish(reason)]);
+        let failure = none.answer.unwrap_err();
+        assert!(failure.message.contains(reason), "{failure:?}");
+        assert!(failure.message.contains("I will read it"), "{failure:?}");
+        let body = json!({"choices": [{"message": {"content": "half", "tool_calls": []},
+                                       "finish_reason": reason}]});
+        let mut reader = Answer::new(origin());
+        reader.whole(&body.to_string(), &mut Vec::new()).unwrap();
+        assert!(Box::new(reader).answer(Known::default()).is_err());
+    }
+    let both = read(&[
+        delta(json!({"content": "x"})),
+        finish("stop"),
+        finish("tool_calls"),
+    ]);
+    assert!(both.answer.is_err());
+}
+
+#[test]
+fn text_and_calls_in_two_choices_are_one_answer() {
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "list", "arguments": "{}"}});
+    let calls = json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"});
+    let text = json!({"index": 0, "delta": {"content": "Look"}, "finish_reason": "stop"});
+    for choices in [json!([text, calls]), json!([calls, text])] {
+        let read = read(&[json!({ "choices": choices })]);
+        assert_eq!(read.text(), "Look");
+        assert_eq!(read.calls(), [called("c1", "list", json!({}))]);
+    }
+    let whole = |index: Value| {
+        let text = json!({"index": index, "message": {"content": "Look"}, "finish_reason": "stop"});
+        let calls = json!({"index": index, "message": {"content": "ing", "tool_calls": [call]},
+                           "finish_reason": "tool_calls"});
+        let mut reader = Answer::new(origin());
+        let body = json!({ "choices": [text, calls] }).to_string();
+        reader.whole(&body, &mut Vec::new()).unwrap();
+        Read {
+            answer: Box::new(reader).answer(Known::default()),
+            heard: Vec::new(),
+        }
+    };
+    for index in [json!(0), json!(null)] {
+        let read = whole(index);
+        assert_eq!(read.text(), "Looking");
+        assert_eq!(read.calls(), [called("c1", "list", json!({}))]);
+    }
 }
 
 #[test]

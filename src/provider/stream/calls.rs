@@ -7,8 +7,15 @@
 //! 2. A new id, or a new name, begins a call, unless the piece can only go on with an open one.
 //! 3. A piece with neither belongs to the call that was begun last at its index.
 //!
+//! Then the calls are compared. One that is like an earlier one at its index, or that comes with
+//! or after the reason of the end, is that call again under another id. A list of whole calls
+//! beside the pieces (a `message`) is the same answer once more: if the two differ, no call is
+//! carried out.
+//!
 //! A piece that belongs to no call, or may belong to several, refuses all calls of the answer:
-//! its arguments may be missing in each of them. Nothing without a name leaves this file.
+//! its arguments may be missing in each of them. Where the arguments of one call cannot be read,
+//! all calls that share its index are refused: they may be parts of one. Nothing without a name
+//! leaves this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,10 +65,26 @@ pub(in crate::provider) struct Call {
     pub(in crate::provider) extra: Map<String, Value>,
 }
 
+/// Where in the stream a list of calls stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::provider) enum Phase {
+    /// Before the reason of the end.
+    #[default]
+    Before,
+    /// In the event with that reason.
+    With,
+    /// Behind it.
+    After,
+}
+
 /// The tool calls of an answer while it comes.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Calls {
     drafts: Vec<Draft>,
+    /// The same calls again, whole.
+    retellings: Vec<Calls>,
+    /// The list whose pieces are being taken: its number, and where it stands.
+    list: (usize, Phase),
     /// The call of each id.
     ids: BTreeMap<String, usize>,
     /// The call that came last at each index; those without one are at one place.
@@ -80,12 +103,16 @@ pub(in crate::provider) struct Calls {
 
 #[derive(Debug, Default)]
 struct Draft {
+    /// The list in which it was begun.
+    list: (usize, Phase),
+    /// The index at which it was begun.
+    index: Option<u64>,
     /// Another call has its index, too.
     shares_index: bool,
     id: String,
     name: String,
-    /// A second name that it was given.
-    other_name: Option<String>,
+    /// Further names that it was given, or further parts of its name.
+    other_names: Vec<String>,
     /// The pieces of its arguments, for each time that it was begun.
     versions: Vec<Vec<String>>,
     /// The index of each version.
@@ -105,7 +132,48 @@ impl Draft {
 
     /// Nothing is missing in its arguments.
     fn is_whole(&self) -> bool {
-        !self.balance.is_blank && self.balance.depth == 0 && !self.balance.in_text
+        !self.balance.is_blank && self.balance.is_closed()
+    }
+
+    /// Is its name none of a tool?
+    fn is_unknown(&self, known: &Known) -> bool {
+        !known.tools().is_empty() && !known.tools().contains(&self.name)
+    }
+
+    /// Takes a name, or a part of one; whether there is more of it now.
+    fn take_name(&mut self, name: &str) -> bool {
+        if self.name.is_empty() {
+            name.clone_into(&mut self.name);
+            return true;
+        }
+        let is_more = !name.is_empty() && (name != self.name || !self.other_names.is_empty());
+        if is_more {
+            self.other_names.push(name.to_owned());
+        }
+        is_more
+    }
+
+    /// Makes one name of its parts, if a tool has that name. Some servers send all of the name
+    /// that has come so far in every piece.
+    fn join_name(&mut self, known: &Known) {
+        let Some(last) = self.other_names.last() else {
+            return;
+        };
+        let joined = self.name.clone() + &self.other_names.concat();
+        let mut before = self.name.as_str();
+        let grows = self.other_names.iter().all(|name| {
+            let grows = name.starts_with(before);
+            before = name;
+            grows
+        });
+        let whole = match grows && known.tools().contains(last) {
+            true => last.clone(),
+            false => joined,
+        };
+        if known.tools().contains(&whole) {
+            self.name = whole;
+            self.other_names.clear();
+        }
     }
 
     fn push(&mut self, piece: &Piece<'_>) {
@@ -129,6 +197,8 @@ impl Draft {
 struct Balance {
     is_blank: bool,
     depth: i64,
+    /// More was closed than had been opened.
+    is_tail: bool,
     in_text: bool,
     is_escaped: bool,
 }
@@ -138,6 +208,7 @@ impl Default for Balance {
         Balance {
             is_blank: true,
             depth: 0,
+            is_tail: false,
             in_text: false,
             is_escaped: false,
         }
@@ -153,14 +224,41 @@ impl Balance {
                 b'\\' if self.in_text => self.is_escaped = true,
                 b'"' => self.in_text = !self.in_text,
                 b'{' | b'[' if !self.in_text => self.depth += 1,
-                b'}' | b']' if !self.in_text => self.depth -= 1,
+                b'}' | b']' if !self.in_text => {
+                    self.depth -= 1;
+                    self.is_tail |= self.depth < 0;
+                }
                 _ => {}
             }
         }
     }
+
+    fn is_closed(&self) -> bool {
+        self.depth == 0 && !self.in_text && !self.is_tail
+    }
 }
 
 impl Calls {
+    /// What follows is one list of pieces, in an event that stands there.
+    pub(in crate::provider) fn begin_list(&mut self, phase: Phase) {
+        self.list = (self.list.0 + 1, phase);
+    }
+
+    /// What follows is a list of whole calls that stands beside the pieces.
+    pub(in crate::provider) fn retell(&mut self) -> &mut Calls {
+        self.retellings.push(Calls::default());
+        self.retelling()
+    }
+
+    /// The last such list.
+    pub(in crate::provider) fn retelling(&mut self) -> &mut Calls {
+        if self.retellings.is_empty() {
+            self.retellings.push(Calls::default());
+        }
+        let last = self.retellings.len() - 1;
+        &mut self.retellings[last]
+    }
+
     /// Takes a piece. The place of its call, if it has one.
     pub(in crate::provider) fn take(&mut self, piece: Piece<'_>) -> Option<usize> {
         // A blank name names nothing.
@@ -186,11 +284,7 @@ impl Calls {
         if draft.id.is_empty() {
             draft.id = piece.id.to_owned();
         }
-        if draft.name.is_empty() {
-            draft.name = piece.name.to_owned();
-            self.names += piece.name.len();
-        } else if !piece.name.is_empty() && piece.name != draft.name && draft.other_name.is_none() {
-            draft.other_name = Some(piece.name.to_owned());
+        if draft.take_name(piece.name) {
             self.names += piece.name.len();
         }
         self.longest_name = self.longest_name.max(piece.name.len());
@@ -202,14 +296,16 @@ impl Calls {
 
     /// How much has come of an answer of which `said` is beside its calls.
     pub(in crate::provider) fn beside<'a>(&'a self, said: Extent<'a>) -> Extent<'a> {
-        let drafts = self.drafts.iter();
-        let said = Extent {
-            all: said.all + self.names,
-            name: self.longest_name,
-            calls: self.drafts.len(),
-            begun: self.begun,
-            ..said
-        };
+        let mut said = said;
+        for calls in std::iter::once(self).chain(&self.retellings) {
+            said.all += calls.names;
+            said.name = said.name.max(calls.longest_name);
+            // The same calls again are no further ones.
+            said.calls = said.calls.max(calls.drafts.len());
+            said.begun += calls.begun;
+        }
+        let all = std::iter::once(self).chain(&self.retellings);
+        let drafts = all.flat_map(|calls| &calls.drafts);
         drafts.fold(said, |extent, draft| {
             extent.and_call(&draft.name, draft.bytes)
         })
@@ -266,6 +362,8 @@ impl Calls {
             self.drafts[before].shares_index = true;
         }
         self.drafts.push(Draft {
+            list: self.list,
+            index: piece.index,
             shares_index: before.is_some(),
             ..Draft::default()
         });
@@ -288,7 +386,9 @@ impl Calls {
             return !has_new_id && call.is_blank();
         }
         if call.name != piece.name {
-            return false;
+            // More of its name, while nothing else has come. The elements of one list are calls
+            // of their own.
+            return !has_new_id && call.is_blank() && call.list.0 != self.list.0;
         }
         let adds_nothing = piece.arguments.trim().is_empty();
         if has_new_id {
@@ -306,6 +406,38 @@ impl Calls {
         known: &mut Known,
         is_cut: bool,
     ) -> Result<Vec<Option<Call>>, Failure> {
+        let retellings = std::mem::take(&mut self.retellings);
+        let mut own = self.settle(known, is_cut)?;
+        let mut again: Vec<Option<Settled>> = Vec::new();
+        let mut differs = false;
+        for retelling in retellings {
+            let next = retelling.settle(known, is_cut)?;
+            // Some send the list as it grows.
+            let (longer, shorter) = match count(&next) <= count(&again) {
+                true => (again, next),
+                false => (next, again),
+            };
+            again = longer;
+            differs |= !reconciled(&mut again, shorter, Extra::May);
+        }
+        if count(&own) == 0 {
+            own = again;
+        } else if count(&again) > 0 {
+            differs |= !reconciled(&mut own, again, Extra::MayNot);
+        }
+        let found = own.iter_mut().flatten().enumerate();
+        for (number, settled) in found {
+            let call = &mut settled.call;
+            if differs {
+                call.refused = Some(TWO_VERSIONS.to_owned());
+            }
+            call.id = known.unique(Some(&call.id), number);
+        }
+        let calls = own.into_iter().map(|one| one.map(|settled| settled.call));
+        Ok(calls.collect())
+    }
+
+    fn settle(mut self, known: &Known, is_cut: bool) -> Result<Vec<Option<Settled>>, Failure> {
         let is_stray = |draft: &Draft| draft.name.is_empty() && !draft.is_blank();
         let has_stray = self.has_stray || self.drafts.iter().any(is_stray);
         let last = self.drafts.iter().rposition(|draft| !draft.name.is_empty());
@@ -314,43 +446,179 @@ impl Calls {
                 "the answer has arguments for a tool and does not say which tool",
             ));
         }
+        for draft in &mut self.drafts {
+            draft.join_name(known);
+        }
         let reads: Vec<Arguments> = self
             .drafts
             .iter_mut()
             .map(|draft| arguments::read(&std::mem::take(&mut draft.versions)))
             .collect();
         let is_broken = reads.iter().any(|read| read.refused.is_some());
-        let mut calls: Vec<Option<Call>> = Vec::new();
-        let mut had_ids: Vec<bool> = Vec::new();
-        for (place, (draft, read)) in self.drafts.into_iter().zip(reads).enumerate() {
-            let had_id = !draft.id.is_empty();
+        let mixed = self.mixed(&reads, known, is_cut);
+        let mut calls: Vec<Option<Settled>> = Vec::new();
+        let mut is_late = false;
+        let mut indexes = BTreeSet::new();
+        let drafts = self.drafts.into_iter().zip(reads).zip(mixed);
+        for (place, ((draft, read), is_mixed)) in drafts.enumerate() {
             let doubt = if has_stray {
                 Some(Doubt::Stray)
+            } else if is_mixed {
+                Some(Doubt::Mixed)
             } else if is_broken {
                 Some(Doubt::Broken)
             } else {
                 (is_cut && Some(place) == last).then_some(Doubt::Cut)
             };
-            let call = (!draft.name.is_empty()).then(|| draft.finish(read, doubt));
-            let call = call.filter(|call| !is_repeat(call, had_id, &calls, &had_ids));
+            let call = (!draft.name.is_empty()).then(|| Settled::of(draft, read, doubt));
+            let call = call.filter(|call| {
+                let mut before = calls.iter().flatten();
+                !before.any(|one| call.repeats(one))
+            });
+            // Behind the end it is no further call, but another version of one.
+            is_late |= call
+                .as_ref()
+                .is_some_and(|call| call.list.1 == Phase::After && indexes.contains(&call.index));
+            indexes.extend(call.as_ref().map(|call| call.index));
             calls.push(call);
-            had_ids.push(had_id);
         }
-        let found = calls.iter_mut().flatten().enumerate();
-        for (number, call) in found {
-            call.id = known.unique(Some(&call.id), number);
+        if is_late {
+            for settled in calls.iter_mut().flatten() {
+                settled.call.refused = Some(TWO_VERSIONS.to_owned());
+            }
         }
         Ok(calls)
     }
+
+    /// For each call, whether it may be a part of another one, or another a part of it.
+    fn mixed(&self, reads: &[Arguments], known: &Known, is_cut: bool) -> Vec<bool> {
+        let drafts = &self.drafts;
+        let last = drafts.len().saturating_sub(1);
+        let mut indexes = BTreeSet::new();
+        let mut tools = BTreeSet::new();
+        for (place, (draft, read)) in drafts.iter().zip(reads).enumerate() {
+            let is_broken = read.refused.is_some();
+            // The end of an answer that was cut is no part of another call.
+            let is_end = is_cut && place == last && !draft.balance.is_tail;
+            if is_broken && !draft.balance.is_closed() && !is_end {
+                tools.insert(draft.name.as_str());
+            }
+            if is_broken || (draft.is_blank() && draft.is_unknown(known)) {
+                indexes.extend(draft.shares_index.then_some(draft.index));
+            }
+        }
+        let is_mixed = |draft: &Draft| {
+            tools.contains(draft.name.as_str())
+                || (draft.shares_index && indexes.contains(&draft.index))
+        };
+        let mut mixed: Vec<bool> = drafts.iter().map(is_mixed).collect();
+        // The parts of a name, each as a call of its own.
+        let longest = known.tools().iter().map(String::len).max().unwrap_or(0);
+        for (place, draft) in drafts.iter().enumerate() {
+            let before = drafts[..place].iter().rev();
+            let mut name = draft.name.clone();
+            for (count, part) in (1..).zip(before) {
+                let is_part = part.is_blank() && part.is_unknown(known);
+                if !is_part || (count > 1 && name.len() + part.name.len() > longest) {
+                    break;
+                }
+                name.insert_str(0, &part.name);
+                // No call begins without an id here: it goes on with one.
+                let goes_on = count == 1 && draft.id.is_empty() && !part.id.is_empty();
+                if goes_on || known.tools().contains(&name) {
+                    mixed[place - count..=place].fill(true);
+                }
+            }
+        }
+        mixed
+    }
 }
 
-/// Is it one of `before` again? Two calls without ids cannot be told apart if they are alike.
-fn is_repeat(call: &Call, had_id: bool, before: &[Option<Call>], had_ids: &[bool]) -> bool {
-    before.iter().zip(had_ids).any(|(one, one_had_id)| {
-        one.as_ref().is_some_and(|one| {
-            !(had_id && *one_had_id) && one.name == call.name && one.arguments == call.arguments
-        })
-    })
+/// Why no call is carried out where the answer gives them twice.
+const TWO_VERSIONS: &str = "the answer gives its calls more than once, and not with the same tools                             and arguments each time, so that none of them was made. Make each call                             again, once";
+
+/// A call before it has its id in the conversation.
+#[derive(Debug)]
+struct Settled {
+    call: Call,
+    list: (usize, Phase),
+    index: Option<u64>,
+    is_blank: bool,
+}
+
+impl Settled {
+    fn of(draft: Draft, read: Arguments, doubt: Option<Doubt>) -> Self {
+        Settled {
+            list: draft.list,
+            index: draft.index,
+            is_blank: draft.is_blank(),
+            call: draft.finish(read, doubt),
+        }
+    }
+
+    fn is_like(&self, other: &Settled) -> bool {
+        self.call.name == other.call.name && self.call.arguments == other.call.arguments
+    }
+
+    /// Is it `before` again? Two calls without ids cannot be told apart if they are alike.
+    fn repeats(&self, before: &Settled) -> bool {
+        let have_ids = !self.call.id.is_empty() && !before.call.id.is_empty();
+        let is_elsewhere = self.index != before.index && self.list.1 == Phase::Before;
+        let are_two = have_ids && (self.list.0 == before.list.0 || is_elsewhere);
+        self.is_like(before) && !are_two
+    }
+
+    /// Takes from the same call, told again, what was not told before. Whether it is the same.
+    fn take(&mut self, again: Settled) -> bool {
+        let is_same_id =
+            self.call.id == again.call.id || self.call.id.is_empty() || again.call.id.is_empty();
+        let fills = self.is_blank && !again.is_blank && is_same_id;
+        if !self.is_like(&again) && !(fills && self.call.name == again.call.name) {
+            return false;
+        }
+        if fills {
+            self.call.arguments = again.call.arguments;
+            self.call.written = again.call.written;
+            self.call.refused = again.call.refused;
+            self.is_blank = false;
+        }
+        for (name, value) in again.call.extra {
+            self.call.extra.entry(name).or_insert(value);
+        }
+        true
+    }
+}
+
+fn count(calls: &[Option<Settled>]) -> usize {
+    calls.iter().flatten().count()
+}
+
+/// Whether one telling may have calls that the other has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extra {
+    May,
+    MayNot,
+}
+
+/// Are `again` the calls of `own`? By their places; in another order if they are all alike.
+fn reconciled(own: &mut [Option<Settled>], again: Vec<Option<Settled>>, extra: Extra) -> bool {
+    let mut own: Vec<Option<&mut Settled>> = own.iter_mut().flatten().map(Some).collect();
+    let again: Vec<Settled> = again.into_iter().flatten().collect();
+    if extra == Extra::MayNot && own.len() != again.len() {
+        return false;
+    }
+    let mut is_same = true;
+    for (place, told) in again.into_iter().enumerate() {
+        let is_like =
+            |one: &Option<&mut Settled>| one.as_ref().is_some_and(|one| one.is_like(&told));
+        let at = match own.get(place).is_some_and(is_like) {
+            true => place,
+            false => own.iter().position(is_like).unwrap_or(place),
+        };
+        let same = own.get_mut(at).and_then(Option::take);
+        is_same &= same.is_some_and(|same| same.take(told));
+    }
+    is_same
 }
 
 /// What is wrong with an answer beside this call of it.
@@ -358,6 +626,8 @@ fn is_repeat(call: &Call, had_id: bool, before: &[Option<Call>], had_ids: &[bool
 enum Doubt {
     /// Arguments belong to no call.
     Stray,
+    /// It may be a part of another call, or another a part of it.
+    Mixed,
     /// The arguments of some call cannot be read: it may have those of another.
     Broken,
     /// The answer was cut off in or after this call.
@@ -382,13 +652,17 @@ impl Draft {
             "the answer has arguments that belong to no call, so that no call of it can be \
              trusted. Make the calls again, one in each answer"
                 .to_owned()
-        } else if let Some(other) = &self.other_name {
+        } else if let Some(other) = self.other_names.iter().find(|name| **name != self.name) {
             let (one, other) = (preview(&self.name, 64), preview(other, 64));
             format!("the call came under one id for {one} and for {other}. Make it again, once")
         } else if let Some(name) = &self.twice {
             format!("its arguments give the key {name:?} twice")
         } else if read.refused.is_some() {
             return read.refused.clone();
+        } else if doubt == Some(Doubt::Mixed) {
+            "it may be a part of another call of the answer. Make the calls again, one in each \
+             answer"
+                .to_owned()
         } else if self.is_blank() && (self.shares_index || doubt == Some(Doubt::Broken)) {
             "its arguments may have come for another call of the answer. Make the calls again, \
              one in each answer"

@@ -21,11 +21,17 @@ fn piece<'a>(
 }
 
 fn finished(pieces: &[Piece<'_>]) -> Result<Vec<Call>, Failure> {
+    finished_with(Known::default(), pieces)
+}
+
+/// Each piece in an event of its own.
+fn finished_with(mut known: Known, pieces: &[Piece<'_>]) -> Result<Vec<Call>, Failure> {
     let mut calls = Calls::default();
     for piece in pieces {
+        calls.begin_list(Phase::Before);
         calls.take(*piece);
     }
-    let finished = calls.finish(&mut Known::default(), false);
+    let finished = calls.finish(&mut known, false);
     finished.map(|calls| calls.into_iter().flatten().collect())
 }
 
@@ -237,4 +243,83 @@ fn a_call_that_the_limit_of_tokens_cut_before_its_arguments_is_refused() {
         .map(|call| call.refused.is_some())
         .collect();
     assert_eq!(refused, [false, true]);
+}
+
+#[test]
+fn parts_of_one_calls_arguments_are_no_calls() {
+    let parts = [r#"{"note": "#, ONE, "}"];
+    let in_text = [r#"{"note": ""#, r#"{"path": 1}"#, r#""}"#];
+    let indexes: [[Option<u64>; 3]; 3] = [[Some(0); 3], [None; 3], [Some(0), Some(1), Some(2)]];
+    for parts in [parts, in_text] {
+        for index in indexes {
+            for names in [["read"; 3], ["read", "read", ""], ["read", "", ""]] {
+                let ids = ["a1", "a2", "a3"];
+                let pieces: Vec<Piece<'_>> = (0..3)
+                    .map(|at| piece(index[at], ids[at], names[at], parts[at]))
+                    .collect();
+                // Whole again at the server's own index, or none is made.
+                let whole: Value = serde_json::from_str(&parts.concat()).unwrap_or_default();
+                for (_, _, arguments) in run(&pieces) {
+                    assert_eq!(arguments, whole, "{pieces:?}");
+                }
+                if !names[1].is_empty() {
+                    let two = [pieces[1], pieces[2]];
+                    assert!(run(&two).is_empty(), "{two:?}");
+                }
+            }
+        }
+    }
+    // What cannot be read at one index casts doubt on all that is there, whatever it calls.
+    let other = [piece(0, "a", "write", "{x}"), piece(0, "b", "read", ONE)];
+    assert!(run(&other).is_empty());
+    // Where indexes tell them apart, one that the model wrote badly refuses itself alone.
+    let apart = [piece(0, "a", "write", "{x}"), piece(1, "b", "read", ONE)];
+    assert_eq!(run(&apart), [call("b", "read", ONE)]);
+    let apart = [piece(0, "a", "write", "{"), piece(1, "b", "read", ONE)];
+    assert_eq!(run(&apart), [call("b", "read", ONE)]);
+}
+
+#[test]
+fn a_name_in_parts_is_joined_to_a_tool_or_refused() {
+    let known = || Known::with_tools(["list", "sessions_list", "read"]);
+    let run = |known: Known, pieces: &[Piece<'_>]| {
+        let calls = finished_with(known, pieces).unwrap().into_iter();
+        let run = calls.filter(|call| call.refused.is_none());
+        run.map(|call| call.name).collect::<Vec<_>>()
+    };
+    for joined in [
+        [piece(0, "a", "sessions_", ""), piece(0, "", "list", ONE)],
+        [piece(0, "a", "sessions_", ""), piece(0, "a", "list", ONE)],
+        [
+            piece(None, "a", "sessions_", ""),
+            piece(None, "", "list", ONE),
+        ],
+        [
+            piece(0, "a", "sessions_", ""),
+            piece(0, "", "sessions_list", ONE),
+        ],
+    ] {
+        assert_eq!(run(known(), &joined), ["sessions_list"], "{joined:?}");
+        // A name that no tool is known by is not made up.
+        assert!(run(Known::default(), &joined).is_empty(), "{joined:?}");
+    }
+    for parts in [
+        vec![piece(0, "a", "sessions_", ""), piece(0, "b", "list", ONE)],
+        vec![piece(0, "a", "sessions_", ""), piece(1, "b", "list", ONE)],
+        vec![piece(0, "a", "sessions_", ""), piece(1, "", "list", ONE)],
+        vec![
+            piece(0, "a", "ses", ""),
+            piece(1, "b", "sions_", ""),
+            piece(2, "c", "list", ONE),
+        ],
+        vec![piece(0, "a", "other_", ""), piece(0, "b", "list", ONE)],
+        vec![piece(0, "a", "other_", ""), piece(0, "", "list", ONE)],
+        vec![piece(0, "a", "list", ""), piece(0, "", "_other", ONE)],
+        vec![piece(0, "a", "list", ONE), piece(0, "", "_other", "")],
+    ] {
+        assert!(run(known(), &parts).is_empty(), "{parts:?}");
+    }
+    // A call of a tool that there is not, and one of another.
+    let apart = [piece(0, "a", "other", ""), piece(1, "b", "list", ONE)];
+    assert_eq!(run(known(), &apart), ["other", "list"]);
 }

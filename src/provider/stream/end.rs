@@ -2,6 +2,7 @@
 //! known to stand for a whole answer makes one: an unknown reason is a failed try.
 
 use super::super::failure::Failure;
+use super::calls::Phase;
 use crate::kernel::text::preview;
 
 /// The most characters of a broken answer that its error repeats.
@@ -41,6 +42,8 @@ fn meaning(reason: &str) -> Meaning {
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Ends {
     worst: Option<(Meaning, String)>,
+    /// A reason that says that tools are called.
+    calls: Option<String>,
 }
 
 /// The end of an answer that may be used.
@@ -52,23 +55,68 @@ pub(in crate::provider) struct End {
     pub(in crate::provider) is_cut: bool,
     /// The provider goes on when it gets the answer back.
     pub(in crate::provider) is_paused: bool,
+    /// The reason, where it says that tools are called.
+    calls: Option<String>,
+}
+
+impl End {
+    /// Refuses an answer that ends for its calls and has none. It has come to the text `so_far`.
+    pub(in crate::provider) fn check(&self, calls: usize, so_far: &str) -> Result<(), Failure> {
+        match &self.calls {
+            Some(reason) if calls == 0 => Err(Failure::passing(format!(
+                "the answer ended with the reason {reason:?} and has no call of a tool; {}",
+                shown_so_far(so_far)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What had come of an answer that failed.
+fn shown_so_far(text: &str) -> String {
+    match text.trim() {
+        "" => "nothing of its text had come".to_owned(),
+        text => format!("it had come to this: {}", preview(text, SHOWN)),
+    }
+}
+
+/// The reason as it is given; an empty one is none.
+fn given(reason: &str) -> Option<&str> {
+    let reason = reason.trim();
+    // Some send the word in every piece before the last.
+    let is_none = reason.is_empty() || reason.eq_ignore_ascii_case("null");
+    (!is_none).then_some(reason)
 }
 
 impl Ends {
     /// Takes a reason. An empty one is none.
     pub(in crate::provider) fn take(&mut self, reason: &str) {
-        let reason = reason.trim();
-        // Some send the word in every piece before the last.
-        if reason.is_empty() || reason.eq_ignore_ascii_case("null") {
+        let Some(reason) = given(reason) else {
             return;
-        }
+        };
         let meaning = meaning(reason);
+        let of_calls = ["tool_calls", "function_call", "tool_use"];
+        if of_calls
+            .iter()
+            .any(|of_calls| reason.eq_ignore_ascii_case(of_calls))
+        {
+            self.calls = Some(reason.to_owned());
+        }
         if self
             .worst
             .as_ref()
             .is_none_or(|(worst, _)| *worst < meaning)
         {
             self.worst = Some((meaning, reason.to_owned()));
+        }
+    }
+
+    /// Where an event stands that gives this reason.
+    pub(in crate::provider) fn phase(&self, reason: Option<&str>) -> Phase {
+        match reason.and_then(given) {
+            _ if self.is_given() => Phase::After,
+            Some(_) => Phase::With,
+            None => Phase::Before,
         }
     }
 
@@ -79,10 +127,7 @@ impl Ends {
 
     /// The end of an answer that has come to the text `so_far`; the failure repeats it.
     pub(in crate::provider) fn judge(self, so_far: &str) -> Result<End, Failure> {
-        let so_far = || match so_far.trim() {
-            "" => "nothing of its text had come".to_owned(),
-            text => format!("it had come to this: {}", preview(text, SHOWN)),
-        };
+        let so_far = || shown_so_far(so_far);
         let Some((meaning, reason)) = self.worst else {
             return Err(Failure::passing(format!(
                 "the answer was cut: it ended without a reason for its end; {}",
@@ -119,6 +164,7 @@ impl Ends {
             warning,
             is_cut,
             is_paused: meaning == Meaning::Paused,
+            calls: self.calls.filter(|_| meaning == Meaning::Whole),
         })
     }
 }
@@ -184,6 +230,10 @@ mod tests {
     fn of_several_reasons_the_worst_counts() {
         assert!(judged(&["stop", "error", "stop"]).is_err());
         assert!(judged(&["length", "stop"]).unwrap().is_cut);
-        assert_eq!(judged(&["tool_calls", "stop"]), judged(&["stop"]));
+        let end = judged(&["tool_calls", "stop"]).unwrap();
+        assert_eq!(
+            (end.warning, end.is_cut, end.is_paused),
+            (None, false, false)
+        );
     }
 }

@@ -17,7 +17,7 @@ mod json;
 mod replay;
 mod surrogates;
 
-pub(super) use calls::{Calls, Piece};
+pub(super) use calls::{Calls, Phase, Piece};
 pub(super) use end::Ends;
 pub(super) use json::{read, settle, settle_fields};
 pub use replay::{Replayed, replay, replay_whole};

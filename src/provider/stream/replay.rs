@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::super::answer::{Known, Progress, Reader};
 use super::super::failure::{Failure, Remedy};
+use super::super::history::Form;
 use super::super::{Call, ModelAnswer, ModelRequest, Origin, ProviderFault, anthropic, openai};
 use crate::config::ProviderKind;
 use crate::kernel::ids::{MessageId, RunId};
@@ -29,6 +30,9 @@ pub struct Replayed {
     /// the same after a refusal, and to the other one.
     pub sent_back: Vec<(ProviderKind, Value)>,
 }
+
+/// The tools of the recordings.
+const TOOLS: [&str; 4] = ["tool_a", "tool_b", "tool_c", "sub_tool_a"];
 
 /// Reads a stream of events that comes in these pieces.
 pub fn replay(
@@ -86,7 +90,7 @@ fn over(failure: Failure) -> ProviderFault {
 }
 
 fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, ProviderFault> {
-    let answer = reader.answer(Known::default()).map_err(over)?;
+    let answer = reader.answer(Known::with_tools(TOOLS)).map_err(over)?;
     let request = next_request(&answer);
     let other = match kind {
         ProviderKind::OpenAi => ProviderKind::Anthropic,
@@ -94,7 +98,10 @@ fn finish(kind: ProviderKind, reader: Box<dyn Reader>) -> Result<Replayed, Provi
     };
     let sent = |to: ProviderKind, plain: bool| {
         let call = Call::new(&request, to.as_str(), to.as_str(), "");
-        let call = if plain { call.plain() } else { call };
+        let call = match plain {
+            true => call.in_form(Form::Plain),
+            false => call,
+        };
         let body = match to {
             ProviderKind::OpenAi => openai::body(&call),
             ProviderKind::Anthropic => anthropic::body(&call),

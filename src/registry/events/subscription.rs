@@ -177,10 +177,7 @@ impl Registry {
             cursor,
             store_id: self.inner.store.id().to_owned(),
             runs: runs.into_iter().map(|shown| self.detail(shown)).collect(),
-            sessions: sessions
-                .into_iter()
-                .map(|(session, busy)| SessionView { session, busy })
-                .collect(),
+            sessions: sessions.into_iter().map(SessionView::from).collect(),
             more,
         })
     }
@@ -199,7 +196,7 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
     if filter.session.is_none() || asked_for.is_some() {
         let query = read::RunQuery {
             org: org.to_owned(),
-            session: asked_for.as_ref().map(|(session, _)| session.id),
+            session: asked_for.as_ref().map(|(session, ..)| session.id),
             states: OPEN.map(str::to_owned).into(),
             tree: filter.tree,
             limit: SNAPSHOT_RUNS + 1,
@@ -220,7 +217,7 @@ fn live(tx: &mut dyn Tx, org: &str, filter: &EventFilter) -> Result<Live, DbErro
         runs.retain(|shown| shown.run.id == only);
     }
     let mut sessions: Vec<read::ShownSession> = asked_for.into_iter().collect();
-    let mut known: HashSet<_> = sessions.iter().map(|(session, _)| session.id).collect();
+    let mut known: HashSet<_> = sessions.iter().map(|(session, ..)| session.id).collect();
     for shown in runs.iter().take(SNAPSHOT_RUNS as usize) {
         if known.insert(shown.run.session)
             && let Some(session) = sessions::by_id(tx, shown.run.session)?

@@ -173,14 +173,33 @@ fn an_odd_tool_costs_itself_and_no_call_of_a_model() {
         Ok(python) => python,
         Err(why) => return skipped("servers with odd tools", &why),
     };
-    for way in ["odd", "odd_now"] {
+    for (way, is_http) in [
+        ("odd", false),
+        ("odd_now", false),
+        ("odd", true),
+        ("odd_now", true),
+    ] {
         run(async {
             let server = ModelServer::start();
             let call = chat::calls(&[("c1", "odd__renames", r#"{"_top": 3}"#)]);
             server.on("[job]", vec![call, chat::says(&["it is over"])]);
             let place = crate::providers::place(&server, "chat/small")
                 .with_agent("worker", "mcp_servers: [odd]");
-            let place = odd(place, &python, way);
+            let port = free_port();
+            let url = format!("\"http://127.0.0.1:{port}/mcp\"");
+            let mut _serving = None;
+            let place = match is_http {
+                true => {
+                    let place = place.with("mcp.odd.url", &url);
+                    let mut serve = Command::new(&python);
+                    serve
+                        .args([&peer(), way, &port.to_string()])
+                        .current_dir(place.work());
+                    _serving = Some(listening(&mut serve, port).await);
+                    place
+                }
+                false => odd(place, &python, way),
+            };
             let daemon = place.start().await;
             let client = daemon.client().await;
             let listed = until_state(&client, "odd", "ready").await;

@@ -111,6 +111,102 @@ fn a_refused_history_is_repaired_once_and_the_session_goes_on() {
     });
 }
 
+/// Two turns, and one more after a restart. Every request that has what `given` answers is
+/// refused. How many requests each turn makes.
+fn turns(model: &str, marker: &str, given: &Reply, refused: &Reply) -> Vec<usize> {
+    let server = ModelServer::start();
+    server.on(marker, vec![refused.clone(); 40]);
+    server.on("[talk]", vec![given.clone(); 9]);
+    let place = place(&server, model).with("providers.chat.retries", "1");
+    run(async {
+        let mut daemon = place.start().await;
+        let mut client = daemon.client().await;
+        let mut counts = Vec::new();
+        for number in 0..4 {
+            if number == 3 {
+                daemon.kill().await;
+                daemon = place.start().await;
+                client = daemon.client().await;
+            }
+            let before = server.requests().len();
+            let ended = turn(&client, &format!("[talk] {number}")).await;
+            assert_eq!(ended["result"], "said", "{refused:?}: {ended}");
+            let warnings = ended["warnings"].to_string();
+            assert_eq!(warnings.contains("repaired"), number == 1, "{warnings}");
+            counts.push(server.requests().len() - before);
+        }
+        assert_eq!(daemon.stop().await, 0);
+        counts
+    })
+}
+
+#[test]
+fn a_history_is_repaired_however_it_is_refused_and_the_next_turn_makes_one_request() {
+    let delta = |delta: Value, reason: Value| {
+        json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] }).to_string()
+    };
+    let given = [
+        delta(json!({ "reasoning_content": "hm" }), json!(null)),
+        delta(json!({ "content": "said" }), json!("stop")),
+    ];
+    let given = chat::events(&[&given[0], &given[1]]);
+    let words = "unexpected field reasoning_content in message";
+    let broken_off = json!({ "error": { "message": words, "type": "server_error", "code": 500 } });
+    let half = delta(json!({ "content": "hal" }), json!("error"));
+    for (refused, tries) in [
+        (Reply::status(400, words), 1),
+        (Reply::status(422, words), 1),
+        (
+            Reply::status(404, "No endpoints found that support reasoning"),
+            1,
+        ),
+        (Reply::status(403, words), 1),
+        (Reply::status(500, words), 2),
+        (Reply::bytes(b"").refuses(500), 2),
+        (chat::events(&[&broken_off.to_string()]), 2),
+        (chat::events(&[&half]), 2),
+        (chat::events(&[]).cut_after(0), 2),
+    ] {
+        let counts = turns("chat/small", "\"reasoning_content\"", &given, &refused);
+        assert_eq!(counts, [1, tries + 1, 1, 1], "{refused:?}");
+    }
+    let given = messages::answers(&[thinking(), text("said")], "end_turn");
+    let refused = Reply::status(400, words);
+    let counts = turns("claude/big", "\"signature\"", &given, &refused);
+    assert_eq!(counts, [1, 2, 1, 1]);
+}
+
+#[test]
+fn a_session_is_not_wedged_by_a_provider_that_takes_only_its_own_form_again() {
+    let server = ModelServer::start();
+    let refused = || Reply::status(400, "Function call is missing a thought_signature");
+    server.on(
+        "[talk]",
+        [
+            messages::answers(&[thinking(), text("one")], "end_turn"),
+            refused(),
+            messages::answers(&[thinking(), text("two")], "end_turn"),
+            refused(),
+            messages::answers(&[thinking(), text("three")], "end_turn"),
+            messages::answers(&[thinking(), text("four")], "end_turn"),
+        ],
+    );
+    let place = place(&server, "claude/big");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for said in ["one", "two", "three", "four"] {
+            assert_eq!(turn(&client, "[talk]").await["result"], said);
+        }
+        let requests: Vec<Value> = server.requests().iter().map(|one| one.json()).collect();
+        // The answer whose form was refused stays plain, those behind it are as they were given.
+        let last = blocks(requests.last().unwrap());
+        assert_eq!(last[1], ["text"]);
+        assert_eq!(last[3], ["thinking", "text"]);
+        assert_eq!(last[5], ["thinking", "text"]);
+    });
+}
+
 #[test]
 fn a_history_that_is_refused_in_plain_form_too_ends_the_run_and_says_so() {
     let server = ModelServer::start();

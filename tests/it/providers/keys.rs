@@ -29,6 +29,11 @@ fn no_part_of_a_key_that_a_refusal_repeats_is_kept_anywhere() {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let middle = &KEY[12..20];
+    let backwards: String = KEY.chars().rev().collect();
+    let pieces = KEY.as_bytes().chunks(4);
+    let pieces: Vec<&str> = pieces
+        .map(|one| std::str::from_utf8(one).unwrap())
+        .collect();
     let replies = [
         Reply::status(
             401,
@@ -47,6 +52,12 @@ fn no_part_of_a_key_that_a_refusal_repeats_is_kept_anywhere() {
         Reply::status(529, &format!("overloaded for {}", &KEY[18..]))
             .with_header("retry-after", "0"),
         Reply::status(401, &format!("Bearer {KEY}")),
+        Reply::status(401, &format!("bad key {}", pieces.join(" "))),
+        Reply::status(401, &format!("bad key {backwards}")),
+        Reply::status(
+            401,
+            &format!("bad key {}[redacted]{}", &KEY[..4], &KEY[30..]),
+        ),
     ];
     let server = ModelServer::start();
     let count = replies.len();
@@ -78,7 +89,12 @@ fn no_part_of_a_key_that_a_refusal_repeats_is_kept_anywhere() {
             .any(|window| window == part.as_bytes())
     };
     // Ids are hexadecimal, too: a short part of a digest may be one of theirs.
-    for (form, length) in [(KEY.to_ascii_lowercase(), 5), (digest, 12)] {
+    for (form, length) in [
+        (KEY.to_ascii_lowercase(), 5),
+        (backwards.to_ascii_lowercase(), 5),
+        (pieces.join(" ").to_ascii_lowercase(), 6),
+        (digest, 12),
+    ] {
         for at in 0..=form.len() - length {
             let part = &form[at..at + length];
             assert!(!finder(part), "{part} of {form} is kept");

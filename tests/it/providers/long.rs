@@ -154,6 +154,27 @@ fn a_conversation_that_is_too_long_is_shortened_whatever_the_words() {
 }
 
 #[test]
+fn a_small_request_that_is_refused_as_too_long_ends_with_the_providers_words() {
+    let server = ModelServer::start();
+    let words = "Input is too long for requested model.";
+    server.on("[job]", vec![Reply::status(400, words); 3]);
+    let place = agent(place(&server, "chat/small"), "");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let ended = talk(&client, &["[job] first"]).await;
+        let message = ended["error"]["message"].as_str().unwrap();
+        assert_eq!(ended["error"]["kind"], "context_overflow", "{ended}");
+        assert!(
+            message.contains(words) && message.contains("HTTP 400"),
+            "{message}"
+        );
+        assert!(!message.contains("more than sessions.window"), "{message}");
+        assert_eq!(server.requests().len(), 1);
+    });
+}
+
+#[test]
 fn a_limit_for_a_span_of_time_never_shortens_the_conversation() {
     for status in [400, 429] {
         let server = ModelServer::start();

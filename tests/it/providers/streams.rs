@@ -275,3 +275,71 @@ fn a_character_that_is_cut_in_two_comes_together() {
     );
     assert_eq!(played.requests.len(), 1);
 }
+
+#[test]
+fn a_call_that_is_announced_again_under_another_id_runs_once_and_a_part_of_one_never() {
+    let events = |events: &[Value]| {
+        let events: Vec<String> = events.iter().map(Value::to_string).collect();
+        chat::events(&events.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let call = |id: &str, name: &str, arguments: &str| json!({ "index": 0, "id": id, "function": { "name": name, "arguments": arguments } });
+    let delta =
+        |call: Value| json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] });
+    let end = |field: &str, calls: Value| {
+        json!({ "choices": [{ "index": 0, field: { "tool_calls": calls },
+                              "finish_reason": "tool_calls" }] })
+    };
+    let other = r#"{"path": "other.txt"}"#;
+    let begun = delta(call("c1", "read", NOTES));
+    for (answer, runs) in [
+        (
+            vec![
+                begun.clone(),
+                end("message", json!([call("zz9", "read", NOTES)])),
+            ],
+            1,
+        ),
+        (
+            vec![
+                begun.clone(),
+                end("delta", json!([call("c2", "read", NOTES)])),
+            ],
+            1,
+        ),
+        (
+            vec![
+                begun.clone(),
+                end("message", json!([call("", "read", other)])),
+            ],
+            0,
+        ),
+        (
+            vec![
+                delta(call("a1", "read", r#"{"note": "#)),
+                delta(call("a2", "read", NOTES)),
+                delta(call("a3", "read", "}")),
+                end("delta", json!([])),
+            ],
+            0,
+        ),
+    ] {
+        let played = Played::new("chat/small", vec![events(&answer), chat::says(&["done"])]);
+        assert_eq!(played.ended["result"], "done", "{}", played.ended);
+        let done = played
+            .states()
+            .iter()
+            .filter(|state| **state == "done")
+            .count();
+        assert_eq!(done, runs, "{answer:?}: {:?}", played.tools);
+    }
+}
+
+#[test]
+fn an_answer_that_ends_for_its_calls_and_has_none_is_asked_for_again() {
+    let half = json!({ "choices": [{ "index": 0, "delta": { "content": "I will read" },
+                                     "finish_reason": "tool_calls" }] });
+    let replies = vec![chat::events(&[&half.to_string()]), chat::says(&["done"])];
+    let played = Played::new("chat/small", replies);
+    assert_eq!(played.ended["result"], "done", "{}", played.ended);
+    assert_eq!(played.requests.len(), 2);
+}

@@ -105,6 +105,10 @@ fn an_account_without_credit_switches_and_the_error_says_what_to_do() {
             .with_type("text/plain")
             .refuses(400),
         Reply::bytes(b"").with_type("").refuses(402),
+        Reply::whole(&json!({ "code": 30001, "data": null,
+            "message": "Sorry, your account balance is insufficient" }))
+        .refuses(400),
+        Reply::status(400, "Your account is in arrears. Top up to continue."),
     ] {
         let first = ModelServer::start();
         first.on("", vec![refusal.clone(); 2]);
