@@ -203,6 +203,8 @@ fn an_odd_tool_costs_itself_and_no_call_of_a_model() {
             let daemon = place.start().await;
             let client = daemon.client().await;
             let listed = until_state(&client, "odd", "ready").await;
+            let is_new = asked(&place, "initialize") == 0;
+            assert_eq!(is_new, way == "odd_now", "the era of {way}, {is_http}");
             let offered = names(&listed);
             for name in [
                 "echo",

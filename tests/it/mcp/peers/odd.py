@@ -61,7 +61,8 @@ def page(params):
     if WAY == "half":
         return {"tools": [ECHO], "nextCursor": "2"}
     if WAY in ("odd", "odd_now"):
-        return {"resultType": "complete", "tools": ODD} if WAY == "odd_now" else {"tools": ODD}
+        now = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": ODD}
+        return now if WAY == "odd_now" else {"tools": ODD}
     return {"tools": [ECHO, tool("storm"), tool("huge"), tool("chatter")]}
 
 
