@@ -280,7 +280,10 @@ impl Reader<'_> {
                 }
             }
             name if NOT_IN_FORCE.contains(&name) => self.later(name),
-            name => self.unknown(&[name], [IN_FORCE, NOT_IN_FORCE].concat().as_slice())?,
+            name => {
+                let known = [IN_FORCE, NOT_IN_FORCE].concat();
+                self.unknown(&[name], value, &known)?;
+            }
         }
         Ok(())
     }
@@ -340,9 +343,12 @@ impl Reader<'_> {
 
     /// Says that nobody knows the field. One that looks like a restriction is refused: without
     /// it the agent would get more than its file says.
-    fn unknown(&mut self, path: &[&str], known: &[&str]) -> Result<(), String> {
+    fn unknown(&mut self, path: &[&str], value: &Value, known: &[&str]) -> Result<(), String> {
         let is_option = path.first() == Some(&"provider");
-        if let Some(name) = path.last().filter(|name| !is_option && restricts(name)) {
+        if let Some(name) = path
+            .last()
+            .filter(|name| !is_option && restricts(name, value))
+        {
             return Err(refusal(name));
         }
         let line = self.raw.line_of(path);
@@ -370,7 +376,7 @@ impl Reader<'_> {
                 ));
             }
             if !options::is_known(name) {
-                self.unknown(&["provider", name], &options::names())?;
+                self.unknown(&["provider", name], value, &options::names())?;
             }
             let definition = &mut self.draft.definition;
             definition.provider.insert(name.clone(), value.clone());
@@ -397,7 +403,7 @@ impl Reader<'_> {
                 "compression" => flag(value).map(|on| definition.compression = Some(on)),
                 name => {
                     let known = ["max_loops", "timeout", "compression"];
-                    self.unknown(&["execution", name], &known)
+                    self.unknown(&["execution", name], value, &known)
                 }
             };
             taken.map_err(|reason| format!("{written}: {reason}"))?;
@@ -546,6 +552,7 @@ impl Reader<'_> {
                 }
                 _ => self.unknown(
                     &["linked_agents", name],
+                    value,
                     &[
                         "agent",
                         "session",

@@ -20,7 +20,8 @@ pub(super) fn check(name: &str) -> Result<AgentId, String> {
     AgentId::parse(name).map_err(|_| {
         format!(
             "name {:?} cannot be used: letters, digits, '.', '_' and '-', first a letter or digit",
-            preview(name, NAME_LIMIT)
+            // As it is, with blanks around it.
+            name.chars().take(NAME_LIMIT).collect::<String>()
         )
     })
 }

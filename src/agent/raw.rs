@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::dialects::{Narrowing, restricts};
+use super::dialects::{Narrowing, names_a_restriction};
 pub use crate::front_matter::Broken;
 use crate::front_matter::{decode, line_at, quoted, split};
 
@@ -91,7 +91,7 @@ fn is_line_of(line: &str, name: &str) -> bool {
 }
 
 /// Says of a name whether it begins a field, where a header is no YAML.
-pub(super) type Begins = fn(&str) -> bool;
+pub(super) type Begins = fn(&str, &Value) -> bool;
 
 /// Reads a definition. With `begins` a header that is no YAML is read field by field.
 pub(super) fn read(format: Format, bytes: &[u8], begins: Option<Begins>) -> Result<Raw, Broken> {
@@ -200,8 +200,9 @@ fn by_fields(
 ) -> Result<Vec<(String, Value)>, Broken> {
     let mut sections: Vec<(usize, String, Vec<&str>)> = Vec::new();
     for (at, line) in header.lines().enumerate() {
-        let name = line.split_once(':').map(|(name, _)| name);
-        let Some(name) = name.filter(|name| begins(name)) else {
+        let pair = line.split_once(':');
+        let pair = pair.filter(|(name, rest)| begins(name, &plain_value(rest)));
+        let Some((name, _)) = pair else {
             match sections.last_mut() {
                 Some((_, _, lines)) => lines.push(line),
                 None if line.trim().is_empty() => {}
@@ -212,7 +213,7 @@ fn by_fields(
         let known = sections.iter().any(|(_, known, _)| known == name);
         match sections.last_mut() {
             // An example in a description may look like one.
-            Some((_, _, lines)) if known && !restricts(name) => lines.push(line),
+            Some((_, _, lines)) if known && !names_a_restriction(name) => lines.push(line),
             _ if known => {
                 return Err(Broken::at(
                     at + first_line,
@@ -232,6 +233,13 @@ fn by_fields(
         (name, value)
     });
     Ok(fields.collect())
+}
+
+/// What stands behind a field's name on its own line; a text where it is no YAML.
+fn plain_value(rest: &str) -> Value {
+    let alone = yaml(&format!("field: {rest}")).ok();
+    let value = alone.and_then(|mut fields| fields.pop());
+    value.map_or_else(|| Value::String(bare(rest)), |(_, value)| value)
 }
 
 /// A text without space, block marks and quotes around it.

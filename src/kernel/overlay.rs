@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Kind};
 use super::secret::Given;
-use super::steering::is_steering;
+use super::steering::{is_of_a_tool, is_steering};
 
 /// The most names that a request gives.
 pub const MOST_NAMES: usize = 64;
@@ -78,6 +78,8 @@ pub struct Overlay {
     pub values: BTreeMap<String, Laid>,
     /// Names that the agent or a skill has said it needs.
     declared: BTreeSet<String>,
+    /// Names that this user's agent leaves to a request, whatever they are.
+    opened: BTreeSet<String>,
     /// Names that the agent or a skill declares as secrets.
     secret: BTreeSet<String>,
     /// What was left aside.
@@ -92,7 +94,12 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
     let keys = skills.iter().filter_map(|skill| skill.key.clone());
     overlay.secret.extend(keys);
     for (name, given) in &agent.env {
-        let Some(given) = given else { continue };
+        let Some(given) = given else {
+            if !agent.of_project {
+                overlay.opened.insert(name.clone());
+            }
+            continue;
+        };
         if agent.of_project && is_blocked(name) {
             overlay.aside("the agent's project file", name, BLOCKED);
         } else if agent.of_project && base.contains(name) {
@@ -114,7 +121,7 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
     overlay
 }
 
-const BLOCKED: &str = "it changes what programs load, start, trust or reach";
+const BLOCKED: &str = "it changes what programs load, start, trust or reach, or looks as if it did";
 const ONLY_ADDS: &str = "it is set already, and a project only adds";
 
 impl Overlay {
@@ -126,11 +133,14 @@ impl Overlay {
         }
         for (name, given) in given {
             check(&name, &given)?;
-            if is_blocked(&name) {
+            if is_blocked(&name) && !self.opened.contains(&name) {
                 return Err(forbidden(
                     &name,
                     &format!("{name} cannot be set by a request: {BLOCKED}"),
-                    "an agent's file in the configuration may set it",
+                    &format!(
+                        "an agent's file in the configuration may set it, or leave it to \
+                         requests: env: {{{name}: null}}"
+                    ),
                 ));
             }
             if looks_secret(&name) && !self.declared.contains(&name) {
@@ -161,10 +171,12 @@ impl Overlay {
 
     fn of_skill(&mut self, below: &BTreeSet<String>, skill: &OfSkill, name: &str, given: &Given) {
         let who = format!("skill {}", skill.name);
-        if is_blocked(name) {
+        let is_declared = skill.declared.iter().any(|known| known == name);
+        let is_own = is_declared && !skill.of_project && !is_of_a_tool(name);
+        if is_blocked(name) && !is_own {
             return self.aside(&who, name, BLOCKED);
         }
-        if looks_secret(name) && !skill.declared.iter().any(|known| known == name) {
+        if looks_secret(name) && !is_declared {
             let why = "it looks like a secret, and the skill does not say that it needs it";
             return self.aside(&who, name, why);
         }

@@ -143,9 +143,33 @@ fn g7_4_what_changes_how_programs_start_comes_from_no_skill_project_or_request()
         assert!(overlay.values.is_empty(), "{name}");
         assert_eq!(overlay.warnings.len(), 2, "{name}");
     }
-    for name in ["LDAP_HOST", "WEATHER_UNITS", "GITHUB_REPOSITORY", "MY_PATH"] {
+    for name in ["LDAP_BASE", "WEATHER_UNITS", "GITHUB_REPOSITORY", "MY_PATH"] {
         assert!(!is_blocked(name), "{name}");
     }
+}
+
+#[test]
+fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
+    for name in ["PGHOST", "DATABASE_URL", "PATH", "WEATHER_HOST"] {
+        let given = || request(&[(name, "value-1")]);
+        assert!(Overlay::default().with_request(given()).is_err(), "{name}");
+        let own = lay(&base(), &agent(&[(name, None)], false), &[]);
+        assert!(own.with_request(given()).is_ok(), "{name}");
+        // Neither a value nor a project's file opens it.
+        let set = lay(&base(), &agent(&[(name, Some("x"))], false), &[]);
+        assert!(set.with_request(given()).is_err(), "{name}");
+        let project = lay(&base(), &agent(&[(name, None)], true), &[]);
+        assert!(project.with_request(given()).is_err(), "{name}");
+    }
+    // A skill has a name by its form alone if it declares it; a tool's name never.
+    let has = |rank: usize, name: &str, declared: &[&str]| {
+        let skills = [skill("s", rank, &[(name, "x")], declared)];
+        !lay(&base(), &OfAgent::default(), &skills).values.is_empty()
+    };
+    assert!(has(3, "WEATHER_HOST", &["WEATHER_HOST"]));
+    assert!(!has(3, "WEATHER_HOST", &[]));
+    assert!(!has(4, "WEATHER_HOST", &["WEATHER_HOST"]));
+    assert!(!has(3, "PGHOST", &["PGHOST"]));
 }
 
 #[test]

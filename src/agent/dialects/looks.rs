@@ -1,7 +1,9 @@
-//! Whether a field that nobody knows looks as if it took something away from an agent. Such a
-//! field is never passed over: the agent would get more than its file says.
+//! Whether a field that nobody knows looks as if it took something away from an agent, by its name
+//! or by its value. Such a field is never passed over: the agent would get more than its file says.
 
-use super::names::key;
+use serde_json::Value;
+
+use super::names::{Entry, entry, key};
 use crate::agent::names::nearest;
 
 /// Parts of names, in small letters without `-` and `_`.
@@ -11,7 +13,35 @@ const PARTS: &[&str] = &[
     "readonly", "approv", "policy", "gate", "guard", "whitelist", "blacklist", "tool", "network",
     "isolat", "confirm", "disable", "maxturn", "maxstep", "maxloop", "maxiter", "maxspawn",
     "maxdepth", "maxtoken", "timeout", "timelimit", "ratelimit", "budget", "protected", "writable",
-    "noshell", "nowrite", "nonetwork", "offline",
+    "noshell", "nowrite", "nonetwork", "offline", "fileregex", "safemode", "safety", "dryrun",
+    "strict", "untrusted", "confine", "jail", "privilege", "prohibit", "quota", "limit",
+];
+/// Parts of names that speak of what an agent can do or reach: without a text of its own, and
+/// without `true`, such a field takes something away.
+#[rustfmt::skip]
+const POWERS: &[&str] = &[
+    "internet", "web", "filesystem", "file", "path", "folder", "director", "glob", "regex", "domain",
+    "host", "group", "access", "scope", "shell", "bash", "command", "exec", "terminal", "http",
+    "browse", "mcp", "server", "agent", "spawn", "delegat", "rights", "secret", "modes", "editable",
+];
+/// The same as words by which a name begins.
+const ABLE: &[&str] = &["can", "may", "only", "no", "max"];
+/// Words that take something away wherever they stand alone.
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "deny", "denied", "denyall", "forbid", "forbidden", "block", "blocked", "disallow", "disallowed",
+    "prohibited", "restricted", "readonly", "never", "ask", "confirm", "approval", "none",
+    "norights", "noaccess", "notallowed", "disabled", "off", "no",
+];
+/// Switches that say how an agent is shown or chosen, and not what it can do.
+#[rustfmt::skip]
+const SHOWN: &[&str] = &[
+    "background", "proactive", "infer", "userinvocable", "userinvokable", "hidden", "memory",
+    "stream", "streaming", "verbose", "debug", "cache", "featured", "draft", "published", "beta",
+    "experimental", "deprecated", "default", "builtin", "custom", "template", "color", "alwaysapply",
+    "internal", "private", "public", "optional", "required", "reviewed", "visible", "recommended",
+    "thinking", "reasoning", "reasoningeffort", "license", "icon", "emoji", "version", "author", "category",
+    "status", "tags", "icon",
 ];
 
 /// Our fields that take something away.
@@ -51,7 +81,71 @@ pub(in crate::agent) fn ours(name: &str) -> Option<&'static str> {
 }
 
 /// Does the field look like one that takes something away?
-pub(in crate::agent) fn restricts(name: &str) -> bool {
+pub(in crate::agent) fn restricts(name: &str, value: &Value) -> bool {
+    if names_a_restriction(name) {
+        return true;
+    }
+    let plain = key(name);
+    if SHOWN.contains(&plain.as_str()) {
+        return false;
+    }
+    let is_able = ABLE.iter().any(|able| begins_with(name, able));
+    let speaks = is_able || speaks_of_power(name);
+    match value {
+        Value::Bool(false) => true,
+        Value::Bool(true) | Value::Null => false,
+        Value::String(text) => {
+            let word = key(text.trim());
+            WORDS.contains(&word.as_str())
+                || word == "false"
+                || (speaks_of_power(name) && is_pattern(text))
+        }
+        Value::Number(_) => is_able,
+        Value::Array(items) => speaks || items.iter().any(|item| within(name, item)),
+        Value::Object(fields) => speaks || fields.iter().any(|(inner, value)| inside(inner, value)),
+    }
+}
+
+/// Is the text a list or a pattern, and no sentence or address?
+fn is_pattern(text: &str) -> bool {
+    let mut parts = text.split(',').map(str::trim);
+    let is_list = text.contains([',', '*', '/', '\\', '^', '$']);
+    is_list && !text.contains("://") && parts.all(|part| !part.contains(char::is_whitespace))
+}
+
+/// Does it speak of what an agent can do or reach, or is it called like a tool?
+pub(super) fn speaks_of_power(name: &str) -> bool {
+    let plain = key(name);
+    POWERS.iter().any(|power| plain.contains(power))
+        || matches!(entry(name, false), Entry::Tool(_) | Entry::Agents(_))
+}
+
+/// Begins the name with this word: `canWrite`, `can_write`, and not `candidate`.
+fn begins_with(name: &str, word: &str) -> bool {
+    let head = name.get(..word.len());
+    let next = name.chars().nth(word.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(word))
+        && next.is_none_or(|c| !c.is_ascii_lowercase())
+}
+
+/// The same of an item of a list: only what it holds itself.
+fn within(name: &str, item: &Value) -> bool {
+    match item {
+        Value::Object(_) | Value::Array(_) => restricts(name, item),
+        _ => false,
+    }
+}
+
+/// The same inside a field that says nothing by its name: a switch that is off may be anything.
+fn inside(name: &str, value: &Value) -> bool {
+    match value == &Value::Bool(false) {
+        true => speaks_of_power(name) || names_a_restriction(name),
+        false => restricts(name, value),
+    }
+}
+
+/// Does its name alone say so?
+pub(in crate::agent) fn names_a_restriction(name: &str) -> bool {
     let plain = key(name);
     PARTS.iter().any(|part| plain.contains(part))
         || [OURS, THEIRS, INSIDE]
@@ -82,6 +176,60 @@ pub(in crate::agent) fn refusal(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_value_that_takes_something_away_is_told_from_what_only_describes() {
+        for (name, value) in [
+            ("zebra", json!("deny")),
+            ("zebra", json!("Read-Only")),
+            ("zebra", json!(false)),
+            ("can_fly", json!(false)),
+            ("canFly", json!("no")),
+            ("paths", json!(["src/**"])),
+            ("allowed_paths", json!("src")),
+            ("scopes", json!(["a"])),
+            ("paths", json!("src/**, docs/**")),
+            ("read", json!(["src"])),
+            ("fileRegex", json!("\\.md$")),
+            ("groups", json!(["x"])),
+            ("settings", json!({ "bash": "deny" })),
+            ("settings", json!({ "deep": { "internet": false } })),
+            ("rules", json!([{ "action": "deny" }])),
+            ("mode_limits", json!(3)),
+            ("web", json!("off")),
+        ] {
+            assert!(restricts(name, &value), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("zebra", json!(1)),
+            ("zebra", json!(true)),
+            ("tags", json!(["deny", "security"])),
+            ("examples", json!(["Say no to it"])),
+            ("keywords", json!("deny lists, allow lists")),
+            ("background", json!(false)),
+            ("proactive", json!(false)),
+            ("memory", json!("none")),
+            (
+                "metadata",
+                json!({ "version": "1.0", "stable": false, "author": "a" }),
+            ),
+            ("candidates", json!(["a"])),
+            ("homepage", json!("https://example.org")),
+            ("webhook", json!("https://example.org/a,b")),
+            ("scope", json!("project")),
+            ("agent_notes", json!("Reads files, and writes none")),
+            ("models", json!(["a", "b"])),
+            ("copyright", json!(2024)),
+            ("whenToUse", json!("When a file is read")),
+            ("slug", json!("architect")),
+            ("roleDefinition", json!("You never write.")),
+            ("priority", json!(3)),
+            ("notes", json!(["a", "b"])),
+        ] {
+            assert!(!restricts(name, &value), "{name}: {value}");
+        }
+    }
 
     #[test]
     fn what_looks_like_a_restriction_is_told_from_what_does_not() {
@@ -101,7 +249,7 @@ mod tests {
             "sandbox_workspace_write",
             "denyRules",
         ] {
-            assert!(restricts(name), "{name}");
+            assert!(names_a_restriction(name), "{name}");
         }
         for name in [
             "modell",
@@ -120,7 +268,7 @@ mod tests {
             "license",
             "priority",
         ] {
-            assert!(!restricts(name), "{name}");
+            assert!(!restricts(name, &json!("some text")), "{name}");
         }
     }
 }

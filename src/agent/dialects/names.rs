@@ -79,10 +79,57 @@ pub(super) enum Entry {
     Unknown(String),
 }
 
-/// A name without what differs between programs: case, `-` and `_`.
+/// A name without what differs between programs: case, `-` and `_` within it. A sign before it is
+/// kept: `-Bash` is not `Bash`.
 pub(super) fn key(name: &str) -> String {
-    let kept = name.chars().filter(|c| !matches!(c, '-' | '_' | ' ' | '.'));
-    kept.flat_map(char::to_lowercase).collect()
+    let rest = name.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let (sign, rest) = name.split_at(name.len() - rest.len());
+    let kept = rest.chars().filter(|c| !matches!(c, '-' | '_' | ' ' | '.'));
+    let sign = sign.chars().filter(|c| !matches!(c, '_' | ' '));
+    sign.chain(kept.flat_map(char::to_lowercase)).collect()
+}
+
+/// Of an entry of a list that says which tools there are: the tool that it takes away (`-Bash`,
+/// `!Bash`); an error where it is a word of a sentence (`all except Bash`).
+pub(super) fn taken_away(written: &str) -> Result<Option<&str>, String> {
+    const WORDS: &[&str] = &[
+        "no",
+        "not",
+        "non",
+        "none",
+        "never",
+        "without",
+        "except",
+        "excluding",
+        "exclude",
+        "but",
+        "minus",
+        "deny",
+        "only",
+        "and",
+        "or",
+        "everything",
+        "anything",
+        "less",
+    ];
+    let written = written.trim();
+    let name = written.split('(').next().unwrap_or(written).trim();
+    let word = key(name);
+    let is_word = WORDS.contains(&word.as_str());
+    let is_alone = word == "none";
+    if is_word && !is_alone || word.ends_with(':') {
+        return Err(format!(
+            "{:?} is no tool: name the tools, or say {{deny: [...]}}",
+            preview(name, 64)
+        ));
+    }
+    let Some(rest) = written.strip_prefix(['-', '!', '^', '~']) else {
+        return Ok(None);
+    };
+    match rest.trim() {
+        "" => Err(format!("{:?} is no tool", preview(written, 64))),
+        rest => Ok(Some(rest)),
+    }
 }
 
 /// What `written` names. `widens`: the entry gives something, so that it must not be read as more

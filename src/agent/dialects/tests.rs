@@ -97,6 +97,18 @@ fn a_list_gives_only_what_it_names() {
         ),
         ("tools: [WebSearch, Read]", &["read"]),
         ("tools: []", &[]),
+        ("tools: [Read, -Bash]", &["read"]),
+        ("tools: [Read, Bash, '!Bash']", &["read"]),
+        ("tools: none", &[]),
+        (
+            "groups: [read]",
+            &["read", "list", "glob", "grep", "ask", "todo"],
+        ),
+        (
+            "groups: [read, command]",
+            &["read", "list", "glob", "grep", "shell", "ask", "todo"],
+        ),
+        ("groups: []", &["ask", "todo"]),
         ("tools: Task, Read", &["task", "read"]),
         ("tools: Agent(worker, other one), Read", &["task", "read"]),
         ("tools: Bash(git log:*), Read", &["read", "shell"]),
@@ -163,6 +175,15 @@ fn what_is_denied_is_gone() {
         ("sandbox_mode: read-only", &["write", "edit", "shell"]),
         ("network: false", &["fetch", "shell"]),
         ("gate: {Bash: deny}", &["shell"]),
+        ("bash: deny", &["shell"]),
+        ("edit: false", &["write", "edit"]),
+        ("Write: 'off'", &["write"]),
+        ("WebFetch: never", &["fetch"]),
+        ("task: deny", &["task", "sessions_spawn"]),
+        ("can_write: false", &["write", "edit", "shell"]),
+        ("canExecute: 'no'", &["shell"]),
+        ("allow_network: false", &["fetch", "shell"]),
+        ("internet: false", &["fetch", "shell"]),
     ] {
         let list = match header.starts_with("tools") {
             true => String::new(),
@@ -174,6 +195,22 @@ fn what_is_denied_is_gone() {
         }
         assert!(found.contains(&"read".to_owned()), "{header}: {found:?}");
     }
+    // A list that only takes away gives the rest.
+    for header in [
+        "tools: [-Bash]",
+        "tools: ['!Bash', '*']",
+        "tools: ['*', '-Bash']",
+        "tools: '!Bash'",
+    ] {
+        let found = has(&taken(header));
+        assert!(!found.contains(&"shell".to_owned()), "{header}: {found:?}");
+        assert!(found.contains(&"write".to_owned()), "{header}: {found:?}");
+    }
+    let found = has(&taken("tools: ['*', '!Write', '-edit']"));
+    assert!(
+        !found.iter().any(|tool| tool == "write" || tool == "edit"),
+        "{found:?}"
+    );
     assert!(has(&taken("permission: deny")).is_empty());
     assert!(taken("disable: true").definition.inactive);
     assert!(taken("enabled: false").definition.inactive);
@@ -358,6 +395,21 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
             "looks like a restriction",
         ),
         ("permission: {edt: deny}", "no tool"),
+        ("tools: all except Bash", "is no tool"),
+        ("tools: everything but Bash", "is no tool"),
+        ("tools: 'Read, no Bash'", "is no tool"),
+        ("tools: ['-Wirte']", "did you mean \"write\""),
+        ("groups: [read, [edit, {fileRegex: '\\.md$'}]]", "fileRegex"),
+        ("groups: [engineering]", "read, edit, browser"),
+        ("can_fly: false", "looks like a restriction"),
+        ("zebra: deny", "looks like a restriction"),
+        ("zebra: false", "looks like a restriction"),
+        ("paths: [src]", "looks like a restriction"),
+        ("fileRegex: '\\.md$'", "looks like a restriction"),
+        ("settings: {bash: deny}", "looks like a restriction"),
+        ("settings: {network: false}", "looks like a restriction"),
+        ("execution: {zebra: false}", "looks like a restriction"),
+        ("can_write: perhaps", "true or false"),
         ("permission: {edit: never}", "allow, ask, deny"),
         ("permission: {edit: {'*': 7}}", "allow, ask or deny"),
         ("permissionMode: strict", "not one of"),
@@ -382,6 +434,13 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
         "capabilities: [looking]",
         "category: x",
         "color: red",
+        "background: false",
+        "proactive: false",
+        "search: how it looks for things",
+        "slug: architect",
+        "whenToUse: When a plan is due.",
+        "metadata: {version: 1.0, stable: false}",
+        "keywords: [deny, gate]",
     ] {
         taken(header);
     }
@@ -458,6 +517,7 @@ const FIXTURES: &[Fixture] = &[
     ("parens",
      "name: \"API Designer (v2.1)\"\ndescription: Designs.\n",
      ("api-designer-v2.1", Some("API Designer (v2.1)")), ALL, &[]),
+    ("around", "name: \"boss \"\ndescription: Leads.\n", ("boss", None), ALL, &[]),
     ("upper", "name: QA_Lead\ndescription: Tests.\n", ("QA_Lead", None), ALL, &[]),
     ("umlaut", "name: Prüferin\ndescription: Prüft.\n", ("pr-ferin", Some("Prüferin")), ALL, &[]),
     ("signs", "name: 代码审查\ndescription: 看。\n", ("signs", Some("代码审查")), ALL, &["signs"]),
@@ -549,6 +609,27 @@ fn a_file_that_cannot_be_read_field_by_field_gives_no_more_than_it_says() {
     let broken = parse(Dialect::Claude, Format::Markdown, "a", text.as_bytes()).unwrap_err();
     assert!(broken.reason.contains("stands twice"), "{broken}");
     assert_eq!(broken.line, Some(6));
+    for field in [
+        "groups:\n  - read",
+        "bash: deny",
+        "zebra: false",
+        "paths:\n  - src",
+        "edit: false",
+    ] {
+        let text = format!("---\nname: a\ndescription: so: <x>\n\tb: c\n{field}\n---\nx");
+        match parse(Dialect::Claude, Format::Markdown, "a", text.as_bytes()) {
+            Ok(draft) => {
+                assert!(!draft.definition.description.contains("deny"), "{field}");
+                let found = has(&draft);
+                assert!(
+                    !found.iter().any(|tool| tool == "write" || tool == "shell")
+                        || field.starts_with("bash"),
+                    "{field}: {found:?}"
+                );
+            }
+            Err(broken) => assert!(broken.reason.contains("restriction"), "{field}: {broken}"),
+        }
+    }
     let long = format!(
         "---\nname: a\ndescription: {}\n---\nx",
         "long ".repeat(2000)

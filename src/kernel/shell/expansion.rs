@@ -4,8 +4,17 @@
 use super::parser::{DEPTH, Parser, Read, read_into};
 use super::word::{HOLE, Word};
 
+/// Where an expansion stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Outside of quotes: what it becomes is split into words.
+    Bare,
+    /// Between double quotes, in a here-document or in another expansion.
+    Quoted,
+}
+
 impl Parser<'_> {
-    /// A text in which nothing but expansions is special.
+    /// The text of a here-document, in which nothing but expansions is special.
     pub(super) fn expanded(&mut self, text: &str) -> Read<Word> {
         let mut word = Word::default();
         let mut inner = Parser {
@@ -16,6 +25,12 @@ impl Parser<'_> {
             waiting: Vec::new(),
         };
         while let Some(c) = inner.peek(0) {
+            // A quote is none there, and its backslash stays.
+            if c == '\\' && inner.peek(1) == Some('"') {
+                push(&mut word, c);
+                inner.at += 1;
+            }
+            let c = inner.peek(0).unwrap_or(c);
             inner.in_quotes(c, &mut word)?;
         }
         Some(word)
@@ -31,6 +46,7 @@ impl Parser<'_> {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' => break,
                 '<' | '>' if self.peek(1) == Some('(') => {
                     self.at += 2;
+                    self.is_whole_sign()?;
                     self.nested(|parser| parser.list(Some(')')))?;
                     hole(&mut word, "", true);
                 }
@@ -54,18 +70,10 @@ impl Parser<'_> {
                     }
                 }
                 '"' => {
-                    self.at += 1;
                     quote(&mut word);
-                    loop {
-                        let c = self.peek(0)?;
-                        if c == '"' {
-                            self.at += 1;
-                            break;
-                        }
-                        self.in_quotes(c, &mut word)?;
-                    }
+                    self.double_quoted(&mut word)?;
                 }
-                '$' | '`' => self.expansion(&mut word, true)?,
+                '$' | '`' => self.expansion(&mut word, Place::Bare)?,
                 // The program of that name.
                 '[' if self.at == start && matches!(self.peek(1), Some(' ' | '\t')) => {
                     push(&mut word, c);
@@ -93,7 +101,21 @@ impl Parser<'_> {
             word.text = HOLE.to_string();
             word.splits = true;
         }
-        (self.at > start).then_some(word)
+        let is_sure = self.waiting.is_empty() || !self.has_line_end(start);
+        (self.at > start && is_sure).then_some(word)
+    }
+
+    /// From one double quote to the next.
+    fn double_quoted(&mut self, word: &mut Word) -> Read<()> {
+        self.at += 1;
+        loop {
+            let c = self.peek(0)?;
+            if c == '"' {
+                self.at += 1;
+                return Some(());
+            }
+            self.in_quotes(c, word)?;
+        }
     }
 
     /// What stands between double quotes, or in a here-document.
@@ -111,7 +133,7 @@ impl Parser<'_> {
                 }
                 Some(())
             }
-            '$' | '`' => self.expansion(word, false),
+            '$' | '`' => self.expansion(word, Place::Quoted),
             c => {
                 push(word, c);
                 self.at += 1;
@@ -121,69 +143,49 @@ impl Parser<'_> {
     }
 
     /// `$…` or backticks; what they run is read too.
-    fn expansion(&mut self, word: &mut Word, splits: bool) -> Read<()> {
+    pub(super) fn expansion(&mut self, word: &mut Word, place: Place) -> Read<()> {
         let start = self.at;
-        let first = self.peek(0)?;
-        self.at += 1;
-        if first == '`' {
-            let mut inner = String::new();
-            loop {
-                let c = self.peek(0)?;
-                self.at += 1;
-                match c {
-                    '`' => break,
-                    '\\' if matches!(self.peek(0), Some('`' | '\\' | '$')) => {
-                        inner.extend(self.peek(0));
-                        self.at += 1;
-                    }
-                    c => inner.push(c),
-                }
-            }
-            if self.depth >= DEPTH {
-                return None;
-            }
-            read_into(&inner, self.depth + 1, self.script);
+        let mut splits = place == Place::Bare;
+        if self.peek(0)? == '`' {
+            self.backticks(place)?;
         } else {
+            self.at += 1;
             match self.peek(0) {
+                // A line end that is taken away: what is begun by `$` stands behind it.
+                Some('\\') if self.peek(1) == Some('\n') => return None,
+                // A sum, in some shells.
+                Some('[') => return None,
                 Some('(') if self.peek(1) == Some('(') => {
                     self.at += 2;
-                    let from = self.at;
-                    self.balanced('(', ')', 2)?;
-                    self.is_sum(from).then_some(())?;
+                    self.sum()?;
                 }
                 Some('(') => {
                     self.at += 1;
+                    self.is_whole_sign()?;
                     self.nested(|parser| parser.list(Some(')')))?;
                 }
                 Some('{') => {
                     self.at += 1;
-                    self.balanced('{', '}', 1)?;
+                    splits |= self.parameter()?;
                 }
-                // Quotes of some shells, with escapes of their own.
-                Some('\'' | '"') if splits => {
-                    let quote = self.peek(0)?;
+                Some('\'') if splits => {
+                    quote(word);
                     self.at += 1;
-                    loop {
-                        match self.peek(0)? {
-                            '\\' => self.at += 2,
-                            c => {
-                                self.at += 1;
-                                if c == quote {
-                                    break;
-                                }
-                            }
-                        }
-                    }
+                    self.dollar_quoted()?;
+                    splits = false;
                 }
-                Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => self.at += 1,
-                Some(c) if c.is_ascii_alphabetic() || c == '_' => {
-                    while self
-                        .peek(0)
-                        .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
-                    {
-                        self.at += 1;
-                    }
+                Some('"') if splits => {
+                    // A translation of it, in some shells.
+                    let mut inside = Word::default();
+                    quote(word);
+                    self.double_quoted(&mut inside)?;
+                    splits = inside.splits;
                 }
+                Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+                    splits |= c == '@';
+                    self.at += 1;
+                }
+                Some(c) if c.is_ascii_alphabetic() || c == '_' => self.name(),
                 _ => {
                     push(word, '$');
                     return Some(());
@@ -195,37 +197,142 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// Up to the bracket that closes `count` of them; commands in it are read. Quotes in it are
-    /// read in different ways by different shells.
-    fn balanced(&mut self, open: char, close: char, count: usize) -> Read<()> {
-        let mut depth = count;
+    /// A substitution between backticks. What a backslash before a double quote or a line end comes
+    /// to in it differs between shells.
+    fn backticks(&mut self, place: Place) -> Read<()> {
+        self.at += 1;
+        let mut inner = String::new();
+        loop {
+            let c = self.peek(0)?;
+            self.at += 1;
+            match (c, self.peek(0)) {
+                ('`', _) => break,
+                ('\\', Some('\n')) => return None,
+                ('\\', Some('"')) if place == Place::Quoted => return None,
+                ('\\', Some(c @ ('`' | '\\' | '$'))) => {
+                    inner.push(c);
+                    self.at += 1;
+                }
+                (c, _) => inner.push(c),
+            }
+        }
+        if self.depth >= DEPTH {
+            return None;
+        }
+        read_into(&inner, self.depth + 1, self.script);
+        Some(())
+    }
+
+    /// `$'…'`: quotes with escapes in some shells, a `$` before plain ones in others. Read where it
+    /// ends at the same place in all of them.
+    fn dollar_quoted(&mut self) -> Read<()> {
+        let mut backslashes = 0;
+        loop {
+            let c = self.peek(0)?;
+            self.at += 1;
+            match c {
+                '\'' => return (backslashes % 2 == 0).then_some(()),
+                '\\' => backslashes += 1,
+                _ => backslashes = 0,
+            }
+        }
+    }
+
+    /// The rest of `$((…))`. A name in it stands for an expression, which may run commands; so does
+    /// what any expansion in it becomes.
+    fn sum(&mut self) -> Read<()> {
+        let from = self.at;
+        let mut depth = 2_usize;
         let mut inside = Word::default();
         while depth > 0 {
             match self.peek(0)? {
                 '\\' | '\'' | '"' => return None,
-                '$' | '`' => self.nested(|parser| parser.expansion(&mut inside, false))?,
+                '$' | '`' => self.nested(|parser| parser.expansion(&mut inside, Place::Quoted))?,
                 c => {
-                    depth += usize::from(c == open);
-                    depth -= usize::from(c == close);
+                    depth += usize::from(c == '(');
+                    depth -= usize::from(c == ')');
                     self.at += 1;
                 }
             }
         }
-        Some(())
+        let whole: String = self.chars[from..self.at].iter().collect();
+        let counts = |c: char| c.is_ascii_digit() || " +-*/%()<>=!&|^~?:,".contains(c);
+        let inside = whole.strip_suffix("))")?;
+        inside.chars().all(counts).then_some(())
     }
 
-    /// Is what stands from there to the closing `))` a sum? Of something else shells make a
-    /// substitution with a subshell in it.
-    fn is_sum(&self, from: usize) -> bool {
-        let whole: String = self.chars[from..self.at].iter().collect();
-        let Some(inside) = whole.strip_suffix("))") else {
-            return false;
-        };
-        let names = inside.split(|c: char| !(c.is_ascii_alphanumeric() || "_ $".contains(c)));
-        !inside.contains([';', '\n', '`'])
-            && names
-                .into_iter()
-                .all(|part| part.split_whitespace().count() < 2)
+    fn name(&mut self) {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        while self.peek(0).is_some_and(fits) {
+            self.at += 1;
+        }
+    }
+
+    /// The rest of `${…}`: may it become several words even between quotes? Read are the forms of
+    /// POSIX and those of other shells that run nothing; in an offset, an index, an indirection
+    /// (`${!name}`) and `${name@P}` they run what a value says.
+    fn parameter(&mut self) -> Read<bool> {
+        let starts_name = |c: char| c.is_ascii_alphabetic() || c == '_';
+        if self.peek(0) == Some('#') && self.peek(1) != Some('}') {
+            self.at += 1;
+            self.peek(0).filter(|c| starts_name(*c))?;
+            self.name();
+            return self.closing().map(|()| false);
+        }
+        let start = self.at;
+        match self.peek(0)? {
+            c if starts_name(c) => self.name(),
+            c if c.is_ascii_digit() => {
+                while self.peek(0).is_some_and(|c| c.is_ascii_digit()) {
+                    self.at += 1;
+                }
+            }
+            '!' if self.peek(1) != Some('}') => return None,
+            c if "@*#?-$!".contains(c) => self.at += 1,
+            _ => return None,
+        }
+        let name: String = self.chars[start..self.at].iter().collect();
+        let mut several = name == "@";
+        if self.peek(0) == Some('[') {
+            let index = self.peek(1).filter(|c| "@*0123456789".contains(*c))?;
+            (self.peek(2) == Some(']')).then_some(())?;
+            several |= index == '@';
+            self.at += 3;
+        }
+        match self.peek(0)? {
+            '}' => {}
+            ':' => {
+                self.peek(1).filter(|c| "-=?+".contains(*c))?;
+                self.at += 1;
+                // It sets the name.
+                if self.peek(0) == Some('=') && super::builtins::is_steering(&name) {
+                    return None;
+                }
+            }
+            '=' if super::builtins::is_steering(&name) => return None,
+            '-' | '=' | '?' | '+' | '#' | '%' | '/' | '^' | ',' => {}
+            _ => return None,
+        }
+        let mut inside = Word::default();
+        while self.peek(0)? != '}' {
+            match self.peek(0)? {
+                // What quotes are in it, and where it ends, differs between shells.
+                '\\' | '\'' | '"' | '{' | ';' | '&' | '|' | '<' | '>' | '(' | ')' | '\n' => {
+                    return None;
+                }
+                '$' | '`' => {
+                    self.nested(|parser| parser.expansion(&mut inside, Place::Quoted))?;
+                }
+                _ => self.at += 1,
+            }
+        }
+        self.closing().map(|()| several || inside.splits)
+    }
+
+    fn closing(&mut self) -> Read<()> {
+        let closes = self.peek(0) == Some('}');
+        self.at += usize::from(closes);
+        closes.then_some(())
     }
 }
 

@@ -33,7 +33,8 @@ const SUBCOMMANDS: &[&str] = &[
 #[rustfmt::skip]
 const ALL: &[&str] = &[
     "--upload-pack", "--receive-pack", "--exec", "--ext-diff", "--textconv", "--output",
-    "--open-files-in-pager", "--extcmd", "--template", "--config",
+    "--open-files-in-pager", "--extcmd", "--template", "--config", "--strategy",
+    "--output-directory",
 ];
 
 /// What of one subcommand does: options, their letters, and words.
@@ -41,11 +42,27 @@ const ALL: &[&str] = &[
 const SOME: &[(&str, &str, &[&str])] = &[
     ("archive", "o", &[]),
     ("bisect", "", &["run"]),
+    ("bundle", "", &["create"]),
     ("clone", "cu", &[]),
+    ("format-patch", "o", &[]),
     ("grep", "O", &[]),
-    ("rebase", "x", &[]),
+    ("merge", "s", &[]),
+    ("pull", "s", &[]),
+    ("rebase", "xs", &[]),
     ("submodule", "", &["foreach"]),
     ("remote", "", &[]),
+];
+
+/// Subcommands that take addresses.
+const REACHING: &[&str] = &[
+    "archive",
+    "clone",
+    "fetch",
+    "ls-remote",
+    "pull",
+    "push",
+    "remote",
+    "submodule",
 ];
 
 /// What a pattern must name before it allows these words.
@@ -90,18 +107,8 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
         .iter()
         .find(|(name, ..)| *name == sub)
         .map_or(("", &[][..]), |(_, letters, marked)| (*letters, *marked));
-    let has = |text: &str| rest.iter().any(|word| word.text == text);
     if sub == "config" {
-        let reads = [
-            "--get",
-            "--get-all",
-            "--get-regexp",
-            "--list",
-            "-l",
-            "get",
-            "list",
-        ];
-        return match reads.iter().any(|read| has(read)) && !has("--unset") && !has("-e") {
+        return match reads_config(rest) {
             true => Vec::new(),
             false => vec![sub.to_owned()],
         };
@@ -117,10 +124,47 @@ fn of_subcommand(sub: &str, rest: &[Word]) -> Vec<String> {
         if marked.contains(&word.text.as_str()) {
             found.push(word.text.clone());
         }
-        // Addresses that are commands.
-        if word.text.contains("ext::") || word.text.contains("fd::") {
+        // Addresses that are commands, or name a program that speaks for them.
+        if word.text.contains("::") && REACHING.contains(&sub) {
             found.push("::".to_owned());
         }
     }
     found
+}
+
+/// Does `git config` only read with these words? Its first one, apart from options that say where
+/// and how, must say so: behind a name the same word is a value.
+fn reads_config(words: &[Word]) -> bool {
+    const PLAIN: &[&str] = &[
+        "--global",
+        "--local",
+        "--system",
+        "--worktree",
+        "--includes",
+        "--no-includes",
+        "-z",
+        "--null",
+        "--show-origin",
+        "--show-scope",
+        "--name-only",
+        "--bool",
+        "--int",
+        "--path",
+        "--all",
+    ];
+    let reads = [
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--list",
+        "-l",
+        "get",
+        "list",
+    ];
+    let is_plain = |word: &Word| PLAIN.contains(&word.text.as_str());
+    let mut rest = words.iter().skip_while(|word| is_plain(word));
+    let is_reading = rest
+        .next()
+        .is_some_and(|word| reads.contains(&word.text.as_str()));
+    is_reading && rest.all(|word| !word.may_be_option() || is_plain(word))
 }

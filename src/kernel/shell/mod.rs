@@ -6,9 +6,12 @@
 //! is not understood (an expansion, an unknown option, a syntax that is not listed) becomes a
 //! *hole* that may stand for any text, so that a rule which could match is never passed over.
 
+mod builtins;
 mod command;
+mod documents;
 mod expansion;
 mod git;
+mod interpreters;
 mod matching;
 mod options;
 mod parser;
@@ -16,7 +19,10 @@ mod scripts;
 mod starting;
 mod unwrap;
 mod word;
+mod wrappers;
 
+#[cfg(test)]
+mod real_tests;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +45,7 @@ impl Line {
         let script = parser::script(text);
         Line {
             texts: vec![text.trim().to_owned(), script.text.clone()],
-            commands: unwrap::commands(&script, 0),
+            commands: unwrap::commands(&script, unwrap::Within::default()),
         }
     }
 
@@ -48,7 +54,7 @@ impl Line {
         let words: Vec<word::Word> = argv.iter().map(|text| word::Word::plain(text)).collect();
         Line {
             texts: vec![argv.join(" ")],
-            commands: unwrap::argv(&words, 0),
+            commands: unwrap::argv(&words),
         }
     }
 }

@@ -1,15 +1,12 @@
 //! Options of programs: those before a subcommand, and those that make a program run or load
 //! something else. Sources are the programs' manuals.
 
+use super::builtins;
 use super::scripts;
 use super::word::Word;
-use crate::kernel::overlay;
 
 /// What no pattern names: only a rule without a pattern, or `*`, allows such a command.
 pub(super) const UNNAMED: &str = "\0";
-
-/// Builtins whose arguments are assignments.
-const DECLARING: &[&str] = &["export", "declare", "typeset", "readonly", "local"];
 
 /// Options before a program's subcommand.
 struct Globals {
@@ -169,11 +166,6 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
     if base == "git" || base.starts_with("git-") {
         return super::git::needs(words);
     }
-    if DECLARING.contains(&base) {
-        let names = words[1..].iter().filter_map(Word::assigned);
-        let steering = names.filter(|name| overlay::is_blocked(name));
-        return steering.map(|name| format!("{name}=")).collect();
-    }
     if scripts::is_awk(base) {
         return scripts::awk(&words[1..]);
     }
@@ -181,7 +173,7 @@ pub(super) fn needs(words: &[Word]) -> Vec<String> {
         return scripts::sed(&words[1..]);
     }
     let Some((_, long, short)) = RUNNING.iter().find(|(names, ..)| names.contains(&base)) else {
-        return Vec::new();
+        return builtins::needs(base, words);
     };
     let mut rest = words[1..].to_vec();
     // `tar xf`: its first word is options even without a dash.

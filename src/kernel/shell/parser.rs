@@ -1,6 +1,7 @@
 //! From the text of a command line to its simple commands. Expansions become holes, and the
 //! commands inside them are read too.
 
+use super::documents::Waiting;
 use super::word::{HOLE, Word};
 
 /// Substitutions within substitutions that are read; deeper ones are not understood.
@@ -16,6 +17,8 @@ pub(super) struct Script {
     pub text: String,
     /// Something of it is beyond this grammar: it may run anything besides.
     pub is_opaque: bool,
+    /// Some of its commands may read what others write, a file or a here-document.
+    pub is_fed: bool,
 }
 
 /// A command with what stands around it.
@@ -60,9 +63,8 @@ pub(super) struct Parser<'a> {
     pub at: usize,
     pub depth: usize,
     pub script: &'a mut Script,
-    /// Here-documents whose text begins after the line: the command, the mark that ends it,
-    /// whether it is expanded, whether tabs before it are taken away.
-    pub waiting: Vec<(usize, String, bool, bool)>,
+    /// Here-documents whose text begins after the line.
+    pub waiting: Vec<Waiting>,
 }
 
 /// Words after which another command begins.
@@ -112,7 +114,8 @@ impl Parser<'_> {
                 }
                 ';' if self.peek(1) == Some(';') => return None,
                 ';' => self.separator(&mut simple, ";", "; ")?,
-                '&' if self.peek(1) == Some('>') => self.redirection(&mut simple)?,
+                // One sign to some shells, two to others.
+                '&' if self.peek(1) == Some('>') => return None,
                 '&' if self.peek(1) == Some('&') => self.separator(&mut simple, "&&", " && ")?,
                 '&' => self.separator(&mut simple, "&", " & ")?,
                 '|' if self.peek(1) == Some('|') => self.separator(&mut simple, "||", " || ")?,
@@ -120,6 +123,7 @@ impl Parser<'_> {
                 '|' => self.separator(&mut simple, "|", " | ")?,
                 '(' if is_empty(&simple) && self.peek(1) != Some('(') => {
                     self.at += 1;
+                    self.is_whole_sign()?;
                     self.nested(|parser| parser.list(Some(')')))?;
                 }
                 '(' => return None,
@@ -134,7 +138,20 @@ impl Parser<'_> {
 
     fn separator(&mut self, simple: &mut Simple, sign: &str, shown: &str) -> Read<()> {
         self.at += sign.len();
+        self.is_whole_sign()?;
+        self.script.is_fed |= matches!(sign, "|" | "|&");
         self.finish(simple, shown)
+    }
+
+    /// Is the sign that was just read all of it? A line end that is taken away may join it with
+    /// another one.
+    pub(super) fn is_whole_sign(&self) -> Read<()> {
+        let mut ahead = 0;
+        while self.peek(ahead) == Some('\\') && self.peek(ahead + 1) == Some('\n') {
+            ahead += 2;
+        }
+        let joins = ahead > 0 && self.peek(ahead).is_some_and(|c| "&|;<>()-".contains(c));
+        (!joins).then_some(())
     }
 
     /// Notes a command that is complete.
@@ -181,15 +198,36 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `for NAME in words`: each pass sets the name.
+    /// `for NAME in words; do` or `for NAME do`: each pass sets the name.
     fn loop_head(&mut self, simple: &mut Simple) -> Read<()> {
         self.blanks();
         let name = self.word()?;
-        let mut name = Word::plain(name.known()?);
+        let mut name = Word::plain(name.known().filter(|_| !name.quoted)?);
         name.text.push('=');
         name.literal.push('=');
         name.text.push(HOLE);
+        name.assigned()?;
         simple.assigned.push(name);
+        self.blanks();
+        while self.peek(0) == Some('\n') {
+            if !self.waiting.is_empty() {
+                return None;
+            }
+            self.at += 1;
+            self.blanks();
+        }
+        if self.peek(0) == Some(';') {
+            return self.finish(simple, "");
+        }
+        let next = self.word()?;
+        match next.known().filter(|_| !next.quoted)? {
+            "in" => self.loop_words(simple),
+            "do" => self.finish(simple, ""),
+            _ => None,
+        }
+    }
+
+    fn loop_words(&mut self, simple: &mut Simple) -> Read<()> {
         loop {
             self.blanks();
             match self.peek(0) {
@@ -207,7 +245,7 @@ impl Parser<'_> {
         }
     }
 
-    fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         loop {
             match (self.peek(0), self.peek(1)) {
                 (Some(' ' | '\t'), _) => self.at += 1,
@@ -231,28 +269,26 @@ impl Parser<'_> {
             && self.chars[self.at - 1].is_ascii_digit()
             && last.text.chars().all(|c| c.is_ascii_digit())
         {
+            // Of more digits some shells make an argument.
+            if last.text.len() > 1 {
+                return None;
+            }
             simple.words.pop();
         }
+        self.script.is_fed |= self.peek(0) == Some('<');
         if self.takes("<<<") {
             self.blanks();
             simple.input = Some(self.word()?);
             return Some(());
         }
         if self.takes("<<") {
-            let strips = self.takes("-");
-            self.blanks();
-            let mark = self.word()?;
-            let expands = !mark.quoted;
-            let mark = mark.known()?.to_owned();
-            let number = self.script.commands.len();
-            self.waiting.push((number, mark, expands, strips));
-            // Until its text has been read.
-            simple.input = Some(Word::anything());
+            simple.input = Some(self.document_mark()?);
             return Some(());
         }
-        let sign = ["&>>", "&>", "<>", "<&", "<", ">>", ">&", ">|", ">"]
+        let sign = ["<>", "<&", "<", ">>", ">&", ">|", ">"]
             .into_iter()
             .find(|sign| self.takes(sign))?;
+        self.is_whole_sign()?;
         self.blanks();
         let target = self.word()?;
         let is_stream = sign.ends_with('&')
@@ -265,52 +301,25 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// The texts of here-documents, which stand below the line.
-    fn documents(&mut self) -> Read<()> {
-        for (number, mark, expands, strips) in std::mem::take(&mut self.waiting) {
-            let mut body = String::new();
-            loop {
-                let rest = &self.chars[self.at..];
-                if rest.is_empty() {
-                    return None;
-                }
-                let end = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
-                let line: String = rest[..end].iter().collect();
-                self.at = (self.at + end + 1).min(self.chars.len());
-                let line = if strips {
-                    line.trim_start_matches('\t')
-                } else {
-                    &line
-                };
-                if line == mark {
-                    break;
-                }
-                body.push_str(line);
-                body.push('\n');
-            }
-            let input = match expands {
-                true => self.expanded(&body)?,
-                false => Word::plain(&body),
-            };
-            self.script.text.push_str(&input.literal);
-            if let Some(command) = self.script.commands.get_mut(number) {
-                command.input = Some(input);
-            }
-        }
-        Some(())
-    }
-
     pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth >= DEPTH {
             return None;
         }
         self.depth += 1;
+        let from = self.at;
         let waiting = std::mem::take(&mut self.waiting);
         let done = read(self);
-        let is_complete = self.waiting.is_empty();
+        let is_complete =
+            self.waiting.is_empty() && (waiting.is_empty() || !self.has_line_end(from));
         self.waiting = waiting;
         self.depth -= 1;
         done.filter(|_| is_complete)
+    }
+
+    /// Does a line end between there and here? Where a here-document waits for its text, shells
+    /// differ in whether that begins there.
+    pub(super) fn has_line_end(&self, from: usize) -> bool {
+        self.chars[from..self.at].contains(&'\n')
     }
 }
 

@@ -1,5 +1,8 @@
 //! Scripts of `awk` and `sed` in arguments: whether they run programs or write files.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use super::options::UNNAMED;
 use super::word::Word;
 
@@ -16,6 +19,9 @@ pub(super) fn awk(words: &[Word]) -> Vec<String> {
     let mut has_script = false;
     for word in words {
         let text = word.text.as_str();
+        if !has_script && word.splits {
+            found.push(UNNAMED.to_owned());
+        }
         match value_of {
             "-v" | "-F" => value_of = "",
             _ if matches!(text, "-v" | "-F") => value_of = text,
@@ -50,6 +56,10 @@ pub(super) fn sed(words: &[Word]) -> Vec<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let text = word.text.as_str();
+        // A file of such a name is an option to some.
+        if word.has_hole() && word.may_be_option() {
+            found.push(UNNAMED.to_owned());
+        }
         match text {
             "-e" | "--expression" => scripts.extend(words.next()),
             "-n" | "-E" | "-r" | "-s" | "-z" | "-u" | "-i" | "-nE" | "-En" | "-nr" | "-ne"
@@ -84,7 +94,7 @@ fn is_plain_sed(script: &str) -> bool {
             match c {
                 '/' => {
                     rest.next();
-                    if !passes(&mut rest, '/') {
+                    if !passes(&mut rest, '/', true) {
                         return false;
                     }
                 }
@@ -101,7 +111,11 @@ fn is_plain_sed(script: &str) -> bool {
                 let Some(mark) = rest.next() else {
                     return false;
                 };
-                if !passes(&mut rest, mark) || !passes(&mut rest, mark) {
+                let is_regex = c == 's';
+                if !"/|,#:@!%_;+~=".contains(mark)
+                    || !passes(&mut rest, mark, is_regex)
+                    || !passes(&mut rest, mark, false)
+                {
                     return false;
                 }
                 while c == 's'
@@ -116,16 +130,48 @@ fn is_plain_sed(script: &str) -> bool {
     }
 }
 
-/// Goes past the next `mark` that is not escaped.
-fn passes(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, mark: char) -> bool {
+/// Goes past the next `mark` that is not escaped. In brackets of an expression some take it for
+/// text; where that could be, it is not passed.
+fn passes(rest: &mut Peekable<Chars<'_>>, mark: char, is_regex: bool) -> bool {
     while let Some(c) = rest.next() {
         match c {
             '\\' => {
                 rest.next();
             }
+            '[' if is_regex && !passes_brackets(rest, mark) => return false,
             c if c == mark => return true,
             _ => {}
         }
+    }
+    false
+}
+
+/// Goes past the bracket that closes what `[` opened.
+fn passes_brackets(rest: &mut Peekable<Chars<'_>>, mark: char) -> bool {
+    if rest.peek() == Some(&'^') {
+        rest.next();
+    }
+    let mut is_first = true;
+    // The sign of `[:space:]`, `[.x.]` and `[=x=]`.
+    let mut class: Option<char> = None;
+    let mut last = ' ';
+    while let Some(c) = rest.next() {
+        match c {
+            c if c == mark => return false,
+            '\\' | '\n' => return false,
+            ']' if class.is_some() => {
+                if class == Some(last) {
+                    class = None;
+                }
+            }
+            ']' if !is_first => return true,
+            '[' if class.is_none() => {
+                class = rest.peek().copied().filter(|sign| ":.=".contains(*sign));
+            }
+            _ => {}
+        }
+        is_first = false;
+        last = c;
     }
     false
 }

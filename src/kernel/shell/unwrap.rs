@@ -1,23 +1,48 @@
 //! From simple commands to what they run: programs that start others are taken away, scripts in
 //! arguments are read.
 
+use super::builtins;
 use super::command::Command;
+use super::interpreters::{is_shell, only_prints};
 use super::options;
 use super::parser::{Script, Simple, script};
 use super::starting::{Starts, starts};
 use super::word::{HOLE, Word};
-use crate::kernel::overlay;
 
 /// Scripts within scripts that are read.
 const DEPTH: usize = 6;
+/// Longer texts are not looked at: they may hold any command.
+const TEXT_LIMIT: usize = 4096;
 /// Files to which writing does nothing.
 const SINKS: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr"];
 
+/// How the commands of a script are run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Within {
+    /// Scripts around it.
+    depth: usize,
+    /// What they read may hold something.
+    is_fed: bool,
+}
+
+impl Within {
+    fn deeper(self) -> Within {
+        Within {
+            depth: self.depth + 1,
+            ..self
+        }
+    }
+}
+
 /// What a script runs.
-pub(super) fn commands(script: &Script, depth: usize) -> Vec<Command> {
+pub(super) fn commands(script: &Script, within: Within) -> Vec<Command> {
+    let within = Within {
+        is_fed: within.is_fed || script.is_fed,
+        ..within
+    };
     let mut found = Vec::new();
     for simple in &script.commands {
-        found.extend(of_simple(simple, depth));
+        found.extend(of_simple(simple, within));
     }
     if script.is_opaque {
         found.push(anything());
@@ -26,9 +51,9 @@ pub(super) fn commands(script: &Script, depth: usize) -> Vec<Command> {
 }
 
 /// What a program runs that is started with these words.
-pub(super) fn argv(words: &[Word], depth: usize) -> Vec<Command> {
+pub(super) fn argv(words: &[Word]) -> Vec<Command> {
     let mut found = Vec::new();
-    unwrap(words, None, depth, &mut found);
+    unwrap(words, None, Within::default(), &mut found);
     found
 }
 
@@ -41,7 +66,7 @@ fn anything() -> Command {
     }
 }
 
-fn of_simple(simple: &Simple, depth: usize) -> Vec<Command> {
+fn of_simple(simple: &Simple, within: Within) -> Vec<Command> {
     let mut found = Vec::new();
     for (sign, target) in &simple.redirected {
         if target.known().is_some_and(|file| SINKS.contains(&file)) {
@@ -59,13 +84,24 @@ fn of_simple(simple: &Simple, depth: usize) -> Vec<Command> {
             found.push(Command {
                 words: simple.assigned.clone(),
                 needs: steering,
+                // The value may be run by what stands behind it.
+                runs_anything: true,
                 ..Command::default()
             });
         }
         return found;
     }
     let first = found.len();
-    unwrap(&simple.words, simple.input.as_ref(), depth, &mut found);
+    unwrap(&simple.words, simple.input.as_ref(), within, &mut found);
+    if let Some(input) = &simple.input
+        && let Some(last) = found[first..].last_mut()
+        && !last
+            .words
+            .first()
+            .is_some_and(|word| only_prints(word.base()) || is_shell(word.base()))
+    {
+        read_by(last, input, within);
+    }
     for command in &mut found[first..] {
         command.needs.extend(steering.iter().cloned());
         command.runs_anything |= !steering.is_empty();
@@ -83,24 +119,37 @@ fn of_simple(simple: &Simple, depth: usize) -> Vec<Command> {
 fn steering(assigned: &[Word]) -> Vec<String> {
     let names = assigned.iter().filter_map(Word::assigned);
     names
-        .filter(|name| overlay::is_blocked(name))
+        .filter(|name| builtins::is_steering(name))
         .map(|name| format!("{name}="))
         .collect()
 }
 
+/// A program that may run what it reads: the text by itself and each line of it.
+fn read_by(command: &mut Command, input: &Word, within: Within) {
+    if input.literal.len() > TEXT_LIMIT {
+        command.runs_anything = true;
+        return;
+    }
+    let lines = input.literal.lines().filter(|line| !line.trim().is_empty());
+    for text in [input.literal.as_str()].into_iter().chain(lines) {
+        command.inner.extend(loosely(text, within.deeper()));
+    }
+}
+
 /// Adds what these words run.
-fn unwrap(words: &[Word], input: Option<&Word>, depth: usize, found: &mut Vec<Command>) {
+fn unwrap(words: &[Word], input: Option<&Word>, within: Within, found: &mut Vec<Command>) {
     let Some(first) = words.first() else { return };
     let needs = options::needs(words);
     let mut command = Command {
         words: words.to_vec(),
         runs_anything: !needs.is_empty(),
         needs,
-        inner: inner(words, depth),
+        inner: inner(words, within),
         ..Command::default()
     };
-    if depth >= DEPTH {
+    if within.depth >= DEPTH {
         command.runs_anything = true;
+        command.needs.push(options::UNNAMED.to_owned());
         found.push(command);
         return;
     }
@@ -110,21 +159,26 @@ fn unwrap(words: &[Word], input: Option<&Word>, depth: usize, found: &mut Vec<Co
         return;
     };
     let base = name.rsplit('/').next().unwrap_or(name);
-    match starts(base, words) {
+    match starts(base, words, within.is_fed) {
         Starts::Nothing => found.push(command),
         Starts::Anything => {
             command.runs_anything = true;
             found.push(command);
         }
+        Starts::Unread => {
+            command.runs_anything = true;
+            command.needs.push(options::UNNAMED.to_owned());
+            found.push(command);
+        }
         Starts::Input => match input.and_then(Word::known) {
-            Some(text) => scripted(text, words, depth, found),
+            Some(text) => scripted(text, words, within, found),
             None => {
                 command.runs_anything = true;
                 found.push(command);
             }
         },
         Starts::Script(text) => match text.contains(HOLE) {
-            false => scripted(&text, words, depth, found),
+            false => scripted(&text, words, within, found),
             true => {
                 command.runs_anything = true;
                 command.needs.push(options::UNNAMED.to_owned());
@@ -137,7 +191,7 @@ fn unwrap(words: &[Word], input: Option<&Word>, depth: usize, found: &mut Vec<Co
             needs,
         } => {
             let first = found.len();
-            unwrap(&inner, input, depth + 1, found);
+            unwrap(&inner, input, within.deeper(), found);
             for command in &mut found[first..] {
                 command.needs.extend(needs.iter().cloned());
                 command.runs_anything |= !needs.is_empty();
@@ -151,34 +205,43 @@ fn unwrap(words: &[Word], input: Option<&Word>, depth: usize, found: &mut Vec<Co
         Starts::Both(inner) => {
             found.push(command);
             for words in inner {
-                unwrap(&words, None, depth + 1, found);
+                unwrap(&words, None, within.deeper(), found);
             }
         }
     }
 }
 
 /// A script that a shell is given: what it runs is all that counts.
-fn scripted(text: &str, words: &[Word], depth: usize, found: &mut Vec<Command>) {
+fn scripted(text: &str, words: &[Word], within: Within, found: &mut Vec<Command>) {
     let first = found.len();
-    found.extend(commands(&script(text), depth + 1));
+    found.extend(commands(&script(text), within.deeper()));
     for command in &mut found[first..] {
         command.outer.get_or_insert_with(|| words.to_vec());
     }
 }
 
 /// Arguments that would be commands if a program ran them.
-fn inner(words: &[Word], depth: usize) -> Vec<Command> {
-    if depth >= 2 {
+fn inner(words: &[Word], within: Within) -> Vec<Command> {
+    if within.depth >= 2 {
         return Vec::new();
     }
+    let within = Within {
+        depth: within.depth.max(1) + 1,
+        ..within
+    };
     let mut found = Vec::new();
     for word in words.iter().skip(1) {
-        if word.text.contains(char::is_whitespace) && word.text.len() <= 4096 {
-            // What is no command line runs nothing.
-            let mut script = script(&word.literal);
-            script.is_opaque = false;
-            found.extend(commands(&script, depth.max(1) + 1));
+        let may_run = |c: char| c.is_whitespace() || "$`;|&<>{".contains(c);
+        if word.literal.contains(may_run) && word.text.len() <= TEXT_LIMIT {
+            found.extend(loosely(&word.literal, within));
         }
     }
     found
+}
+
+/// The commands of a text that need not be a script: what is no command line runs nothing.
+fn loosely(text: &str, within: Within) -> Vec<Command> {
+    let mut script = script(text);
+    script.is_opaque = false;
+    commands(&script, within)
 }

@@ -1,0 +1,133 @@
+//! What an agent can do, said without a list of tools: Roo's `groups`, a field that is called like a
+//! tool (`bash: deny`, `edit: false`), and `can_write: false`.
+
+use serde_json::{Value, json};
+
+use super::names::{Entry, entry, key};
+use super::{Reader, switch};
+use crate::kernel::gate::Decision;
+
+/// Groups of tools of Roo Code and Kilo Code, and the tools here that do the same.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("read", &["read", "list", "glob", "grep"]),
+    ("edit", &["write", "edit"]),
+    ("browser", &["fetch"]),
+    ("command", &["shell"]),
+    ("mcp", &["*__*"]),
+    ("modes", &["task"]),
+];
+/// Those that they always have.
+const ALWAYS: &[&str] = &["ask", "todo"];
+
+/// What `can_…`, `may_…` and `allow_…` speak of, and the tools that do it; commands do, too.
+const VERBS: &[(&[&str], &[&str])] = &[
+    (
+        &[
+            "write",
+            "writefiles",
+            "edit",
+            "editfiles",
+            "modify",
+            "modifyfiles",
+            "create",
+            "delete",
+        ],
+        &["write", "edit", "shell"],
+    ),
+    (
+        &[
+            "execute",
+            "exec",
+            "run",
+            "runcommands",
+            "executecommands",
+            "shell",
+            "bash",
+            "usebash",
+            "useshell",
+        ],
+        &["shell"],
+    ),
+    (
+        &["read", "readfiles"],
+        &["read", "list", "glob", "grep", "shell"],
+    ),
+    (
+        &["delegate", "spawn", "usesubagents", "callagents"],
+        &["task", "sessions_spawn"],
+    ),
+    (
+        &[
+            "fetch",
+            "browse",
+            "network",
+            "accessnetwork",
+            "accessinternet",
+            "internet",
+            "useinternet",
+            "web",
+            "useweb",
+        ],
+        &["fetch", "shell"],
+    ),
+];
+
+impl Reader {
+    /// `groups: [read, command]`: only their tools.
+    pub(super) fn groups(&mut self, value: &Value) -> Result<(), String> {
+        let expected = "a list of read, edit, browser, command, mcp and modes is expected; what a \
+                        group is narrowed to (fileRegex) has no counterpart here: say it with gate";
+        let items = value.as_array().ok_or(expected)?;
+        let mut tools: Vec<&str> = ALWAYS.to_vec();
+        for item in items {
+            let name = item.as_str().ok_or(expected)?;
+            let (_, own) = GROUPS
+                .iter()
+                .find(|(known, _)| *known == key(name))
+                .ok_or(expected)?;
+            tools.extend(*own);
+        }
+        self.allow(&json!(tools))
+    }
+
+    /// A field that says of one tool, or of what it does, whether the agent has it. `false` where
+    /// it says nothing of that kind.
+    pub(super) fn power(&mut self, written: &str, value: &Value) -> Result<bool, String> {
+        let name = key(written);
+        let able = ["can", "may", "allow"]
+            .iter()
+            .find_map(|start| name.strip_prefix(start));
+        let verb = VERBS
+            .iter()
+            .find(|(verbs, _)| able.is_some_and(|able| verbs.contains(&able)));
+        if let Some((_, tools)) = verb {
+            if !switch(value)? {
+                self.narrowing.all(tools, Decision::Deny);
+            }
+            return Ok(true);
+        }
+        let is_tool = matches!(entry(written, false), Entry::Tool(tool) if !tool.contains('*'))
+            || matches!(name.as_str(), "task" | "agent");
+        if !is_tool {
+            return Ok(false);
+        }
+        let decided = match value {
+            Value::Bool(true) => json!("allow"),
+            Value::Bool(false) => json!("deny"),
+            Value::String(word) => match word.trim().to_lowercase().as_str() {
+                "allow" | "allowed" | "true" | "yes" | "on" | "enabled" => json!("allow"),
+                "ask" | "confirm" | "prompt" => json!("ask"),
+                "deny" | "denied" | "false" | "no" | "off" | "none" | "never" | "disabled"
+                | "disallow" | "forbidden" | "blocked" => json!("deny"),
+                // A text.
+                _ => return Ok(false),
+            },
+            Value::Object(rules) if rules.values().all(Value::is_string) => value.clone(),
+            _ => return Ok(false),
+        };
+        let mut map = serde_json::Map::new();
+        map.insert(written.to_owned(), decided);
+        self.narrowing.permission(&Value::Object(map))?;
+        Ok(true)
+    }
+}

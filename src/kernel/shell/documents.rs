@@ -1,0 +1,99 @@
+//! Here-documents: the mark behind `<<`, and the text below the line that it ends. Shells differ in
+//! where such a text ends when lines in it are joined; where they could, it is not read.
+
+use super::parser::{Parser, Read};
+use super::word::Word;
+
+/// A here-document whose text begins after the line.
+pub(super) struct Waiting {
+    /// The command that reads it, by its number.
+    command: usize,
+    /// The line that ends it.
+    mark: String,
+    /// Expansions in it count.
+    expands: bool,
+    /// Tabs before its lines are taken away.
+    strips: bool,
+}
+
+impl Parser<'_> {
+    /// Notes the mark behind `<<`; what stands for the text until it has been read.
+    pub(super) fn document_mark(&mut self) -> Read<Word> {
+        self.is_whole_sign()?;
+        let strips = self.peek(0) == Some('-');
+        self.at += usize::from(strips);
+        self.is_whole_sign()?;
+        self.blanks();
+        let start = self.at;
+        self.word()?;
+        let written: String = self.chars[start..self.at].iter().collect();
+        let quoted = ['\'', '"'].into_iter().find_map(|quote| {
+            let inside = written.strip_prefix(quote)?.strip_suffix(quote)?;
+            Some(inside.to_owned())
+        });
+        let quoted = quoted.or_else(|| written.strip_prefix('\\').map(str::to_owned));
+        let expands = quoted.is_none();
+        let mark = quoted.unwrap_or(written);
+        let is_plain = |c: char| c.is_alphanumeric() || "_-.+%@:,!=/ ".contains(c);
+        if mark.is_empty() || !mark.chars().all(is_plain) {
+            return None;
+        }
+        self.waiting.push(Waiting {
+            command: self.script.commands.len(),
+            mark,
+            expands,
+            strips,
+        });
+        Some(Word::anything())
+    }
+
+    /// The texts of here-documents, which stand below the line.
+    pub(super) fn documents(&mut self) -> Read<()> {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let body = self.document(&waiting)?;
+            let input = match waiting.expands {
+                true => self.expanded(&body)?,
+                false => Word::plain(&body),
+            };
+            self.script.text.push_str(&input.literal);
+            if let Some(command) = self.script.commands.get_mut(waiting.command) {
+                command.input = Some(input);
+            }
+        }
+        Some(())
+    }
+
+    fn document(&mut self, waiting: &Waiting) -> Read<String> {
+        let mut body = String::new();
+        let mut is_continued = false;
+        loop {
+            let rest = &self.chars[self.at..];
+            if rest.is_empty() {
+                return None;
+            }
+            let end = rest.iter().position(|c| *c == '\n').unwrap_or(rest.len());
+            let line: String = rest[..end].iter().collect();
+            self.at = (self.at + end + 1).min(self.chars.len());
+            let line = match waiting.strips {
+                true => line.trim_start_matches('\t'),
+                false => &line,
+            };
+            if line == waiting.mark {
+                // Behind a backslash it ends the text in some shells only.
+                return (!is_continued).then_some(body);
+            }
+            // So does a mark before the bracket that closes a substitution.
+            if self.depth > 0 && line.starts_with(&waiting.mark) {
+                return None;
+            }
+            let backslashes = line.chars().rev().take_while(|c| *c == '\\').count();
+            is_continued = waiting.expands && backslashes % 2 == 1;
+            // So does a mark that is written on several lines.
+            if is_continued && waiting.mark.starts_with(&line[..line.len() - 1]) {
+                return None;
+            }
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+}
