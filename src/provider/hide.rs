@@ -298,7 +298,7 @@ fn mark_digests(text: &str, lower: &str, hide: &mut [bool]) {
         let mut found = lower.match_indices(*word);
         found.any(|(at, _)| *word != "token" || !lower[at..].starts_with("tokens"))
     };
-    if !words.iter().any(|word| speaks(&word)) {
+    if !words.iter().any(speaks) {
         return;
     }
     let is_digest = |run: &str, before: &str, behind: &str| {

@@ -177,8 +177,7 @@ impl Refusal {
                     !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
                 })
             };
-            some.iter().any(|word| begins(&word))
-                && others.iter().any(|words| sentence.contains(words))
+            some.iter().any(begins) && others.iter().any(|words| sentence.contains(words))
         })
     }
 

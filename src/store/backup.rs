@@ -128,11 +128,12 @@ pub fn newest(database: &Path) -> Option<PathBuf> {
         })
         .collect();
     files.sort();
-    files.into_iter().rev().map(|(_, path)| path).find(is_whole)
+    let mut files = files.into_iter().rev().map(|(_, path)| path);
+    files.find(|path| is_whole(path))
 }
 
 /// Is it a store that this program can read, without damage? All of it is read.
-fn is_whole(path: &PathBuf) -> bool {
+fn is_whole(path: &Path) -> bool {
     let known = header_version(path).is_ok_and(|version| version <= migrate::SCHEMA);
     let findings = || Sqlite::open(path, Use::Examine)?.check(None, 1);
     known && findings().is_ok_and(|findings| findings.is_empty())
@@ -152,7 +153,7 @@ fn rescued(database: &Path) -> Option<PathBuf> {
         .collect();
     // The time is in the name.
     found.sort();
-    found.into_iter().rev().find(is_whole)
+    found.into_iter().rev().find(|path| is_whole(path))
 }
 
 /// The newest copy of the store that is whole: what a daemon has saved of it, or a backup in its

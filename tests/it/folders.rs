@@ -20,6 +20,7 @@ fn a_folder_that_is_not_there_is_refused_wherever_it_is_named() {
         symlink(base.join("real"), base.join("link")).unwrap();
         let made = json!({ "owner": "client", "cwd": base.join("link") });
         let made = client.call("sessions.create", made).await;
+        let made = made["session"].clone();
         let key = made["key"].as_str().unwrap().to_owned();
         let stored = base.join("real");
         assert_eq!(made["cwd"], stored.to_str().unwrap(), "{made}");

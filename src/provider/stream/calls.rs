@@ -573,7 +573,8 @@ impl Settled {
         let is_same_id =
             self.call.id == again.call.id || self.call.id.is_empty() || again.call.id.is_empty();
         let fills = self.is_blank && !again.is_blank && is_same_id;
-        if !self.is_like(&again) && !(fills && self.call.name == again.call.name) {
+        let completes = fills && self.call.name == again.call.name;
+        if !completes && !self.is_like(&again) {
             return false;
         }
         if fills {
