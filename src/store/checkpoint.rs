@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::placement::Placement;
 use super::sqlite::{Interrupt, Sqlite, Use};
 use super::tx::DbError;
 
@@ -86,15 +85,8 @@ pub fn open(path: &Path) -> Result<Sqlite, DbError> {
     Sqlite::open(path, Use::Checkpoint)
 }
 
-/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not, and
-/// where the database has changed since the last checkpoint: then nothing is copied into it.
-pub fn run(
-    mut db: Sqlite,
-    shared: &Checkpoints,
-    placement: &Placement,
-    stop: &Receiver<()>,
-    watch: &dyn Fn(),
-) {
+/// Works until `stop` is closed. `watch` is called now and then, whether there is work or not.
+pub fn run(mut db: Sqlite, shared: &Checkpoints, stop: &Receiver<()>, watch: &dyn Fn()) {
     let (mut copied, mut looks, mut failing) = (0, 0_u32, false);
     loop {
         match stop.recv_timeout(LOOK_EACH) {
@@ -109,11 +101,7 @@ pub fn run(
         if commits == copied {
             continue;
         }
-        let Some(done) = placement.checkpoint(&mut db, Sqlite::checkpoint_passive) else {
-            watch();
-            continue;
-        };
-        match done {
+        match db.checkpoint_passive() {
             Ok((frames, done)) => {
                 failing = false;
                 // Frames that were not copied are tried again at the next look.

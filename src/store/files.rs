@@ -132,7 +132,7 @@ pub fn discard(path: &Path) -> io::Result<()> {
 
 /// Removes what a kill has left of work on the database at `path`, which is there.
 pub fn clear_leftovers(path: &Path) -> io::Result<()> {
-    for ending in [".saved", ".redone", ".patched", ".found"] {
+    for ending in [".saved", ".redone", ".patched"] {
         discard(&beside(path, ending))?;
     }
     for ending in [".outline.new", ".switch.new"] {

@@ -183,7 +183,7 @@ impl Store {
             digest_key,
         } = begun.map_err(unusable)?;
         let noticed = Arc::new(Noticed::new(&path));
-        let placement = Arc::new(Placement::of(&path, &mut db));
+        let placement = Arc::new(Placement::of(&path));
         let readers = Readers::open(&path, Arc::clone(&noticed), Arc::clone(&placement));
         let readers = readers.map_err(&wrap)?;
         let shared = Arc::new(Checkpoints::default());
@@ -217,16 +217,15 @@ impl Store {
         let writer = thread("abide-writer", work, &path)?;
         let (stop_checkpoints, stop) = std::sync::mpsc::channel();
         let (looked_after, wake) = (Arc::clone(&placement), queue.clone());
-        let for_checkpoints = Arc::clone(&placement);
         let watch = move || {
-            if looked_after.look().is_some() || looked_after.differs() {
+            if looked_after.look().is_some() {
                 // A queue that is full has the writer at work, which looks by itself.
                 let _ = wake.try_send(Message::Look);
             }
         };
         let checkpoints = thread(
             "abide-checkpoint",
-            move || checkpoint::run(checkpoint_db, &shared, &for_checkpoints, &stop, &watch),
+            move || checkpoint::run(checkpoint_db, &shared, &stop, &watch),
             &path,
         )?;
         Ok(Opened {

@@ -178,12 +178,7 @@ impl Writer {
                 self.restart_log();
             }
         }
-        let emptied = self
-            .placement
-            .checkpoint(&mut self.db, Sqlite::checkpoint_truncate);
-        let Some(emptied) = emptied else {
-            return drop(self.look_after_files());
-        };
+        let emptied = self.db.checkpoint_truncate();
         if emptied == Ok(false) {
             tracing::warn!(
                 "a reader kept the write-ahead file from being emptied; the next start does it"
@@ -204,7 +199,6 @@ impl Writer {
         match done.and_then(|done| self.delimit("COMMIT").map(|()| done)) {
             Ok(done) => {
                 metrics().committed(batch.len(), self.clock.monotonic() - began);
-                self.placement.committed();
                 match self.look_after_files() {
                     Ok(()) => self.answer(batch, done),
                     Err(fault) => self.refuse(batch, &fault),
@@ -346,14 +340,6 @@ impl Writer {
         }
     }
 
-    /// Ends the transaction without a look at how that went: the process ends.
-    fn give_up(&mut self) {
-        self.sequence.undone();
-        if self.db.in_transaction() {
-            let _ = self.db.execute("ROLLBACK", &[]);
-        }
-    }
-
     /// What a batch left to be done is handed on, and its callers hear of the commit.
     fn answer(&self, batch: Vec<Job>, done: Vec<Done>) {
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -387,10 +373,10 @@ impl Writer {
         }
     }
 
-    /// Where the store's files are gone or changed, all that they held is saved and the process
-    /// ends. Where that cannot be done now, nothing may be answered as kept.
+    /// Where the store's files are gone, all that they held is saved and the process ends. Where
+    /// that cannot be done now, nothing may be answered as kept.
     fn look_after_files(&mut self) -> Result<(), Fault> {
-        let Some(moved) = self.placement.examine(&mut self.db, &self.clock) else {
+        let Some(moved) = self.placement.look() else {
             return Ok(());
         };
         // Told once, however often it is tried.
@@ -400,12 +386,10 @@ impl Writer {
             tracing::warn!(%fault, "the event log does not say that the store's files are gone");
         }
         match self.placement.save(&mut self.db, &moved, &self.clock) {
-            Ok(saved) => {
-                (self.on_fatal)(format!("{}; {}", moved.what, saved.advice()));
-                match saved.is_whole() {
-                    true => Ok(()),
-                    false => Err(self.placement.lost()),
-                }
+            Ok(path) => {
+                let (what, path) = (&moved.what, path.display());
+                (self.on_fatal)(format!("{what}; all that was accepted is in {path} now"));
+                Ok(())
             }
             Err(fault) => {
                 tracing::error!(what = moved.what, %fault, "the store could not be saved yet");
@@ -446,7 +430,7 @@ impl Writer {
 
     /// After a failed sync nobody knows what is on disk, and asking again would lie: the
     /// process ends and recovery decides.
-    fn check_fatal(&mut self, fault: &DbError) {
+    fn check_fatal(&self, fault: &DbError) {
         if fault.kind == DbErrorKind::Corrupt {
             self.noticed.corrupt(&fault.message);
         }
@@ -454,28 +438,15 @@ impl Writer {
             fault.kind,
             DbErrorKind::Io | DbErrorKind::Corrupt | DbErrorKind::ReadOnly
         ) {
-            self.give_up();
-            // What cannot be read may be what another program has put there.
-            if self.look_after_files().is_ok() {
-                (self.on_fatal)(format!(
-                    "{fault}. What was accepted is kept; the next start goes on with it"
-                ));
-            }
+            (self.on_fatal)(fault.to_string());
         }
     }
 
     /// Waits for readers and starts the write-ahead file anew: the upper bound of its size.
     fn restart_log(&mut self) {
-        match self
-            .placement
-            .checkpoint(&mut self.db, Sqlite::checkpoint_restart)
-        {
-            // The next look says why.
-            None => {}
-            Some(Ok(_)) => self.checkpoints.restarted(),
-            Some(Err(fault)) => {
-                tracing::warn!(%fault, "the write-ahead file could not be restarted")
-            }
+        match self.db.checkpoint_restart() {
+            Ok(_) => self.checkpoints.restarted(),
+            Err(fault) => tracing::warn!(%fault, "the write-ahead file could not be restarted"),
         }
     }
 }
