@@ -47,24 +47,21 @@ impl<'a> Call<'a> {
         api: &'a str,
         base_url: &'a str,
     ) -> Self {
-        let own = Noted {
-            provider,
-            is_plain: false,
-        };
-        let plain = Noted {
-            provider,
-            is_plain: true,
-        };
-        let last = |noted: Noted<'_>| {
-            let mut messages = request.messages.iter();
-            messages
-                .rfind(|message| noted.is_in(message))
-                .map(|message| message.seq)
-        };
-        let own_from = last(plain);
-        let plain_up_to = match own_from {
+        let mut is_own = false;
+        let mut refused = None;
+        for message in request.messages.iter().rev() {
+            match noted(message, provider) {
+                Some(Noted::Plain) => {
+                    refused = Some(message.seq);
+                    break;
+                }
+                Some(Noted::Own) => is_own = true,
+                None => {}
+            }
+        }
+        let plain_up_to = match refused {
             None => i64::MIN,
-            Some(refused) if last(own) > own_from => refused - 1,
+            Some(refused) if is_own => refused - 1,
             // What it gives later may hold again what it has refused.
             Some(_) => ALL,
         };
@@ -74,7 +71,7 @@ impl<'a> Call<'a> {
             api,
             base_url,
             plain_up_to,
-            own_from: own_from.unwrap_or(i64::MIN),
+            own_from: refused.unwrap_or(i64::MIN),
             switches: Switches::default(),
         }
     }
@@ -108,17 +105,14 @@ impl<'a> Call<'a> {
     /// How much the model may think. Not at all where an earlier answer of this turn goes back
     /// without what was thought: the API refuses the one without the other.
     pub(super) fn thinking(&self) -> Option<Thinking> {
-        let refused = Noted {
-            provider: self.provider,
-            is_plain: true,
-        };
         let messages = self.request.messages.iter().rev();
         let mut turn = messages.take_while(|message| !message.is_input());
         let thoughtless = turn.any(|message| {
             let calls = |block: &Block| matches!(block, Block::ToolCall { .. });
             message.role == Role::Assistant
                 && message.content.iter().any(calls)
-                && (native_of(self, message).is_none() || refused.is_in(message))
+                && (native_of(self, message).is_none()
+                    || noted(message, self.provider) == Some(Noted::Plain))
         });
         let is_off =
             self.plain_up_to == ALL_WITHOUT_THINKING || (self.api == "anthropic" && thoughtless);
@@ -135,23 +129,27 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What is looked for: that this provider takes its answers in plain form only, or in its own.
-#[derive(Clone, Copy)]
-struct Noted<'a> {
-    provider: &'a str,
-    is_plain: bool,
+/// What an answer's notes say of the form in which this provider takes the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Noted {
+    Plain,
+    Own,
 }
 
-impl Noted<'_> {
-    fn is_in(self, message: &Message) -> bool {
-        let is_it = |block: &BlockRef<'_>| match block {
-            BlockRef::Note(Note::Plain { provider }) => self.is_plain && provider == self.provider,
-            BlockRef::Note(Note::Own { provider }) => !self.is_plain && provider == self.provider,
-            _ => false,
-        };
-        // Most entries are one text, which needs no look.
-        message.content.only_text().is_none() && message.content.pieces().iter().any(is_it)
+fn noted(message: &Message, provider: &str) -> Option<Noted> {
+    // Most entries are one text, which needs no look.
+    if message.content.only_text().is_some() {
+        return None;
     }
+    message
+        .content
+        .pieces()
+        .iter()
+        .find_map(|block| match block {
+            BlockRef::Note(Note::Plain { provider: own }) if own == provider => Some(Noted::Plain),
+            BlockRef::Note(Note::Own { provider: own }) if own == provider => Some(Noted::Own),
+            _ => None,
+        })
 }
 
 /// An answer as this same provider gave it. Another provider's means nothing to it, or is

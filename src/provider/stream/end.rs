@@ -2,7 +2,7 @@
 //! known to stand for a whole answer makes one: an unknown reason is a failed try.
 
 use super::super::failure::Failure;
-use super::calls::Phase;
+use super::same::Phase;
 use crate::kernel::text::preview;
 
 /// The most characters of a broken answer that its error repeats.

@@ -1,11 +1,12 @@
 //! Turns the stream of any server into text and tool calls. The adapters `openai` and
 //! `anthropic` know the fields of their API; what these fields come to is decided here, alike
-//! for both: whose piece is whose (`calls`), what arguments are taken (`arguments`), which ends
-//! are good ones (`end`), and how text is read that servers cut in the middle of a character
-//! (`json`, `surrogates`). `replay` reads recordings, for tests and the fuzz target.
+//! for both: whose piece is whose (`calls`), which calls are one (`same`), what arguments are taken
+//! (`arguments`), which ends are good ones (`end`), and how text is read that servers cut in the
+//! middle of a character (`json`, `surrogates`). `replay` reads recordings, for tests and the fuzz
+//! target.
 //!
 //! ```text
-//! bytes ─▶ http ─▶ openai | anthropic ─▶ stream: json ─▶ calls ─▶ arguments ─▶ answer
+//! bytes ─▶ http ─▶ openai | anthropic ─▶ stream: json ─▶ calls ─▶ arguments ─▶ same ─▶ answer
 //!                                                └─▶ end
 //! ```
 
@@ -15,12 +16,14 @@ pub mod checks;
 mod end;
 mod json;
 mod replay;
+mod same;
 mod surrogates;
 
-pub(super) use calls::{Calls, Phase, Piece};
+pub(super) use calls::{Calls, Piece};
 pub(super) use end::Ends;
 pub(super) use json::{read, settle, settle_fields};
 pub use replay::{Replayed, replay, replay_whole};
+pub(super) use same::Phase;
 pub(super) use surrogates::Live;
 
 use super::answer::object;

@@ -1,0 +1,106 @@
+//! Which calls of an answer are one call told more than once. Called by `calls`, which puts each
+//! together first.
+
+use super::calls::Call;
+
+/// Where in the stream a list of calls stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::provider) enum Phase {
+    /// Before the reason of the end.
+    #[default]
+    Before,
+    /// In the event with that reason.
+    With,
+    /// Behind it.
+    After,
+}
+
+/// Why no call is carried out where the answer gives them twice.
+pub(super) const TWO_VERSIONS: &str = "the answer gives its calls more than once, and not with \
+                                       the same tools and arguments each time, so that none of \
+                                       them was made. Make each call again, once";
+
+/// A call before it has its id in the conversation.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// As it is carried out.
+    pub call: Call,
+    /// The number of the list that began it, and where that stands.
+    pub list: (usize, Phase),
+    /// The index at which it was begun.
+    pub index: Option<u64>,
+    /// It came without arguments.
+    pub is_blank: bool,
+}
+
+impl Settled {
+    fn is_like(&self, other: &Settled) -> bool {
+        self.call.name == other.call.name && self.call.arguments == other.call.arguments
+    }
+
+    /// Is it `before` again? Two calls without ids cannot be told apart if they are alike.
+    pub(super) fn repeats(&self, before: &Settled) -> bool {
+        let have_ids = !self.call.id.is_empty() && !before.call.id.is_empty();
+        let is_elsewhere = self.index != before.index && self.list.1 == Phase::Before;
+        let are_two = have_ids && (self.list.0 == before.list.0 || is_elsewhere);
+        self.is_like(before) && !are_two
+    }
+
+    /// Takes from the same call, told again, what was not told before. Whether it is the same.
+    fn take(&mut self, again: Settled) -> bool {
+        let is_same_id =
+            self.call.id == again.call.id || self.call.id.is_empty() || again.call.id.is_empty();
+        let fills = self.is_blank && !again.is_blank && is_same_id;
+        let completes = fills && self.call.name == again.call.name;
+        if !completes && !self.is_like(&again) {
+            return false;
+        }
+        if fills {
+            self.call.arguments = again.call.arguments;
+            self.call.written = again.call.written;
+            self.call.refused = again.call.refused;
+            self.is_blank = false;
+        }
+        for (name, value) in again.call.extra {
+            self.call.extra.entry(name).or_insert(value);
+        }
+        true
+    }
+}
+
+/// How many there are.
+pub(super) fn count(calls: &[Option<Settled>]) -> usize {
+    calls.iter().flatten().count()
+}
+
+/// Whether one telling may have calls that the other has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extra {
+    May,
+    MayNot,
+}
+
+/// Are `again` the calls of `own`? By their places; in another order if they are all alike.
+pub(super) fn reconciled(
+    own: &mut [Option<Settled>],
+    again: Vec<Option<Settled>>,
+    extra: Extra,
+) -> bool {
+    let mut own: Vec<Option<&mut Settled>> = own.iter_mut().flatten().map(Some).collect();
+    let again: Vec<Settled> = again.into_iter().flatten().collect();
+    if extra == Extra::MayNot && own.len() != again.len() {
+        return false;
+    }
+    let mut is_same = true;
+    for (place, told) in again.into_iter().enumerate() {
+        let is_like =
+            |one: &Option<&mut Settled>| one.as_ref().is_some_and(|one| one.is_like(&told));
+        let at = match own.get(place).is_some_and(is_like) {
+            true => place,
+            false => own.iter().position(is_like).unwrap_or(place),
+        };
+        let same = own.get_mut(at).and_then(Option::take);
+        is_same &= same.is_some_and(|same| same.take(told));
+    }
+    is_same
+}
