@@ -294,6 +294,10 @@ impl Parser<'_> {
         let is_stream = sign.ends_with('&')
             && (target.text.chars().all(|c| c.is_ascii_digit() || c == '-'))
             && !target.text.is_empty();
+        // bash expands the name of a file behind `>&` once more.
+        if !is_stream && sign.ends_with('&') && (target.quoted || target.has_hole()) {
+            return None;
+        }
         if !is_stream {
             let shown = if sign == "<" { "<" } else { ">" };
             simple.redirected.push((shown, target));

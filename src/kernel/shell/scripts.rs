@@ -159,11 +159,8 @@ fn passes_brackets(rest: &mut Peekable<Chars<'_>>, mark: char) -> bool {
         match c {
             c if c == mark => return false,
             '\\' | '\n' => return false,
-            ']' if class.is_some() => {
-                if class == Some(last) {
-                    class = None;
-                }
-            }
+            ']' if class == Some(last) => class = None,
+            ']' if class.is_some() => {}
             ']' if !is_first => return true,
             '[' if class.is_none() => {
                 class = rest.peek().copied().filter(|sign| ":.=".contains(*sign));
