@@ -435,6 +435,10 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
         "category: x",
         "color: red",
         "background: false",
+        "user-invocable: false",
+        "disable-model-invocation: true",
+        "argument-hint: 'Name it, or say no'",
+        "handoffs: [{label: Go, agent: b, send: false}]",
         "proactive: false",
         "search: how it looks for things",
         "slug: architect",
@@ -444,6 +448,40 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
     ] {
         taken(header);
     }
+}
+
+#[test]
+fn whom_an_agent_may_call_is_understood() {
+    assert_eq!(
+        taken("agents: ['SWE', 'QA one']").definition.allow_agents,
+        Some(vec!["SWE".to_owned(), "qa-one".to_owned()])
+    );
+    let both = "tools: 'Read, Agent(a)'\nagents: [a, b]";
+    assert_eq!(
+        taken(both).definition.allow_agents,
+        Some(vec!["a".to_owned()])
+    );
+    assert_eq!(taken("agents: ['*']").definition.allow_agents, None);
+    assert_eq!(
+        taken("agents: []").definition.allow_agents,
+        Some(Vec::new())
+    );
+}
+
+/// Files of real collections, where `ABIDE_REAL_AGENTS` names a folder with some.
+#[test]
+fn files_of_collections_are_taken() {
+    let Some(folder) = std::env::var_os("ABIDE_REAL_AGENTS") else {
+        return;
+    };
+    let mut refused = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap().flatten() {
+        let bytes = std::fs::read(file.path()).unwrap();
+        if let Err(broken) = parse(Dialect::Claude, Format::Markdown, "stem", &bytes) {
+            refused.push(format!("{:?}: {broken}", file.file_name()));
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
 #[test]
