@@ -1,7 +1,10 @@
 //! From the fields of a definition to an agent: each field is checked, what no part of this
 //! version obeys is said, what nobody knows is reported with the nearest known name.
 
-use serde_json::{Map, Value};
+mod links;
+mod rights;
+
+use serde_json::Value;
 
 use super::command;
 use super::definition::MAX_LOOPS;
@@ -11,15 +14,12 @@ use super::names;
 use super::raw::{Broken, Format, Raw};
 use super::tools::ToolChoice;
 use super::values::{
-    allow_agents, count, decision, duration, environment, flag, line, matched, mode, model, models,
-    no_word, on_failure, on_uncertain, temperature, text, texts, thinking,
+    allow_agents, count, duration, environment, flag, line, mode, model, models, no_word,
+    on_failure, on_uncertain, temperature, text, texts, thinking,
 };
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::AgentMode;
-use crate::contract::linked::{Link, LinkSession};
-use crate::kernel::delegation::Stream;
-use crate::kernel::gate::{Decision, Layer, Rule, WriteScope};
-use crate::kernel::ids::AgentId;
+use crate::kernel::gate::{Layer, WriteScope};
 use crate::kernel::options;
 use crate::kernel::text::preview;
 
@@ -410,176 +410,4 @@ impl Reader<'_> {
         }
         Ok(())
     }
-
-    fn tools(&mut self, value: &Value) -> Result<(), String> {
-        let choice = &mut self.draft.tools;
-        match value {
-            Value::Object(fields) if fields.values().all(Value::is_boolean) => {
-                choice.switches = fields
-                    .iter()
-                    .map(|(name, on)| (name.clone(), on.as_bool() == Some(true)))
-                    .collect();
-            }
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    match name.as_str() {
-                        "allow" => choice.allow = Some(texts(value)?),
-                        "deny" => choice.deny.extend(texts(value)?),
-                        _ => {
-                            return Err(
-                                "names with true or false, or the lists allow and deny".to_owned()
-                            );
-                        }
-                    }
-                }
-            }
-            _ => choice.allow = Some(texts(value)?),
-        }
-        Ok(())
-    }
-
-    /// Names of servers under `[mcp]`. A server that is described here, as other programs allow, is
-    /// nobody's to start.
-    fn mcp_servers(&mut self, value: &Value) -> Result<(), String> {
-        let items = match value {
-            Value::Array(items) => items.clone(),
-            Value::Object(fields) => vec![Value::Object(fields.clone())],
-            list => texts(list)?.into_iter().map(Value::String).collect(),
-        };
-        let mut names = Vec::new();
-        for item in &items {
-            let Value::Object(described) = item else {
-                names.push(text(item)?);
-                continue;
-            };
-            let described: Vec<&str> = described.keys().map(String::as_str).collect();
-            self.draft.warnings.push(format!(
-                "mcp_servers: {} is described here and left aside; describe it under [mcp] in the \
-                 configuration, and name it here",
-                preview(&described.join(", "), 64)
-            ));
-        }
-        if !items.is_empty() {
-            self.needs("mcp_servers");
-        }
-        self.draft.definition.mcp_servers = Some(names);
-        Ok(())
-    }
-
-    /// A word for every call of a tool, or a list of rules that look at what it is called with.
-    fn gate(&mut self, value: &Value) -> Result<(), String> {
-        let Value::Object(tools) = value else {
-            return Err("names of tools with allow, deny or ask are expected".to_owned());
-        };
-        let mut rules = Vec::new();
-        for (tool, value) in tools {
-            let rule = |pattern, decision| Rule {
-                tool: tool.clone(),
-                pattern,
-                decision,
-            };
-            match value {
-                Value::String(_) => rules.push(rule(None, decision(value)?)),
-                Value::Array(items) => {
-                    for item in items {
-                        let (pattern, decision) = matched(item)?;
-                        rules.push(rule(pattern, decision));
-                    }
-                }
-                _ => return Err("allow, deny, ask or a list of rules is expected".to_owned()),
-            }
-        }
-        if rules.iter().any(|rule| rule.decision == Decision::Allow) {
-            // What a person would be asked for must not be settled by somebody else's file.
-            self.needs("gate: allow");
-        }
-        self.draft.definition.gate = rules;
-        Ok(())
-    }
-
-    fn linked_agents(&mut self, value: &Value) -> Result<(), String> {
-        let Value::Array(items) = value else {
-            return Err("a list of agents is expected".to_owned());
-        };
-        let mut linked: Vec<Link> = Vec::new();
-        for item in items {
-            let link = match item {
-                Value::Object(fields) => self.link(fields)?,
-                name => Link::to(agent(name)?),
-            };
-            if linked.iter().any(|other| other.agent == link.agent) {
-                return Err(format!("{} is named twice", link.agent));
-            }
-            let tool = link.tool();
-            let same = |other: &&Link| tool.is_some() && other.tool() == tool;
-            if let Some(other) = linked.iter().find(same) {
-                let tool = tool.unwrap_or_default();
-                let (first, second) = (&other.agent, &link.agent);
-                return Err(format!(
-                    "{first} and {second} would both be the tool {tool}"
-                ));
-            }
-            linked.push(link);
-        }
-        self.draft.definition.linked_agents = linked;
-        Ok(())
-    }
-
-    fn link(&mut self, fields: &Map<String, Value>) -> Result<Link, String> {
-        let mut link = Link::to(agent(fields.get("agent").ok_or("each needs its agent")?)?);
-        for (name, value) in fields {
-            match name.as_str() {
-                "agent" => {}
-                "session" => match text(value)?.as_str() {
-                    "own" => link.session = Some(LinkSession::Own),
-                    "shared" => link.session = Some(LinkSession::Shared),
-                    _ => return Err("session: own or shared is expected".to_owned()),
-                },
-                "timeout" => link.timeout_ms = Some(duration(value)?),
-                "write_scope" => {
-                    let scope = WriteScope::parse(&text(value)?);
-                    let expected = "write_scope: workspace, own or none is expected";
-                    link.write_scope = Some(scope.ok_or(expected)?);
-                }
-                "stream" => {
-                    let stream = Stream::parse(&text(value)?);
-                    let expected = "stream: aggregated, direct or none is expected";
-                    link.stream = Some(stream.ok_or(expected)?);
-                }
-                "on_failure" => {
-                    let taken = on_failure(value).map_err(|why| format!("on_failure: {why}"))?;
-                    link.on_failure = Some(taken);
-                }
-                _ => self.unknown(
-                    &["linked_agents", name],
-                    value,
-                    &[
-                        "agent",
-                        "session",
-                        "timeout",
-                        "write_scope",
-                        "stream",
-                        "on_failure",
-                    ],
-                )?,
-            }
-        }
-        if link.session != Some(LinkSession::Shared) {
-            let unused = [
-                ("stream", link.stream.take().is_some()),
-                ("on_failure", link.on_failure.take().is_some()),
-            ];
-            for (name, _) in unused.into_iter().filter(|(_, was_there)| *was_there) {
-                self.draft.warnings.push(format!(
-                    "linked_agents: {name} of {} is left aside: it needs session: shared",
-                    link.agent
-                ));
-            }
-        }
-        Ok(link)
-    }
-}
-
-fn agent(name: &Value) -> Result<AgentId, String> {
-    AgentId::parse(&text(name)?).map_err(|error| error.to_string())
 }

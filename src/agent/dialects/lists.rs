@@ -106,7 +106,7 @@ impl Reader {
             }
         }
         if !any_agent && !agents.is_empty() {
-            self.narrowing.agents = Some(agents);
+            self.narrowing.only_agents(agents);
         }
         match &mut self.narrowing.allowed {
             Some(known) => known.retain(|tool| tools.contains(tool)),

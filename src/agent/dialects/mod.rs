@@ -64,6 +64,14 @@ impl Narrowing {
     fn note(&mut self, text: String) {
         self.notes.push(text);
     }
+
+    /// It may delegate to these at most.
+    fn only_agents(&mut self, names: Vec<String>) {
+        match &mut self.agents {
+            Some(known) => known.retain(|name| names.contains(name)),
+            none => *none = Some(names),
+        }
+    }
 }
 
 /// Does a line of a header that is no YAML begin a field with this name?
@@ -238,6 +246,7 @@ impl Reader {
             "enabled" => self.narrowing.inactive |= !switch(&value)?,
             "gate" => self.gate(value)?,
             "groups" => self.groups(&value)?,
+            "agents" | "subagents" => self.callees(&value)?,
             _ if !is_known(written) && self.power(written, &value)? => {}
             _ => return self.other(written, value),
         }
@@ -261,7 +270,12 @@ impl Reader {
                 Ok(names) => self.keep(written, json!(names)),
                 Err(_) => self.keep(written, value),
             },
-            "memory" | "background" | "initialPrompt" | "is_background" => {
+            "memory"
+            | "background"
+            | "initialPrompt"
+            | "is_background"
+            | "disable-model-invocation"
+            | "user-invocable" => {
                 self.narrowing.note(format!("not in force: {written}"));
             }
             // It only colours their screen.

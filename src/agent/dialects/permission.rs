@@ -286,7 +286,7 @@ impl Narrowing {
             })
             .collect();
         match allowed.filter(|_| is_closed) {
-            Some(names) if agents => self.agents = Some(names),
+            Some(names) if agents => self.only_agents(names),
             Some(names) => self.skills = Some(names),
             None => self.all(tools, Decision::Deny),
         }
@@ -319,7 +319,7 @@ impl Narrowing {
                     }
                     self.denied
                         .extend(DELEGATING.iter().map(ToString::to_string));
-                    self.agents = Some(Vec::new());
+                    self.only_agents(Vec::new());
                 }
                 Entry::Nothing(_) => {}
                 // Less than was meant must not be taken away, so all calls of it are.

@@ -4,7 +4,10 @@
 use serde_json::{Value, json};
 
 use super::names::{Entry, entry, key};
+use super::permission::listed;
 use super::{Reader, switch};
+use crate::agent::names::derived;
+use crate::agent::values::text;
 use crate::kernel::gate::Decision;
 
 /// Groups of tools of Roo Code and Kilo Code, and the tools here that do the same.
@@ -88,6 +91,20 @@ impl Reader {
             tools.extend(*own);
         }
         self.allow(&json!(tools))
+    }
+
+    /// `agents: [a, b]`: whom it may call; `*` is any of them.
+    pub(super) fn callees(&mut self, value: &Value) -> Result<(), String> {
+        let names = match value {
+            // A name may hold blanks.
+            Value::Array(items) => items.iter().map(text).collect::<Result<_, _>>()?,
+            list => listed(list)?,
+        };
+        if !names.iter().any(|name| name == "*") {
+            self.narrowing
+                .only_agents(names.iter().map(|name| derived(name)).collect());
+        }
+        Ok(())
     }
 
     /// A field that says of one tool, or of what it does, whether the agent has it. `false` where

@@ -435,6 +435,10 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
         "category: x",
         "color: red",
         "background: false",
+        "user-invocable: false",
+        "disable-model-invocation: true",
+        "argument-hint: 'Name it, or say no'",
+        "handoffs: [{label: Go, agent: b, send: false}]",
         "proactive: false",
         "search: how it looks for things",
         "slug: architect",
@@ -444,6 +448,24 @@ fn what_looks_like_a_restriction_and_is_none_here_is_refused() {
     ] {
         taken(header);
     }
+}
+
+#[test]
+fn whom_an_agent_may_call_is_understood() {
+    assert_eq!(
+        taken("agents: ['SWE', 'QA one']").definition.allow_agents,
+        Some(vec!["SWE".to_owned(), "qa-one".to_owned()])
+    );
+    let both = "tools: 'Read, Agent(a)'\nagents: [a, b]";
+    assert_eq!(
+        taken(both).definition.allow_agents,
+        Some(vec!["a".to_owned()])
+    );
+    assert_eq!(taken("agents: ['*']").definition.allow_agents, None);
+    assert_eq!(
+        taken("agents: []").definition.allow_agents,
+        Some(Vec::new())
+    );
 }
 
 #[test]

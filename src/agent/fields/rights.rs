@@ -1,0 +1,96 @@
+//! Fields that say what an agent may use: tools, servers and the gate.
+
+use serde_json::Value;
+
+use super::Reader;
+use crate::agent::values::{decision, matched, text, texts};
+use crate::kernel::gate::{Decision, Rule};
+use crate::kernel::text::preview;
+
+impl Reader<'_> {
+    pub(super) fn tools(&mut self, value: &Value) -> Result<(), String> {
+        let choice = &mut self.draft.tools;
+        match value {
+            Value::Object(fields) if fields.values().all(Value::is_boolean) => {
+                choice.switches = fields
+                    .iter()
+                    .map(|(name, on)| (name.clone(), on.as_bool() == Some(true)))
+                    .collect();
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "allow" => choice.allow = Some(texts(value)?),
+                        "deny" => choice.deny.extend(texts(value)?),
+                        _ => {
+                            return Err(
+                                "names with true or false, or the lists allow and deny".to_owned()
+                            );
+                        }
+                    }
+                }
+            }
+            _ => choice.allow = Some(texts(value)?),
+        }
+        Ok(())
+    }
+
+    /// Names of servers under `[mcp]`. A server that is described here, as other programs allow, is
+    /// nobody's to start.
+    pub(super) fn mcp_servers(&mut self, value: &Value) -> Result<(), String> {
+        let items = match value {
+            Value::Array(items) => items.clone(),
+            Value::Object(fields) => vec![Value::Object(fields.clone())],
+            list => texts(list)?.into_iter().map(Value::String).collect(),
+        };
+        let mut names = Vec::new();
+        for item in &items {
+            let Value::Object(described) = item else {
+                names.push(text(item)?);
+                continue;
+            };
+            let described: Vec<&str> = described.keys().map(String::as_str).collect();
+            self.draft.warnings.push(format!(
+                "mcp_servers: {} is described here and left aside; describe it under [mcp] in the \
+                 configuration, and name it here",
+                preview(&described.join(", "), 64)
+            ));
+        }
+        if !items.is_empty() {
+            self.needs("mcp_servers");
+        }
+        self.draft.definition.mcp_servers = Some(names);
+        Ok(())
+    }
+
+    /// A word for every call of a tool, or a list of rules that look at what it is called with.
+    pub(super) fn gate(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(tools) = value else {
+            return Err("names of tools with allow, deny or ask are expected".to_owned());
+        };
+        let mut rules = Vec::new();
+        for (tool, value) in tools {
+            let rule = |pattern, decision| Rule {
+                tool: tool.clone(),
+                pattern,
+                decision,
+            };
+            match value {
+                Value::String(_) => rules.push(rule(None, decision(value)?)),
+                Value::Array(items) => {
+                    for item in items {
+                        let (pattern, decision) = matched(item)?;
+                        rules.push(rule(pattern, decision));
+                    }
+                }
+                _ => return Err("allow, deny, ask or a list of rules is expected".to_owned()),
+            }
+        }
+        if rules.iter().any(|rule| rule.decision == Decision::Allow) {
+            // What a person would be asked for must not be settled by somebody else's file.
+            self.needs("gate: allow");
+        }
+        self.draft.definition.gate = rules;
+        Ok(())
+    }
+}
