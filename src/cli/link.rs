@@ -158,10 +158,24 @@ pub(crate) async fn find_again(
         match Link::open(place).await {
             Ok(link) => return Ok(link),
             Err(failure) if failure.code != exit::NO_DAEMON => return Err(failure),
-            Err(_) if clock.monotonic() - started > SEARCH => return Err(lost),
+            Err(gone) if clock.monotonic() - started > SEARCH => return Err(given_up(gone, lost)),
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
+}
+
+/// The daemon has not come back in time: why, and what to do.
+fn given_up(gone: Failure, lost: Failure) -> Failure {
+    let message = format!(
+        "the daemon has not come back for {} s: {}",
+        SEARCH.as_secs(),
+        gone.message
+    );
+    let mut failure = Failure::new(exit::NO_DAEMON, "no_daemon", message);
+    failure.hints = gone.hints;
+    failure.hints.extend(lost.hints);
+    failure.hints.dedup();
+    failure
 }
 
 /// How long a lost daemon is looked for.

@@ -31,11 +31,16 @@ pub(crate) struct Screen {
 impl Screen {
     /// A screen on standard error; `None` where nobody would see it.
     pub(crate) fn new() -> Option<Screen> {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        (print::notes_are_watched() && !is_dumb).then(|| Screen {
+        Screen::is_possible().then(|| Screen {
             canvas: Canvas::default(),
             _silence: Silence::keep(),
         })
+    }
+
+    /// Would somebody see it?
+    pub(crate) fn is_possible() -> bool {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        print::notes_are_watched() && !is_dumb
     }
 
     /// How many columns and lines a picture may have.

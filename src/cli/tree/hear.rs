@@ -35,6 +35,11 @@ impl Tree {
         match event.kind.as_str() {
             "tool.progress" => self.hear_of_child(id, event),
             "sub_agent.call_start" => self.link(id, &event.data),
+            // The row says what is missing.
+            "run.paused" if event.data["pause"] == "input" => {
+                self.unread.insert(id);
+                self.hear_of(id, event);
+            }
             "run.ended" => {
                 // The event does not have its text.
                 self.unread.insert(id);
@@ -106,6 +111,8 @@ impl Tree {
 
 impl Followed {
     fn hear_text(&mut self, event: &Event) {
+        // Whoever writes is not quiet.
+        self.heard_at = self.heard_at.max(Some(event.at));
         let Some(text) = data::<MessageText>(event) else {
             return;
         };

@@ -136,6 +136,8 @@ fn tagged(lines: &[String]) -> String {
     for (code, word) in [
         ("\u{1b}[1m", "{bold}"),
         ("\u{1b}[2m", "{dim}"),
+        ("\u{1b}[3m", "{italic}"),
+        ("\u{1b}[36m", "{cyan}"),
         ("\u{1b}[31m", "{red}"),
         ("\u{1b}[32m", "{green}"),
         ("\u{1b}[33m", "{yellow}"),
