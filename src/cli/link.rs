@@ -269,6 +269,23 @@ mod tests {
     }
 
     #[test]
+    fn c7_a_daemon_that_does_not_come_back_is_given_up_with_what_to_do() {
+        let gone = Failure::new(exit::NO_DAEMON, "no_daemon", "no daemon runs on /state")
+            .hint("start it: abide serve --detach");
+        let lost = Failure::new(exit::FAILED, LOST, "the link was lost").hint("see: abide ps");
+        let failure = given_up(gone, lost);
+        assert_eq!(failure.code, exit::NO_DAEMON);
+        assert_eq!(
+            failure.message,
+            "the daemon has not come back for 60 s: no daemon runs on /state"
+        );
+        assert_eq!(
+            failure.hints,
+            ["start it: abide serve --detach", "see: abide ps"]
+        );
+    }
+
+    #[test]
     fn an_older_daemon_that_does_not_understand_is_named_with_both_versions() {
         let unknown = || Failure::new(2, "unknown_method", "no method runs.new");
         let told = with_versions(unknown(), &target("0.0.1")).to_string();
