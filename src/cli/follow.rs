@@ -236,10 +236,10 @@ impl Follow<'_> {
     /// Shows what a turn has come to, to its end.
     async fn end(&mut self, run: RunId) -> Result<(), Failure> {
         // It was over before it was looked at: what happened is still on its way.
-        if !self.has_heard_end {
-            if let Ok(heard) = tokio::time::timeout(REST, self.news()).await {
-                heard?;
-            }
+        if !self.has_heard_end
+            && let Ok(heard) = tokio::time::timeout(REST, self.news()).await
+        {
+            heard?;
         }
         let link = &self.live.watch.link;
         let run = ids::details(link, run).await?;

@@ -142,6 +142,7 @@ impl<'a> Idle<'a> {
             let columns = print::notes_width().unwrap_or(COLUMNS);
             text.push('\n');
             text.push_str(&Markdown::render(result, columns));
+            text.push('\n');
         }
         Ok(Some(text))
     }

@@ -60,12 +60,14 @@ impl Talk<'_> {
                     typed = editor.typed() => return Ok(match typed {
                         Typed::Text(text) => Next::Line(text),
                         Typed::Dropped => {
-                            print::note(&styled(DIM, LEAVE));
+                            print::note(&styled(DIM, print::note_for_screen(LEAVE, 0)));
                             Next::Nothing
                         }
                         Typed::End => Next::End,
                     }),
-                    () = self.interrupt.pressed() => editor.print(&styled(DIM, LEAVE)),
+                    () = self.interrupt.pressed() => {
+                        editor.print(&styled(DIM, print::note_for_screen(LEAVE, 0)));
+                    }
                     Some(text) = said.recv() => editor.print(&styled(DIM, text)),
                     came = &mut news, if is_watched => break came,
                 }

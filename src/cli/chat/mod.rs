@@ -94,6 +94,6 @@ impl Chat {
         };
         let link = start::link(&common.place, self.no_start).await?;
         let session = session::open(&link, &wanted).await?;
-        Talk::new(link, common, session)?.run().await
+        Box::pin(Talk::new(link, common, session)?.run()).await
     }
 }

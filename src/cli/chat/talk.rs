@@ -169,7 +169,10 @@ impl<'a> Talk<'a> {
                 }
             }
         };
-        self.ahead = self.person.rest().await;
+        // The editor reads what is typed next; of a pipe the rest are further messages.
+        if self.editor.is_some() {
+            self.ahead = self.person.rest().await;
+        }
         if let Some(idle) = &mut self.idle {
             idle.is_shown(id);
         }

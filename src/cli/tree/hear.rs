@@ -55,7 +55,12 @@ impl Tree {
         };
         match event.kind.as_str() {
             "message.delta" | "message.partial" | "message.reset" => known.hear_text(event),
-            "message.added" => known.coming = None,
+            "message.added" => {
+                // Another one may be stored while this one is written already.
+                let added = event.data["messageId"].as_str();
+                let coming = known.coming.take();
+                known.coming = coming.filter(|(id, _)| added != Some(&id.to_string()));
+            }
             kind if kind.starts_with("run.") || kind.starts_with("tool.") => {
                 known.run.last_activity_at = known.run.last_activity_at.max(event.at);
                 match kind {

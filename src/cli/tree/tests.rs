@@ -490,6 +490,36 @@ proptest! {
 }
 
 #[test]
+fn c4_the_beginning_of_a_text_stays_where_another_message_is_stored_meanwhile() {
+    const OTHER: &str = "01936f0e-0000-7000-8000-000000000008";
+    let mut tree = task();
+    let piece = |offset: usize, text: &str| {
+        event(
+            "message.delta",
+            HOST,
+            json!({
+                "runId": HOST, "messageId": CHILD, "channel": "text", "offset": offset,
+                "text": text,
+            }),
+        )
+    };
+    let added = |id: &str| {
+        let data = json!({ "messageId": id, "seq": 3, "kind": "tool_result" });
+        event("message.added", HOST, data)
+    };
+    tree.hear(&piece(0, "It is "));
+    tree.hear(&added(OTHER));
+    tree.hear(&piece(6, "there."));
+    let has = |tree: &Tree| {
+        let lines = plain(&tree.draw(&look(80)));
+        lines.iter().any(|line| line.ends_with("It is there."))
+    };
+    assert!(has(&tree));
+    tree.hear(&added(CHILD));
+    assert!(!has(&tree));
+}
+
+#[test]
 fn what_a_run_has_done_stays_beside_the_turn_that_comes_after_it() {
     const NEXT: &str = "01936f0e-0000-7000-8000-000000000009";
     let mut tree = task();
