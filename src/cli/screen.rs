@@ -75,6 +75,12 @@ impl Screen {
         self.paint(text.trim_end_matches('\n'));
     }
 
+    /// The same, and shows `lines` in place of those before at once.
+    pub(crate) fn keep_above(&mut self, text: &str, lines: Vec<String>) {
+        self.canvas.lines = lines;
+        self.keep(text);
+    }
+
     /// What a person is asked for, with what they have typed so far, stands below the picture;
     /// `None`: nothing any more.
     pub(crate) fn ask(&mut self, prompt: Option<(&str, &str)>) {

@@ -194,10 +194,11 @@ impl View {
             }
         }
         self.tree.is_told(stream.run(), stream.calls());
+        let picture = self.picture();
         if let Shown::Tree(screen) = &mut self.shown
             && !lines.is_empty()
         {
-            screen.keep(&lines.join("\n"));
+            screen.keep_above(&lines.join("\n"), picture);
         }
     }
 
@@ -253,16 +254,26 @@ impl View {
 
     /// Shows how things stand.
     pub(crate) fn draw(&mut self) -> Result<(), Failure> {
-        let mut look = self.look();
+        let picture = self.picture();
         let Shown::Tree(screen) = &mut self.shown else {
             return self.tell_news();
         };
+        screen.draw(picture);
+        Ok(())
+    }
+
+    /// The lines of the live part: what is still written, and what goes on.
+    fn picture(&self) -> Vec<String> {
+        let mut look = self.look();
         let rows = look.rows;
         let said = self.stream.as_ref().map_or_else(Vec::new, |stream| {
             stream.tail(look.columns, rows.saturating_sub(1).max(1))
         });
         // The picture gets half of the screen at least, what is written the rest of it.
         look.rows = rows - (said.len() + 1).min(rows / 2);
+        if self.stream.is_none() {
+            look.rows = rows;
+        }
         let picture = self.tree.draw(&look);
         let room = rows.saturating_sub(picture.len() + 1);
         let mut lines = said[said.len().saturating_sub(room)..].to_vec();
@@ -270,8 +281,7 @@ impl View {
             lines.push(String::new());
         }
         lines.extend(picture);
-        screen.draw(lines);
-        Ok(())
+        lines
     }
 
     /// Takes over a run as it is now; its journal is read only if it moved.
