@@ -222,6 +222,8 @@ impl Follow<'_> {
             // The first news is that the subscription was begun.
             if !self.is_behind {
                 self.news().await?;
+                // Stays so until the rows were looked at, also where this is dropped meanwhile.
+                self.is_behind = true;
             }
             match self.look().await {
                 Ok((raw, waited)) if waited.done => return Ok(raw),
