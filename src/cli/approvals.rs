@@ -290,7 +290,8 @@ pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) 
         approval.session_key
     );
     let mut out = print::styled(print::HEAD, whole::lines(&head, columns).join("\n"));
-    out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));
+    let room = columns.unwrap_or(COLUMNS).min(COLUMNS) - 2;
+    out.push_str(&format!("\n  {}\n", line(&origin, room)));
     out.push_str(&whole::arguments(&approval.arguments, columns));
     let within = columns.map(|columns| columns.saturating_sub(2));
     for said in whole::lines(&format!("because {}", approval.why), within) {

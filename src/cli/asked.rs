@@ -1,18 +1,25 @@
-//! What runs ask people while somebody follows them: questions, and calls that need leave.
+//! What runs ask people while somebody follows them: questions, calls that need leave, and values
+//! that are missing in a run's environment.
 //! Used where a person is there to answer.
 
 use std::collections::VecDeque;
 
 use uuid::Uuid;
 
-use super::failure::Failure;
+use super::env::missing;
+use super::failure::{Failure, exit};
 use super::link::Link;
-use super::text::{COLUMNS, line};
-use super::{answer, approvals, print, whole};
-use crate::kernel::ids::SessionKey;
+use super::text::{COLUMNS, clean, line, short};
+use super::{answer, approvals, ids, print, whole};
+use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::secret::Given;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Decision};
+use crate::wire::environment::{Env, ProvideEnv};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::questions::{AnswerQuestion, Question};
+use crate::wire::runs::{ListRuns, Runs, State};
+use crate::wire::shapes::Run;
 
 /// So many lines of a screen stay for what stands below a page.
 const BELOW: usize = 6;
@@ -50,6 +57,18 @@ pub(crate) enum Asked {
     Question(Question),
     /// Whether it may call a tool.
     Approval(Approval),
+    /// A value that is missing in its environment.
+    Value(Missing),
+}
+
+/// A value that a run waits for.
+#[derive(Clone)]
+pub(crate) struct Missing {
+    run: RunId,
+    /// Who it is, for people.
+    who: String,
+    name: String,
+    why: String,
 }
 
 impl Asked {
@@ -58,7 +77,20 @@ impl Asked {
         match self {
             Asked::Question(question) => question.id.0,
             Asked::Approval(approval) => approval.id.0,
+            Asked::Value(missing) => {
+                // It has no id of its own; the same run and name are the same one.
+                let text = format!("{} {}", missing.run, missing.name);
+                let hash = blake3::hash(text.as_bytes());
+                let mut bytes = [0; 16];
+                bytes.copy_from_slice(&hash.as_bytes()[..16]);
+                Uuid::from_bytes(bytes)
+            }
         }
+    }
+
+    /// Is what a person says to it not to be seen?
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self, Asked::Value(_))
     }
 
     /// As people read it, in parts that a screen takes. A call is whole in them: what a yes covers
@@ -66,6 +98,7 @@ impl Asked {
     pub(crate) fn pages(&self, now: Timestamp) -> VecDeque<String> {
         match self {
             Asked::Question(question) => [answer::show(question, now)].into(),
+            Asked::Value(missing) => [missing.show()].into(),
             Asked::Approval(approval) => {
                 let text = approvals::show(approval, now, print::notes_width());
                 let lines: Vec<&str> = text.lines().collect();
@@ -83,6 +116,7 @@ impl Asked {
         match self {
             Asked::Question(question) => answer::in_short(question, now),
             Asked::Approval(approval) => approvals::in_short(approval, now),
+            Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
         }
     }
 
@@ -91,6 +125,7 @@ impl Asked {
         match self {
             Asked::Question(_) => "your answer (empty: later)",
             Asked::Approval(_) => "allow it? (yes or no; empty: later)",
+            Asked::Value(_) => "its value (is not shown; empty: later)",
         }
     }
 
@@ -98,6 +133,7 @@ impl Asked {
     pub(crate) fn decided(&self, said: &str) -> String {
         let text = match self {
             Asked::Question(_) => format!("answered: {said}"),
+            Asked::Value(missing) => format!("given: {}", missing.name),
             Asked::Approval(approval) => {
                 let what = match decision(said) {
                     Some(Decision::Allow) => "allowed",
@@ -111,7 +147,8 @@ impl Asked {
                 )
             }
         };
-        print::styled(print::DIM, line(&text, COLUMNS))
+        let columns = print::notes_width().unwrap_or(COLUMNS).min(COLUMNS);
+        print::styled(print::DIM, line(&text, columns))
     }
 
     /// Passes on what a person has said; `false`: that is no answer to it, and nothing was
@@ -132,6 +169,14 @@ impl Asked {
                 };
                 approvals::resolve(link, approval.id, decision, None).await?;
             }
+            Asked::Value(missing) => {
+                let value = (missing.name.clone(), Given::text(said));
+                let request = ProvideEnv {
+                    run_id: missing.run,
+                    env: Env([value].into()),
+                };
+                link.raw("runs.provide_env", &request).await?;
+            }
         }
         Ok(true)
     }
@@ -150,8 +195,67 @@ fn decision(said: &str) -> Option<Decision> {
 pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<Asked>, Failure> {
     let (_, approvals) = approvals::waiting(link, session).await?;
     let (_, questions) = answer::waiting(link, session).await?;
+    let values = match session {
+        Some(session) => values(link, session).await?,
+        None => Vec::new(),
+    };
     let approvals = approvals.into_iter().map(Asked::Approval);
     Ok(approvals
         .chain(questions.into_iter().map(Asked::Question))
+        .chain(values.into_iter().map(Asked::Value))
         .collect())
+}
+
+impl Missing {
+    fn head(&self) -> String {
+        let run = short(self.run);
+        format!("{} (run {run}) has no value for {}", self.who, self.name)
+    }
+
+    fn show(&self) -> String {
+        let head = print::styled(print::HEAD, line(&self.head(), COLUMNS));
+        let why = line(&self.why, COLUMNS - 2);
+        format!(
+            "{head}\n  {why}\n  or let the daemon read it: abide env {} {}=@file:/PATH",
+            short(self.run),
+            self.name
+        )
+    }
+}
+
+/// The values that runs in the tree of this session wait for: the first of each run.
+async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Missing>, Failure> {
+    let request = ListRuns {
+        states: vec![State::Paused],
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let page: Runs = link.ask("runs.list", &request).await?;
+    let mut found = Vec::new();
+    for run in page.runs {
+        let Some(one) = missing(&run).next() else {
+            continue;
+        };
+        if is_below(link, session, &run).await? {
+            found.push(Missing {
+                run: run.run_id,
+                who: clean(run.label.as_deref().unwrap_or(run.agent.as_str())),
+                name: clean(&one.name),
+                why: one.missing.clone().unwrap_or_default(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Does this run work in the session, or for it?
+async fn is_below(link: &Link, session: &SessionKey, run: &Run) -> Result<bool, Failure> {
+    if run.session_key == *session || run.parent.as_ref() == Some(session) {
+        return Ok(true);
+    }
+    match ids::details(link, run.root_run_id).await {
+        Ok(root) => Ok(root.session_key == *session),
+        Err(gone) if gone.code == exit::NOT_FOUND => Ok(false),
+        Err(failure) => Err(failure),
+    }
 }

@@ -65,6 +65,7 @@ impl Attach {
                     window: None,
                     show: true,
                     person: person.as_mut(),
+                    conversation: None,
                 };
                 match follow(link, &common.place, task, &mut interrupt).await? {
                     End::Done(_) | End::Window(_) => Some(end(common, *id).await?),

@@ -223,7 +223,7 @@ fn level(text: &str) -> Result<Option<ThinkingLevel>, Failure> {
         .map_err(|error| Failure::usage(format!("--thinking: {error}")))
 }
 
-fn absolute(folder: String) -> Result<String, Failure> {
+pub(crate) fn absolute(folder: String) -> Result<String, Failure> {
     if folder.is_empty() {
         return Ok(folder);
     }

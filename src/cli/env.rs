@@ -85,7 +85,8 @@ impl EnvOf {
     }
 }
 
-fn missing(run: &Run) -> impl Iterator<Item = &EnvName> {
+/// The names that have no value.
+pub(crate) fn missing(run: &Run) -> impl Iterator<Item = &EnvName> {
     run.env.iter().filter(|one| one.missing.is_some())
 }
 

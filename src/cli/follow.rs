@@ -3,6 +3,7 @@
 //!
 //! The rows say whether the runs have ended; a subscription says when to look at them.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,16 +14,21 @@ use super::failure::Failure;
 use super::link::{self, Link};
 use super::live::{Live, News};
 use super::person::Person;
-use super::print;
 use super::view::View;
+use super::watch::Position;
+use super::{ids, print};
 use crate::kernel::ids::RunId;
 use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
+use crate::wire::lifecycle::CancelRun;
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited, WaitedRun};
 use crate::wire::shapes::Step;
 
 /// How long after Ctrl-C a second one counts.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+
+/// How long the events of a run that has ended already may take.
+const REST: Duration = Duration::from_secs(2);
 
 /// Ctrl-C. From the moment that this is made, it no longer ends the program.
 pub(crate) struct Interrupt(Signal);
@@ -62,6 +68,9 @@ pub(crate) struct Task<'a> {
     /// Whoever is there to be asked what the only run, and those of its session and below it,
     /// ask.
     pub(crate) person: Option<&'a mut Person>,
+    /// The only run is a turn of a conversation, begun after this place in the log: what it says
+    /// and does is shown as it comes and stays on the screen, and Ctrl-C cancels it.
+    pub(crate) conversation: Option<Position>,
 }
 
 /// How the waiting ended.
@@ -82,9 +91,19 @@ pub(crate) async fn follow(
     task: Task<'_>,
     interrupt: &mut Interrupt,
 ) -> Result<End, Failure> {
-    let request = news_of(&task);
+    let mut request = news_of(&task);
     let window = task.window;
-    let view = task.show.then(View::for_people);
+    let turn = match (&task.conversation, task.ids) {
+        (Some(begin), [only]) => {
+            request = begin.clone().onward(request);
+            Some(*only)
+        }
+        _ => None,
+    };
+    let view = task.show.then(|| match turn {
+        Some(run) => View::of_conversation(run),
+        None => View::for_people(),
+    });
     let live = tokio::select! {
         biased;
         () = interrupt.pressed() => return Ok(End::Detached),
@@ -93,25 +112,70 @@ pub(crate) async fn follow(
     let mut follow = Follow {
         ids: task.ids,
         any: task.any,
+        // A subscription that goes on somewhere begins with what happened after it.
+        is_behind: turn.is_some(),
+        has_heard_end: false,
         live,
     };
-    let over = async {
+    let mut over = pin!(async {
         match window {
             Some(window) => tokio::time::sleep(window).await,
             None => std::future::pending().await,
         }
-    };
-    tokio::select! {
-        biased;
-        () = interrupt.pressed() => return Ok(End::Detached),
-        raw = follow.until_done() => return raw.map(End::Done),
-        () = over => {}
+    });
+    let mut cancelling: Option<Cancelling<'_>> = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupt.pressed() => match turn {
+                Some(run) if cancelling.is_none() => {
+                    follow.live.note(&print::styled(print::DIM, "stopping the turn …"));
+                    cancelling = Some(Box::pin(cancel(place, run)));
+                }
+                _ => return Ok(End::Detached),
+            },
+            raw = follow.until_done() => {
+                let raw = raw?;
+                if let Some(run) = turn {
+                    follow.end(run).await?;
+                }
+                return Ok(End::Done(raw));
+            }
+            cancelled = heard(&mut cancelling) => {
+                if let Err(failure) = cancelled {
+                    follow.live.note(&format!("the turn goes on: {failure}"));
+                    cancelling = None;
+                }
+            }
+            () = &mut over => break,
+        }
     }
     let (raw, waited) = follow.look().await?;
     Ok(match waited.done {
         true => End::Done(raw),
         false => End::Window(raw),
     })
+}
+
+/// A cancel that was asked for; it answers once nothing of the run is at work any more.
+type Cancelling<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
+
+/// Over a link of its own, so that the run is followed meanwhile.
+async fn cancel(place: &Where, run_id: RunId) -> Result<(), Failure> {
+    let link = Link::open(place).await?;
+    let reason = Some("Ctrl-C".to_owned());
+    let request = CancelRun { run_id, reason };
+    link.raw("runs.cancel", request).await.map(|_| ())
+}
+
+/// What a cancel has come to; only once.
+async fn heard(cancelling: &mut Option<Cancelling<'_>>) -> Result<(), Failure> {
+    let Some(cancel) = cancelling else {
+        return std::future::pending().await;
+    };
+    let answer = cancel.await;
+    *cancelling = Some(Box::pin(std::future::pending()));
+    answer
 }
 
 /// The events after which the runs stand otherwise.
@@ -144,6 +208,10 @@ fn news_of(task: &Task<'_>) -> SubscribeEvents {
 struct Follow<'a> {
     ids: &'a [RunId],
     any: bool,
+    /// The rows were not looked at yet.
+    is_behind: bool,
+    /// The event of an end was heard.
+    has_heard_end: bool,
     live: Live<'a>,
 }
 
@@ -152,14 +220,34 @@ impl Follow<'_> {
     async fn until_done(&mut self) -> Result<Value, Failure> {
         loop {
             // The first news is that the subscription was begun.
-            self.news().await?;
+            if !self.is_behind {
+                self.news().await?;
+                // Stays so until the rows were looked at, also where this is dropped meanwhile.
+                self.is_behind = true;
+            }
             match self.look().await {
                 Ok((raw, waited)) if waited.done => return Ok(raw),
-                Ok(_) => {}
+                Ok(_) => self.is_behind = false,
                 // The subscription has ended too, and finds the daemon again.
-                Err(lost) if link::is_broken(&lost) => {}
+                Err(lost) if link::is_broken(&lost) => self.is_behind = false,
                 Err(failure) => return Err(failure),
             }
+        }
+    }
+
+    /// Shows what a turn has come to, to its end.
+    async fn end(&mut self, run: RunId) -> Result<(), Failure> {
+        // It was over before it was looked at: what happened is still on its way.
+        if !self.has_heard_end
+            && let Ok(heard) = tokio::time::timeout(REST, self.news()).await
+        {
+            heard?;
+        }
+        let link = &self.live.watch.link;
+        let run = ids::details(link, run).await?;
+        match &mut self.live.view {
+            Some(view) => view.end(link, &run).await,
+            None => Ok(()),
         }
     }
 
@@ -195,6 +283,7 @@ impl Follow<'_> {
                 News::Event(event) => {
                     let its = event.run_id.is_some_and(|run| self.ids.contains(&run));
                     if its && event.kind == "run.ended" {
+                        self.has_heard_end = true;
                         return Ok(());
                     }
                 }

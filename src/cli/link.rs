@@ -158,10 +158,24 @@ pub(crate) async fn find_again(
         match Link::open(place).await {
             Ok(link) => return Ok(link),
             Err(failure) if failure.code != exit::NO_DAEMON => return Err(failure),
-            Err(_) if clock.monotonic() - started > SEARCH => return Err(lost),
+            Err(gone) if clock.monotonic() - started > SEARCH => return Err(given_up(gone, lost)),
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
+}
+
+/// The daemon has not come back in time: why, and what to do.
+fn given_up(gone: Failure, lost: Failure) -> Failure {
+    let message = format!(
+        "the daemon has not come back for {} s: {}",
+        SEARCH.as_secs(),
+        gone.message
+    );
+    let mut failure = Failure::new(exit::NO_DAEMON, "no_daemon", message);
+    failure.hints = gone.hints;
+    failure.hints.extend(lost.hints);
+    failure.hints.dedup();
+    failure
 }
 
 /// How long a lost daemon is looked for.
@@ -252,6 +266,23 @@ mod tests {
             }],
             endpoint: serde_json::from_value(endpoint).unwrap(),
         }
+    }
+
+    #[test]
+    fn c7_a_daemon_that_does_not_come_back_is_given_up_with_what_to_do() {
+        let gone = Failure::new(exit::NO_DAEMON, "no_daemon", "no daemon runs on /state")
+            .hint("start it: abide serve --detach");
+        let lost = Failure::new(exit::FAILED, LOST, "the link was lost").hint("see: abide ps");
+        let failure = given_up(gone, lost);
+        assert_eq!(failure.code, exit::NO_DAEMON);
+        assert_eq!(
+            failure.message,
+            "the daemon has not come back for 60 s: no daemon runs on /state"
+        );
+        assert_eq!(
+            failure.hints,
+            ["start it: abide serve --detach", "see: abide ps"]
+        );
     }
 
     #[test]

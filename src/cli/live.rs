@@ -120,7 +120,9 @@ impl<'a> Live<'a> {
             view.hear(event);
         }
         let kind = event.kind.as_str();
-        self.asks_anew |= kind.starts_with("question.") || kind.starts_with("approval.");
+        // A run that is paused may wait for a value.
+        self.asks_anew |=
+            kind.starts_with("question.") || kind.starts_with("approval.") || kind == "run.paused";
     }
 
     async fn come_back(&mut self) -> Result<(), Failure> {
@@ -202,6 +204,10 @@ impl<'a> Live<'a> {
         };
         let text = print::styled(print::HEAD, format!("{}> ", open.prompt()));
         match &mut self.view {
+            Some(view) if open.asked.is_secret() => {
+                let hidden = "•".repeat(person.typed().chars().count());
+                view.ask(&text, &hidden);
+            }
             Some(view) => view.ask(&text, person.typed()),
             None if person.is_there => print::prompt(&text),
             None => {}
@@ -252,7 +258,9 @@ impl<'a> Live<'a> {
                 self.prompt();
             }
             // It ran out, or somebody else was first.
-            Err(refused) if refused.kind == "conflict" => self.note(&refused.to_string()),
+            Err(refused) if refused.kind == "conflict" || open.asked.is_secret() => {
+                self.note(&refused.to_string())
+            }
             // The daemon went away in this moment: it is put again.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                 self.note("that was not heard; it is asked again");
@@ -266,7 +274,8 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    fn note(&mut self, text: &str) {
+    /// Tells people something; it stays on the screen.
+    pub(crate) fn note(&mut self, text: &str) {
         match &mut self.view {
             Some(view) => view.note(text),
             None => print::note(text),

@@ -2,8 +2,10 @@
 //! conversation goes on, and where runs that are followed ask something.
 
 use std::collections::HashSet;
-use std::io::{IsTerminal, Read, stdin};
+use std::io::{IsTerminal, Read, Write, stdin};
+use std::os::unix::net::UnixStream;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use tokio::sync::mpsc;
@@ -17,14 +19,23 @@ pub(crate) struct Person {
     /// Somebody types and sees what is asked for.
     pub(crate) is_there: bool,
     wants: mpsc::UnboundedSender<()>,
-    /// What was read; nothing: the input has ended.
-    reads: mpsc::UnboundedReceiver<Vec<u8>>,
+    reads: mpsc::UnboundedReceiver<Came>,
+    /// A byte here makes the reader stop waiting for input.
+    rest: Option<UnixStream>,
     is_reading: bool,
     /// What was read and not taken yet.
     pending: Vec<u8>,
     typing: Typing,
     /// What was put to them, answered or not.
     put: HashSet<Uuid>,
+}
+
+/// What the reader has.
+enum Came {
+    /// What was read; nothing: the input has ended.
+    Bytes(Vec<u8>),
+    /// It does not wait any more, and has taken nothing.
+    Rests,
 }
 
 /// What comes of a key.
@@ -43,11 +54,16 @@ impl Person {
         let (said, reads) = mpsc::unbounded_channel();
         // A thread of its own, which ends with the program, so that Ctrl-C is heard while
         // nobody types.
+        let (rest, mut bell) = match UnixStream::pair() {
+            Ok((rest, bell)) => (Some(rest), Some(bell)),
+            // Without it what is typed after a question ran out is taken with the next one.
+            Err(_) => (None, None),
+        };
         std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
             while let Some(()) = wanted.blocking_recv() {
-                let count = stdin().lock().read(&mut bytes).unwrap_or(0);
-                if said.send(bytes[..count].to_vec()).is_err() || count == 0 {
+                let came = wait(bell.as_mut());
+                let is_over = matches!(&came, Came::Bytes(bytes) if bytes.is_empty());
+                if said.send(came).is_err() || is_over {
                     return;
                 }
             }
@@ -56,6 +72,7 @@ impl Person {
             is_there: is_at_the_terminal() && print::notes_are_watched(),
             wants,
             reads,
+            rest,
             is_reading: false,
             pending: Vec::new(),
             typing: Typing::default(),
@@ -110,15 +127,38 @@ impl Person {
 
     /// Reads more; `false` at the end of the input.
     async fn read(&mut self) -> bool {
-        if !self.is_reading {
-            // Where nobody reads any more, the input has ended.
-            let _ = self.wants.send(());
-            self.is_reading = true;
+        loop {
+            if !self.is_reading {
+                // Where nobody reads any more, the input has ended.
+                let _ = self.wants.send(());
+                self.is_reading = true;
+            }
+            let came = self.reads.recv().await;
+            self.is_reading = false;
+            match came {
+                Some(Came::Bytes(bytes)) => {
+                    self.pending.extend(&bytes);
+                    return !bytes.is_empty();
+                }
+                // That was for an earlier one.
+                Some(Came::Rests) => {}
+                None => return false,
+            }
         }
-        let bytes = self.reads.recv().await.unwrap_or_default();
-        self.is_reading = false;
-        self.pending.extend(&bytes);
-        !bytes.is_empty()
+    }
+
+    /// Reads no more until it is wanted again, so that others may; what was read already and not
+    /// taken.
+    pub(crate) async fn rest(&mut self) -> String {
+        let bell = self.rest.as_mut();
+        if self.is_reading && bell.is_some_and(|bell| bell.write_all(&[0]).is_ok()) {
+            if let Some(Came::Bytes(bytes)) = self.reads.recv().await {
+                self.pending.extend(bytes);
+            }
+            self.is_reading = false;
+        }
+        self.forget_typed();
+        text(&std::mem::take(&mut self.pending))
     }
 
     /// The first of these that was not put to them yet.
@@ -131,6 +171,31 @@ impl Person {
     /// What they said to this did not arrive: it is put to them again.
     pub(crate) fn was_not_heard(&mut self, asked: Uuid) {
         self.put.remove(&asked);
+    }
+}
+
+/// Returns when there is something to read, or when the bell rings.
+fn wait(bell: Option<&mut UnixStream>) -> Came {
+    if let Some(bell) = bell {
+        let input = stdin();
+        let mut both = [
+            PollFd::new(&*bell, PollFlags::IN),
+            PollFd::new(&input, PollFlags::IN),
+        ];
+        while matches!(poll(&mut both, None), Err(rustix::io::Errno::INTR)) {}
+        if !both[0].revents().is_empty() {
+            // The other end is open as long as somebody wants something.
+            let _ = bell.read(&mut [0]);
+            return Came::Rests;
+        }
+    }
+    // Past the standard library's buffer, which the poll above knows nothing of.
+    let mut bytes = [0; 4096];
+    loop {
+        match rustix::io::read(stdin(), &mut bytes) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return Came::Bytes(bytes[..read.unwrap_or(0)].to_vec()),
+        }
     }
 }
 

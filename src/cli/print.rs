@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::markdown::Markdown;
 use super::text::{clean, flow, wrap};
 
 /// For what went well.
@@ -35,9 +36,14 @@ pub(crate) fn answer(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a text that was written by a model or a person. On a terminal its long lines are
-/// parted between words; anywhere else it stays as it is.
+/// parted between words, and its Markdown is shown as such where there are colours; anywhere
+/// else it stays as it is.
 pub(crate) fn prose(text: &str) -> Result<(), Failure> {
-    answer(&for_screen(text, 0))
+    let has_styles = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    match screen_width().filter(|_| has_styles) {
+        Some(columns) => answer(&Markdown::render(text, columns)),
+        None => answer(&for_screen(text, 0)),
+    }
 }
 
 /// A text as [`prose`] prints it, to be a part of something in which it stands behind `indent`

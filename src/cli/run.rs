@@ -55,6 +55,7 @@ impl Run {
             window: None,
             show: !common.json,
             person: person.as_mut(),
+            conversation: None,
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
@@ -90,7 +91,7 @@ async fn leave(common: &Common, interrupt: &mut Interrupt, run_id: RunId) -> Res
 }
 
 /// Says what goes on of that which an ended run asked others to do.
-async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
+pub(crate) async fn below(link: &Link, run: &shapes::Run) -> Result<(), Failure> {
     let open = view::tree_of(link, run.run_id)
         .await?
         .iter()

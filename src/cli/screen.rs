@@ -31,11 +31,16 @@ pub(crate) struct Screen {
 impl Screen {
     /// A screen on standard error; `None` where nobody would see it.
     pub(crate) fn new() -> Option<Screen> {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        (print::notes_are_watched() && !is_dumb).then(|| Screen {
+        Screen::is_possible().then(|| Screen {
             canvas: Canvas::default(),
             _silence: Silence::keep(),
         })
+    }
+
+    /// Would somebody see it?
+    pub(crate) fn is_possible() -> bool {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        print::notes_are_watched() && !is_dumb
     }
 
     /// How many columns and lines a picture may have.
@@ -68,6 +73,12 @@ impl Screen {
     /// Prints a text above the live part; it stays.
     pub(crate) fn keep(&mut self, text: &str) {
         self.paint(text.trim_end_matches('\n'));
+    }
+
+    /// The same, and shows `lines` in place of those before at once.
+    pub(crate) fn keep_above(&mut self, text: &str, lines: Vec<String>) {
+        self.canvas.lines = lines;
+        self.keep(text);
     }
 
     /// What a person is asked for, with what they have typed so far, stands below the picture;

@@ -119,7 +119,7 @@ fn cells(row: &Row, name: &str) -> Vec<String> {
 }
 
 /// A number of tokens in a few signs: 950, 12k, 3.4M.
-fn short(count: u64) -> String {
+pub(crate) fn short(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..1_000_000 => format!("{}k", count / 1000),
@@ -128,7 +128,7 @@ fn short(count: u64) -> String {
 }
 
 /// Millionths as an amount, to the cent or, of less, to the third digit that says something.
-fn money(micros: u64) -> String {
+pub(crate) fn money(micros: u64) -> String {
     match micros {
         0 => "-".to_owned(),
         1..10_000 => format!("0.{micros:06}"),

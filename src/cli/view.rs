@@ -12,6 +12,7 @@ use super::failure::{Failure, exit};
 use super::follow::steps;
 use super::link::Link;
 use super::screen::Screen;
+use super::stream::{self, Stream};
 use super::text::{COLUMNS, line, short};
 use super::tree::{self, Followed, Look, Tree};
 use super::{ids, print};
@@ -34,6 +35,8 @@ pub(crate) struct View {
     tree: Tree,
     told: Told,
     shown: Shown,
+    /// In a conversation: the answer of the run that it is about.
+    stream: Option<Stream>,
     clock: Clock,
 }
 
@@ -60,6 +63,16 @@ impl View {
         })
     }
 
+    /// An empty view for a turn of a conversation: what is said and done goes to the screen for
+    /// good, as it comes, and what goes on is drawn below it.
+    pub(crate) fn of_conversation(run: RunId) -> View {
+        let mut view = View::for_people();
+        if view.takes_keys() {
+            view.stream = Some(Stream::of(run));
+        }
+        view
+    }
+
     /// An empty view for programs: an object for each thing that happened, as the answer.
     pub(crate) fn for_programs() -> View {
         View::of(Shown::Json)
@@ -70,6 +83,7 @@ impl View {
             tree: Tree::default(),
             told: Told::default(),
             shown,
+            stream: None,
             clock: Clock::system(),
         }
     }
@@ -112,6 +126,9 @@ impl View {
     /// Takes over an event.
     pub(crate) fn hear(&mut self, event: &Event) {
         self.tree.hear(event);
+        if let Some(stream) = &mut self.stream {
+            stream.hear(event);
+        }
     }
 
     /// Reads the runs of which there is more to know than events have said.
@@ -127,7 +144,79 @@ impl View {
                 Err(failure) => return Err(failure),
             }
         }
+        let look = self.look();
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        let read = stream.catch_up(link, look.columns).await;
+        self.keep(&look);
+        read
+    }
+
+    /// A run of a conversation has ended as this row says: all of its answer stands on the
+    /// screen once this returns.
+    pub(crate) async fn end(&mut self, link: &Link, run: &Run) -> Result<(), Failure> {
+        self.catch_up(link).await?;
+        let look = self.look();
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        let its = self
+            .tree
+            .runs()
+            .iter()
+            .filter(|one| one.run.run_id == run.run_id);
+        let steps = its.flat_map(|one| &one.steps);
+        let ended = steps.filter(|step| step.tool.is_some() && step.ended_at.is_some());
+        stream.hear_calls(ended.map(|step| step.step_id));
+        stream.catch_up(link, look.columns).await?;
+        stream.end(run, look.columns);
+        self.keep(&look);
         Ok(())
+    }
+
+    /// Puts on the screen for good what the run has said and done.
+    fn keep(&mut self, look: &Look) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        let mut lines = Vec::new();
+        for shown in stream.ready() {
+            match shown {
+                stream::Shown::Lines(said) => lines.extend(said),
+                stream::Shown::Call(step) => {
+                    match self.tree.told_call(stream.run(), step, look) {
+                        Some(call) => lines.push(call),
+                        // It is not read yet; the journal has it at the end.
+                        None => stream.forget_call(step),
+                    }
+                }
+            }
+        }
+        self.tree.is_told(stream.run(), stream.calls());
+        let picture = self.picture();
+        if let Shown::Tree(screen) = &mut self.shown
+            && !lines.is_empty()
+        {
+            screen.keep_above(&lines.join("\n"), picture);
+        }
+    }
+
+    /// How the picture is looked at now.
+    fn look(&self) -> Look {
+        let (columns, rows) = Screen::room();
+        let frame = self.clock.monotonic().as_millis() / FRAME.as_millis();
+        // What is said in a conversation has the whole width.
+        let widest = match self.stream {
+            Some(_) => usize::MAX,
+            None => COLUMNS_DRAWN.1,
+        };
+        Look {
+            now: self.clock.now(),
+            frame: usize::try_from(frame).unwrap_or(0),
+            columns: columns.clamp(COLUMNS_DRAWN.0, widest),
+            rows,
+        }
     }
 
     /// What people are asked now.
@@ -165,19 +254,34 @@ impl View {
 
     /// Shows how things stand.
     pub(crate) fn draw(&mut self) -> Result<(), Failure> {
+        let picture = self.picture();
         let Shown::Tree(screen) = &mut self.shown else {
             return self.tell_news();
         };
-        let (columns, rows) = Screen::room();
-        let frame = self.clock.monotonic().as_millis() / FRAME.as_millis();
-        let look = Look {
-            now: self.clock.now(),
-            frame: usize::try_from(frame).unwrap_or(0),
-            columns: columns.clamp(COLUMNS_DRAWN.0, COLUMNS_DRAWN.1),
-            rows,
-        };
-        screen.draw(self.tree.draw(&look));
+        screen.draw(picture);
         Ok(())
+    }
+
+    /// The lines of the live part: what is still written, and what goes on.
+    fn picture(&self) -> Vec<String> {
+        let mut look = self.look();
+        let rows = look.rows;
+        let said = self.stream.as_ref().map_or_else(Vec::new, |stream| {
+            stream.tail(look.columns, rows.saturating_sub(1).max(1))
+        });
+        // The picture gets half of the screen at least, what is written the rest of it.
+        look.rows = rows - (said.len() + 1).min(rows / 2);
+        if self.stream.is_none() {
+            look.rows = rows;
+        }
+        let picture = self.tree.draw(&look);
+        let room = rows.saturating_sub(picture.len() + 1);
+        let mut lines = said[said.len().saturating_sub(room)..].to_vec();
+        if self.stream.is_some() && rows > picture.len() + lines.len() {
+            lines.push(String::new());
+        }
+        lines.extend(picture);
+        lines
     }
 
     /// Takes over a run as it is now; its journal is read only if it moved.
@@ -274,12 +378,14 @@ impl Drop for View {
         if let Shown::Tree(_) = self.shown {
             // The live lines go, the last picture stays.
             self.shown = Shown::Notes;
+            if self.stream.is_some() {
+                return;
+            }
             self.tree.asks(Vec::new());
             let look = Look {
-                now: self.clock.now(),
                 frame: 0,
-                columns: Screen::room().0.clamp(COLUMNS_DRAWN.0, COLUMNS_DRAWN.1),
                 rows: usize::MAX,
+                ..self.look()
             };
             for line in self.tree.draw(&look) {
                 print::note(&line);

@@ -57,6 +57,7 @@ impl Wait {
             window: self.timeout,
             show: !common.json,
             person: None,
+            conversation: None,
         };
         let mut interrupt = Interrupt::new()?;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
@@ -102,6 +103,13 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
     if let Some(result) = &run.result {
         print::prose(result)?;
     }
+    outcome(run);
+    Ok(())
+}
+
+/// Says how a run ended, unless it ended well, and what of its text is elsewhere.
+pub(crate) fn outcome(run: &Run) {
+    let who = format!("{} {}", tree::name(run), text::short(run.run_id));
     let digits = text::short(run.run_id);
     match (&*run.state, &run.error) {
         ("ok", _) => {}
@@ -128,7 +136,6 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
             "the answer is longer; all of it: abide history {digits}"
         ));
     }
-    Ok(())
 }
 
 /// After Ctrl-C: nothing was ended, and how to come back.

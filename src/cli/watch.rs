@@ -18,6 +18,24 @@ pub(crate) struct Watch<'a> {
     events: Events,
 }
 
+/// A place in the log of events; what follows it is heard from there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Position {
+    since: Option<u64>,
+    store_id: Option<String>,
+}
+
+impl Position {
+    /// This subscription, from here on.
+    pub(crate) fn onward(self, request: SubscribeEvents) -> SubscribeEvents {
+        SubscribeEvents {
+            since: self.since,
+            store_id: self.store_id,
+            ..request
+        }
+    }
+}
+
 /// What a watch gives.
 pub(crate) enum Seen {
     /// What is live; the first thing without a cursor, and again where the log that was to
@@ -54,6 +72,14 @@ impl<'a> Watch<'a> {
             request,
             events,
         })
+    }
+
+    /// Where it is in the log.
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            since: self.request.since,
+            store_id: self.request.store_id.clone(),
+        }
     }
 
     /// What comes next. A lost link is found again, of which `say` is told.
@@ -106,6 +132,7 @@ impl<'a> Watch<'a> {
                 }
                 Err(lost) if link::is_broken(&lost) => {
                     self.link = link::find_again(self.place, lost, &mut say).await?;
+                    say("the daemon is back");
                 }
                 // It is on its way up.
                 Err(failure) if failure.kind == "unavailable" => {

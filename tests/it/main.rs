@@ -19,6 +19,7 @@ mod called;
 mod called_live;
 mod called_long;
 mod cancels;
+mod chat;
 mod clears;
 mod cli;
 mod cli_agents;

@@ -214,7 +214,7 @@ fn e1_agent_lists_the_primary_agents_and_goes_on_with_another() {
         chat.types("/agent build\n");
         chat.until("build in agent:build:chat, ");
         chat.types("/agent second\n");
-        chat.until("< hello from here\n");
+        chat.until("hello from here\n");
         chat.until("you> ");
         chat.types(CTRL_D);
         assert_eq!(chat.end().0, 0);

@@ -377,6 +377,7 @@ async fn task(
         window: None,
         show: !common.json,
         person: None,
+        conversation: None,
     };
     let end = follow::follow(link, &common.place, task, interrupt).await?;
     let link = Link::open(&common.place).await?;

@@ -6,8 +6,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
 use crate::cli::asked::Asked;
+use crate::cli::markdown::Markdown;
 use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::text::{clean, line, short, span, wrap};
+use crate::cli::text::{line, short, span, wrap};
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
 
@@ -16,7 +18,7 @@ const SHOWN: usize = 5;
 /// From so many milliseconds without a step on it is said how long nothing happened.
 const QUIET_MS: u64 = 5_000;
 /// How much of a text that is coming is looked at for its last lines.
-const TAIL: usize = 2_000;
+const TAIL: usize = 20_000;
 /// In fewer columns than this a run goes without its digits.
 const NARROW: usize = 32;
 /// In fewer columns than this nothing is said of a call's arguments or outcome.
@@ -107,14 +109,19 @@ impl Tree {
         let mut lines = Vec::new();
         for detail in DETAILS {
             lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
-            let pen = Pen { look, detail };
-            let roots = self.runs.iter().filter(|one| !self.is_below(&one.run));
-            let is_alone = roots.clone().count() == 1;
-            for root in roots {
-                let is_whole = is_alone || self.about == Some(root.run.run_id);
-                self.draw_run(&mut lines, pen, root, "", is_whole);
-            }
+            let mut pen = Pen {
+                look,
+                detail,
+                text: SHOWN,
+            };
+            self.draw_roots(&mut lines, pen);
             if lines.len() <= look.rows {
+                // A text that is written gets the lines that are left.
+                if self.writes() && look.rows != usize::MAX {
+                    pen.text += look.rows - lines.len();
+                    lines = self.asked().iter().flat_map(|one| ask(one, look)).collect();
+                    self.draw_roots(&mut lines, pen);
+                }
                 return lines;
             }
         }
@@ -123,6 +130,34 @@ impl Tree {
         let more = line(&format!("… {more} more lines"), look.columns);
         lines.push(styled(DIM, more));
         lines
+    }
+
+    fn draw_roots(&self, lines: &mut Vec<String>, pen: Pen<'_>) {
+        let roots = self.runs.iter().filter(|one| !self.is_below(&one.run));
+        let is_alone = roots.clone().count() == 1;
+        for root in roots {
+            let is_whole = is_alone || self.about == Some(root.run.run_id);
+            self.draw_run(lines, pen, root, "", is_whole);
+        }
+    }
+
+    /// Is the one run that all of this is about writing?
+    fn writes(&self) -> bool {
+        let mut writers = self.runs.iter().filter(|one| one.coming.is_some());
+        writers.next().is_some() && writers.next().is_none()
+    }
+
+    /// The line of a call that has ended, for good.
+    pub(crate) fn told_call(&self, run: RunId, call: StepId, look: &Look) -> Option<String> {
+        let followed = self.runs.iter().find(|one| one.run.run_id == run)?;
+        let mut steps = followed.steps.iter();
+        let step = steps.find(|step| step.step_id == call && step.tool.is_some())?;
+        let pen = Pen {
+            look,
+            detail: Detail::of(0, false),
+            text: 0,
+        };
+        Some(pen.bare_call("", step, self.child_of(&followed.run, step)))
     }
 
     fn is_below(&self, run: &Run) -> bool {
@@ -139,7 +174,7 @@ impl Tree {
         indent: &str,
         is_whole: bool,
     ) {
-        lines.push(pen.head(&followed.run, indent));
+        lines.push(pen.head(followed, indent));
         if is_whole || !is_ended(&followed.run.state) {
             self.draw_work(lines, pen, followed, &pen.deeper(indent, "  "), false);
         }
@@ -161,7 +196,7 @@ impl Tree {
         let calls: Vec<(&Step, Option<&Followed>)> = followed
             .steps
             .iter()
-            .filter(|step| step.tool.is_some() && !sealed)
+            .filter(|step| step.tool.is_some() && !sealed && !self.has_told(step.step_id))
             .map(|step| (step, self.child_of(run, step)))
             .collect();
         let last = calls.len().saturating_sub(pen.detail.calls);
@@ -197,8 +232,9 @@ impl Tree {
                 self.draw_run(lines, pen, other, indent, false);
             }
         }
-        if let Some((_, text)) = followed.coming.as_ref().filter(|_| !carries) {
-            lines.extend(tail(text, indent, pen.look.columns));
+        let is_shown = !carries && !self.is_told_of(run.run_id);
+        if let Some((_, text)) = followed.coming.as_ref().filter(|_| is_shown) {
+            lines.extend(tail(text, indent, pen.look.columns, pen.text));
         }
         if let Some((style, text)) = result {
             lines.push(pen.branch(indent, true, style, &text));
@@ -211,6 +247,8 @@ impl Tree {
 struct Pen<'a> {
     look: &'a Look,
     detail: Detail,
+    /// So many lines of a text that is written are shown.
+    text: usize,
 }
 
 impl Pen<'_> {
@@ -227,7 +265,8 @@ impl Pen<'_> {
     }
 
     /// The line of a run: how it stands.
-    fn head(&self, run: &Run, indent: &str) -> String {
+    fn head(&self, followed: &Followed, indent: &str) -> String {
+        let run = &followed.run;
         let mark = Mark::of_run(run).draw(self.look.frame);
         let room = self.room(indent).saturating_sub(2);
         let digits = match room >= NARROW {
@@ -237,7 +276,7 @@ impl Pen<'_> {
         let most = (room / 2).saturating_sub(digits.width()).max(NARROWEST);
         let who = line(name(run), most);
         let rest = room.saturating_sub(who.width() + digits.width() + 2);
-        let how = line(&headline(run, self.look.now), rest);
+        let how = line(&headline(followed, self.look.now), rest);
         format!(
             "{}{mark} {}{digits}  {}",
             styled(DIM, indent),
@@ -249,6 +288,12 @@ impl Pen<'_> {
     /// The line of a call: its tool, what it was called with, and what came out, unless that
     /// has a line of its own.
     fn call(&self, indent: &str, is_last: bool, step: &Step, child: Option<&Followed>) -> String {
+        let branch = styled(DIM, format!("{indent}{}", branch(is_last)));
+        format!("{branch} {}", self.bare_call(indent, step, child))
+    }
+
+    /// A call as it is drawn behind its branch.
+    fn bare_call(&self, indent: &str, step: &Step, child: Option<&Followed>) -> String {
         let mut room = self.room(indent).saturating_sub(4);
         let tool = line(step.tool.as_deref().unwrap_or(&step.kind), room);
         room -= tool.width();
@@ -285,8 +330,7 @@ impl Pen<'_> {
             _ => String::new(),
         };
         format!(
-            "{} {} {}{}{out}",
-            styled(DIM, format!("{indent}{}", branch(is_last))),
+            "{} {}{}{out}",
             mark.draw(self.look.frame),
             styled(HEAD, tool),
             styled(DIM, params),
@@ -340,7 +384,8 @@ fn took(run: &Run, now: Timestamp) -> String {
 }
 
 /// How a run stands, in words.
-fn headline(run: &Run, now: Timestamp) -> String {
+fn headline(followed: &Followed, now: Timestamp) -> String {
+    let run = &followed.run;
     let used = took(run, now);
     match (&*run.state, &run.step, &run.error) {
         ("ok", ..) => format!("{} · {used}", calls(run.tool_calls)),
@@ -352,7 +397,11 @@ fn headline(run: &Run, now: Timestamp) -> String {
                 line.push_str(&format!(" · {}", calls(run.tool_calls)));
             }
             line.push_str(&format!(" · {used}"));
-            let quiet = now.since(run.last_activity_at);
+            let quiet = now.since(
+                Some(run.last_activity_at)
+                    .max(followed.heard_at)
+                    .unwrap_or(now),
+            );
             if quiet >= QUIET_MS {
                 line.push_str(&format!(", quiet for {}", span(quiet)));
             }
@@ -390,18 +439,16 @@ fn ask(asked: &Asked, look: &Look) -> Vec<String> {
     painted.collect()
 }
 
-/// The last lines of a text that is coming.
-fn tail(said: &str, indent: &str, columns: usize) -> Vec<String> {
+/// The last lines of a text that is coming, as wide as the screen.
+fn tail(said: &str, indent: &str, columns: usize, rows: usize) -> Vec<String> {
     let from = said.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
-    let clean = clean(&said[from..]);
     let room = columns.saturating_sub(indent.width() + 2);
-    let mut last: Vec<String> = clean
+    let mut markdown = Markdown::default();
+    let mut last: Vec<String> = said[from..]
         .lines()
-        .rev()
-        .filter(|said| !said.trim().is_empty())
-        .take(SHOWN)
-        .map(|said| format!("{} {}", styled(DIM, format!("{indent}│")), line(said, room)))
+        .flat_map(|said| markdown.line(said, room, true))
+        .filter(|row| !row.trim().is_empty())
+        .map(|row| format!("{} {row}", styled(DIM, format!("{indent}│"))))
         .collect();
-    last.reverse();
-    last
+    last.split_off(last.len().saturating_sub(rows))
 }

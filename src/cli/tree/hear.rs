@@ -35,6 +35,11 @@ impl Tree {
         match event.kind.as_str() {
             "tool.progress" => self.hear_of_child(id, event),
             "sub_agent.call_start" => self.link(id, &event.data),
+            // The row says what is missing.
+            "run.paused" if event.data["pause"] == "input" => {
+                self.unread.insert(id);
+                self.hear_of(id, event);
+            }
             "run.ended" => {
                 // The event does not have its text.
                 self.unread.insert(id);
@@ -50,7 +55,12 @@ impl Tree {
         };
         match event.kind.as_str() {
             "message.delta" | "message.partial" | "message.reset" => known.hear_text(event),
-            "message.added" => known.coming = None,
+            "message.added" => {
+                // Another one may be stored while this one is written already.
+                let added = event.data["messageId"].as_str();
+                let coming = known.coming.take();
+                known.coming = coming.filter(|(id, _)| added != Some(&id.to_string()));
+            }
             kind if kind.starts_with("run.") || kind.starts_with("tool.") => {
                 known.run.last_activity_at = known.run.last_activity_at.max(event.at);
                 match kind {
@@ -106,6 +116,8 @@ impl Tree {
 
 impl Followed {
     fn hear_text(&mut self, event: &Event) {
+        // Whoever writes is not quiet.
+        self.heard_at = self.heard_at.max(Some(event.at));
         let Some(text) = data::<MessageText>(event) else {
             return;
         };

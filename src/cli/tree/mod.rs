@@ -7,7 +7,7 @@ mod hear;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use anstyle::Style;
 
@@ -17,7 +17,8 @@ use super::asked::Asked;
 use super::print::{BAD, BUSY, GOOD, styled};
 use super::text::{line, short, span};
 use crate::clock::Clock;
-use crate::kernel::ids::{MessageId, RunId};
+use crate::kernel::ids::{MessageId, RunId, StepId};
+use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
 
 /// Runs that go on, each with what it has done so far.
@@ -30,6 +31,8 @@ pub(crate) struct Tree {
     asked: Vec<Asked>,
     /// Runs of which the rows say more than the events have said.
     unread: BTreeSet<RunId>,
+    /// The text of this run stands above the picture, and so do these calls.
+    told: Option<(RunId, HashSet<StepId>)>,
 }
 
 /// A run that is followed: its row, its journal, and what events have said of both since.
@@ -41,6 +44,8 @@ pub(crate) struct Followed {
     pub(crate) steps: Vec<Step>,
     /// The message that is coming, as far as it has come.
     coming: Option<(MessageId, String)>,
+    /// When text of it came last.
+    heard_at: Option<Timestamp>,
 }
 
 impl Tree {
@@ -64,6 +69,22 @@ impl Tree {
         self.about = Some(run);
     }
 
+    /// The text of a run is shown above the picture, and so are its calls that have ended.
+    pub(crate) fn is_told(&mut self, run: RunId, calls: &HashSet<StepId>) {
+        self.told = Some((run, calls.clone()));
+    }
+
+    /// Does the text of this run stand above the picture?
+    fn is_told_of(&self, run: RunId) -> bool {
+        self.told.as_ref().is_some_and(|(told, _)| *told == run)
+    }
+
+    /// Does this call stand above the picture?
+    fn has_told(&self, call: StepId) -> bool {
+        let told = self.told.as_ref();
+        told.is_some_and(|(_, calls)| calls.contains(&call))
+    }
+
     /// Takes over a row; `steps` is the whole journal, where it was read.
     pub(crate) fn take(&mut self, run: Run, steps: Option<Vec<Step>>) {
         self.unread.remove(&run.run_id);
@@ -78,6 +99,7 @@ impl Tree {
                 run,
                 steps: steps.unwrap_or_default(),
                 coming: None,
+                heard_at: None,
             }),
         }
     }

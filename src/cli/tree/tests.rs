@@ -136,6 +136,8 @@ fn tagged(lines: &[String]) -> String {
     for (code, word) in [
         ("\u{1b}[1m", "{bold}"),
         ("\u{1b}[2m", "{dim}"),
+        ("\u{1b}[3m", "{italic}"),
+        ("\u{1b}[36m", "{cyan}"),
         ("\u{1b}[31m", "{red}"),
         ("\u{1b}[32m", "{green}"),
         ("\u{1b}[33m", "{yellow}"),
@@ -485,6 +487,36 @@ proptest! {
         }
         tagged(&lines);
     }
+}
+
+#[test]
+fn c4_the_beginning_of_a_text_stays_where_another_message_is_stored_meanwhile() {
+    const OTHER: &str = "01936f0e-0000-7000-8000-000000000008";
+    let mut tree = task();
+    let piece = |offset: usize, text: &str| {
+        event(
+            "message.delta",
+            HOST,
+            json!({
+                "runId": HOST, "messageId": CHILD, "channel": "text", "offset": offset,
+                "text": text,
+            }),
+        )
+    };
+    let added = |id: &str| {
+        let data = json!({ "messageId": id, "seq": 3, "kind": "tool_result" });
+        event("message.added", HOST, data)
+    };
+    tree.hear(&piece(0, "It is "));
+    tree.hear(&added(OTHER));
+    tree.hear(&piece(6, "there."));
+    let has = |tree: &Tree| {
+        let lines = plain(&tree.draw(&look(80)));
+        lines.iter().any(|line| line.ends_with("It is there."))
+    };
+    assert!(has(&tree));
+    tree.hear(&added(CHILD));
+    assert!(!has(&tree));
 }
 
 #[test]

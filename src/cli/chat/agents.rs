@@ -1,28 +1,16 @@
 //! `/agent` in `abide chat`: which agents there are to talk with, and the conversation with
 //! another one.
 
-use super::failure::{Failure, exit};
-use super::link::Link;
-use super::print;
-use super::text::{Table, line};
+use crate::cli::failure::{Failure, exit};
+use crate::cli::link::Link;
+use crate::cli::print;
+use crate::cli::text::{Table, line};
 use crate::kernel::ids::{AgentId, SessionKey};
 use crate::wire::agents::{Agent, Agents, Audience, ListAgents};
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 
-/// What a line asks for: `/agent NAME`, or `/agent` alone (an empty name). `None`: it is meant
-/// for the agent.
-pub(crate) fn wanted(line: &str) -> Option<&str> {
-    let rest = line.trim().strip_prefix("/agent")?;
-    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
-}
-
-/// The agent of this name; without a name the agents are listed and none is chosen.
-pub(crate) async fn choose(
-    link: &Link,
-    current: &AgentId,
-    name: &str,
-    cwd: Option<String>,
-) -> Result<Option<Agent>, Failure> {
+/// The agents that people talk with.
+pub(super) async fn of_people(link: &Link, cwd: Option<String>) -> Result<Vec<Agent>, Failure> {
     let request = ListAgents {
         audience: Some(Audience::People),
         cwd,
@@ -31,6 +19,17 @@ pub(crate) async fn choose(
     };
     let mut agents = link.ask::<Agents>("agents.list", request).await?.agents;
     agents.retain(|agent| agent.active && agent.mode != "subagent");
+    Ok(agents)
+}
+
+/// The agent of this name; without a name the agents are listed and none is chosen.
+pub(super) async fn choose(
+    link: &Link,
+    current: &AgentId,
+    name: &str,
+    cwd: Option<String>,
+) -> Result<Option<Agent>, Failure> {
+    let agents = of_people(link, cwd).await?;
     if name.is_empty() {
         list(&agents, current);
         return Ok(None);
@@ -64,7 +63,7 @@ fn list(agents: &[Agent], current: &AgentId) {
 
 /// Where the conversation with another agent is: what is said to the one is not read by the
 /// other. It bears the same name.
-pub(crate) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> String {
+pub(super) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> String {
     let own = format!("agent:{current}:");
     let name = key.as_str().strip_prefix(&own);
     let name = name.filter(|name| !name.starts_with("subagent:"));
@@ -74,14 +73,6 @@ pub(crate) fn session_of(key: &SessionKey, current: &AgentId, chosen: &str) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_word_itself_asks_for_another_agent() {
-        assert_eq!(wanted("/agent"), Some(""));
-        assert_eq!(wanted(" /agent  review \n"), Some("review"));
-        assert_eq!(wanted("/agents are nice"), None);
-        assert_eq!(wanted("what is /agent?"), None);
-    }
 
     #[test]
     fn each_agent_has_its_own_conversation_of_the_same_name() {

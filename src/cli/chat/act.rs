@@ -1,0 +1,256 @@
+//! What the commands of `abide chat` do.
+
+use super::agents;
+use super::command::{COMMANDS, Command, KEYS};
+use super::session::{Wanted, here, level, unchanged};
+use super::talk::Talk;
+use crate::cli::failure::Failure;
+use crate::cli::print::{self, HEAD, styled};
+use crate::cli::text::{COLUMNS, Table, age, line, wrap};
+use crate::cli::{ids, tree, usage};
+use crate::clock::Clock;
+use crate::kernel::thinking::Thinking;
+use crate::wire::gateway::{NoParams, Status};
+use crate::wire::input::PageSize;
+use crate::wire::lifecycle::{CompactSession, Compacting, PatchSession};
+use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::sessions::{GetSession, ListSessions, SessionKind, Sessions};
+use crate::wire::shapes::Session;
+
+/// So many sessions are listed.
+const LISTED: u32 = 20;
+/// The width of the names in the help.
+const NAMES: usize = 19;
+/// The word that takes a model or level away.
+const DEFAULT: &str = "default";
+
+impl Talk<'_> {
+    /// Carries out a command.
+    pub(super) async fn act(&mut self, command: Command) -> Result<(), Failure> {
+        self.link = self.link().await?;
+        match command {
+            Command::Help => help(),
+            Command::New(name) => return self.new_session(name).await,
+            Command::Agent(name) => return self.agent(name.as_deref().unwrap_or_default()).await,
+            Command::Model(model) => return self.model(model).await,
+            Command::Thinking(level) => return self.thinking(level).await,
+            Command::Sessions => return self.sessions().await,
+            Command::Attach(Some(name)) => {
+                let wanted = Wanted {
+                    name: Some(ids::session(&self.link, &name).await?.to_string()),
+                    ..Wanted::default()
+                };
+                return self.go_on_in(&wanted).await;
+            }
+            Command::Attach(None) => return self.attach().await,
+            Command::Compact => return self.compact().await,
+            Command::Usage => return self.usage().await,
+            // It ends the conversation before it comes here.
+            Command::Quit => {}
+        }
+        Ok(())
+    }
+
+    async fn new_session(&mut self, name: Option<String>) -> Result<(), Failure> {
+        let agent = &self.session.agent;
+        let name = name.map(|name| match name.contains(':') {
+            true => name,
+            false => format!("agent:{agent}:{name}"),
+        });
+        let wanted = Wanted {
+            agent: name.is_none().then(|| agent.to_string()),
+            name,
+            is_new: true,
+            model: self.session.model.clone(),
+            thinking: self.session.thinking.as_deref().and_then(level),
+            cwd: self.session.cwd.clone(),
+        };
+        self.go_on_in(&wanted).await
+    }
+
+    /// Goes on with another agent, in its own conversation; without a name it lists which there
+    /// are.
+    async fn agent(&mut self, name: &str) -> Result<(), Failure> {
+        let chosen = agents::choose(&self.link, &self.session.agent, name, here()).await?;
+        let Some(chosen) = chosen else {
+            return Ok(());
+        };
+        let key = agents::session_of(&self.session.key, &self.session.agent, &chosen.name);
+        let wanted = Wanted {
+            name: Some(key),
+            ..Wanted::default()
+        };
+        self.go_on_in(&wanted).await
+    }
+
+    async fn model(&mut self, model: Option<String>) -> Result<(), Failure> {
+        let Some(model) = model else {
+            let status: Status = self.link.ask("gateway.status", NoParams {}).await?;
+            let now = match &self.session.model {
+                Some(model) => model.clone(),
+                None => format!("the agent's (the default agent has {})", status.model),
+            };
+            self.say(&format!("model: {now}"));
+            let all: Vec<String> = status
+                .providers
+                .into_iter()
+                .flat_map(|of| of.models)
+                .collect();
+            self.say(&format!(
+                "there are: {}; set one: /model NAME",
+                all.join(", ")
+            ));
+            return Ok(());
+        };
+        let request = PatchSession {
+            model: Some(Some(model).filter(|model| model != DEFAULT)),
+            ..unchanged(self.session.key.clone())
+        };
+        self.session = self.link.ask("sessions.patch", &request).await?;
+        let now = self
+            .session
+            .model
+            .as_deref()
+            .unwrap_or("the agent's")
+            .to_owned();
+        self.say(&format!("model from the next turn on: {now}"));
+        Ok(())
+    }
+
+    async fn thinking(&mut self, typed: Option<String>) -> Result<(), Failure> {
+        let levels: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
+        let levels = levels.join(", ");
+        let Some(typed) = typed else {
+            let now = self
+                .session
+                .thinking
+                .as_deref()
+                .unwrap_or("as the agent says")
+                .to_owned();
+            self.say(&format!(
+                "thinking: {now}; set it: /thinking LEVEL ({levels}, {DEFAULT})"
+            ));
+            return Ok(());
+        };
+        let wanted = match typed.as_str() {
+            DEFAULT => None,
+            word => Some(level(word).ok_or_else(|| {
+                let word = line(word, 40);
+                Failure::usage(format!(
+                    "{word} is no level; there are: {levels}, {DEFAULT}"
+                ))
+            })?),
+        };
+        let request = PatchSession {
+            thinking: Some(wanted),
+            ..unchanged(self.session.key.clone())
+        };
+        self.session = self.link.ask("sessions.patch", &request).await?;
+        let now = self
+            .session
+            .thinking
+            .as_deref()
+            .unwrap_or("as the agent says")
+            .to_owned();
+        self.say(&format!("thinking from the next turn on: {now}"));
+        Ok(())
+    }
+
+    async fn sessions(&mut self) -> Result<(), Failure> {
+        let request = ListSessions {
+            kind: Some(SessionKind::Main),
+            limit: PageSize(LISTED),
+            ..ListSessions::default()
+        };
+        let page: Sessions = self.link.ask("sessions.list", request).await?;
+        let now = Clock::system().now();
+        let mut table = Table::new(&["", "SESSION", "ACTIVE", "MSGS", "WHAT"]);
+        for one in page.sessions {
+            let is_this = one.key == self.session.key;
+            table.row(vec![
+                if is_this { "●" } else { " " }.to_owned(),
+                one.key.to_string(),
+                format!("{} ago", age(one.updated_at, now)),
+                one.messages.to_string(),
+                one.label.or(one.title).unwrap_or_default(),
+            ]);
+        }
+        print::note(&table.lines().join("\n"));
+        print::note("go on in one: /attach SESSION (a key, its last digits, or a label)");
+        Ok(())
+    }
+
+    /// Follows what is under way in this session.
+    async fn attach(&mut self) -> Result<(), Failure> {
+        let request = ListRuns {
+            session_key: Some(self.session.key.clone()),
+            limit: PageSize(LISTED),
+            ..ListRuns::default()
+        };
+        let page: Runs = self.link.ask("runs.list", request).await?;
+        let open = page.runs.iter().rfind(|run| !tree::is_ended(&run.state));
+        match open.map(|run| run.run_id) {
+            Some(run) => self.follow(run).await.map(|_| ()),
+            None => {
+                self.say("nothing is under way in this session; /sessions lists others");
+                Ok(())
+            }
+        }
+    }
+
+    async fn compact(&mut self) -> Result<(), Failure> {
+        let request = CompactSession {
+            session_key: self.session.key.clone(),
+            idempotency_key: Some(Clock::system().new_id().to_string()),
+        };
+        let new: Compacting = self.link.ask("sessions.compact", &request).await?;
+        self.follow(new.run_id).await.map(|_| ())
+    }
+
+    async fn usage(&mut self) -> Result<(), Failure> {
+        let request = GetSession {
+            session_key: self.session.key.clone(),
+        };
+        self.session = self.link.ask("sessions.get", request).await?;
+        let Session {
+            usage: used,
+            messages,
+            ..
+        } = &self.session;
+        let cost = match used.cost_micros {
+            0 => String::new(),
+            micros => format!(", cost {}", usage::money(micros)),
+        };
+        let text = format!(
+            "{messages} messages, {} model calls, {} tokens sent, {} received{cost}",
+            used.model_calls,
+            usage::short(used.input_tokens),
+            usage::short(used.output_tokens),
+        );
+        self.say(&text);
+        Ok(())
+    }
+}
+
+fn help() {
+    let columns = print::notes_width().unwrap_or(COLUMNS);
+    let mut lines = Vec::new();
+    let mut row = |what: &str, about: &str| {
+        let mut parts = wrap(about, columns.saturating_sub(NAMES + 1).max(NAMES)).into_iter();
+        let first = parts.next().unwrap_or_default();
+        lines.push(format!(
+            "{} {first}",
+            styled(HEAD, format!("{what:NAMES$}"))
+        ));
+        lines.extend(parts.map(|part| format!("{:NAMES$} {part}", "")));
+    };
+    for (name, argument, about) in COMMANDS {
+        row(format!("{name} {argument}").trim_end(), about);
+    }
+    row("", "");
+    for (key, about) in KEYS {
+        row(key, about);
+    }
+    print::note(&lines.join("\n"));
+    print::note("");
+}

@@ -1,0 +1,67 @@
+//! What runs ask while no turn is followed, put to the person who is at the prompt of `abide chat`.
+
+use super::editor::{Editor, Typed};
+use crate::cli::asked::{Asked, Put};
+use crate::cli::failure::Failure;
+use crate::cli::link::{self, Link};
+use crate::cli::print;
+use crate::clock::Clock;
+
+/// Puts each of these to the person; what they leave stays open.
+pub(super) async fn put_all(
+    link: &Link,
+    editor: &mut Editor,
+    open: Vec<Asked>,
+) -> Result<(), Failure> {
+    for asked in open {
+        put(link, editor, asked).await?;
+    }
+    Ok(())
+}
+
+async fn put(link: &Link, editor: &mut Editor, asked: Asked) -> Result<(), Failure> {
+    let rest = asked.pages(Clock::system().now());
+    let mut put = Put { asked, rest };
+    turn_page(&mut put);
+    loop {
+        let prompt = format!("{}> ", put.prompt());
+        let said = match editor.ask(&prompt, put.asked.is_secret()).await {
+            Typed::Text(said) => said,
+            Typed::Dropped | Typed::End => return Ok(()),
+        };
+        let said = said.trim();
+        if said.is_empty() && put.rest.is_empty() || said == "later" && !put.rest.is_empty() {
+            return Ok(());
+        }
+        if said.is_empty() {
+            turn_page(&mut put);
+            continue;
+        }
+        if put.is_too_early(said) {
+            print::note("nothing was decided: there is more of it, which Enter shows");
+            continue;
+        }
+        match put.asked.answer(link, said).await {
+            Ok(true) => {
+                print::note(&put.asked.decided(said));
+                return Ok(());
+            }
+            Ok(false) => print::note("say yes or no"),
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
+                print::note("that was not heard; Enter on an empty line asks again");
+                return Ok(());
+            }
+            // It ran out, or another client was first.
+            Err(refused) => {
+                print::note(&refused.to_string());
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn turn_page(put: &mut Put) {
+    if let Some(page) = put.rest.pop_front() {
+        print::note(&page);
+    }
+}

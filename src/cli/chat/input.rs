@@ -1,0 +1,142 @@
+//! What comes next in a conversation: a line of the editor, of a pipe, or of a plain terminal, and
+//! what Tab may offer meanwhile.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::PoisonError;
+
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::editor::Typed;
+use super::idle::Idle;
+use super::talk::Talk;
+use super::{agents, session};
+use crate::cli::failure::Failure;
+use crate::cli::print::{self, DIM, HEAD, styled};
+use crate::cli::text;
+use crate::wire::gateway::{ModelProvider, NoParams, Status};
+use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::sessions::{ListSessions, SessionKind, Sessions};
+
+/// What stands in front of what the person types.
+const PROMPT: &str = "you> ";
+/// What Ctrl-C says where there is nothing to stop.
+const LEAVE: &str = "nothing to stop here; Ctrl-D or /quit leaves";
+
+/// What comes next.
+pub(super) enum Next {
+    Line(String),
+    End,
+    /// Nothing to be done.
+    Nothing,
+}
+
+impl Talk<'_> {
+    /// What the person types next; what happens meanwhile is printed above it.
+    pub(super) async fn next(&mut self) -> Result<Next, Failure> {
+        if self.editor.is_none() {
+            return Ok(self.next_line().await);
+        }
+        self.link = self.link().await?;
+        if self.idle.is_none() {
+            let link = self.link().await?;
+            self.idle = Some(Idle::open(link, &self.common.place, &self.session.key).await?);
+        }
+        self.learn_words().await;
+        let initial = std::mem::take(&mut self.ahead);
+        let (Some(editor), Some(idle)) = (&mut self.editor, &mut self.idle) else {
+            return Ok(Next::Nothing);
+        };
+        editor.open(PROMPT, initial);
+        let (says, mut said) = unbounded_channel::<String>();
+        let mut is_watched = true;
+        loop {
+            // It goes on while something is printed: what it waits for may take a while.
+            let mut news = pin!(idle.next(|text: &str| drop(says.send(text.to_owned()))));
+            let came = loop {
+                tokio::select! {
+                    biased;
+                    typed = editor.typed() => return Ok(match typed {
+                        Typed::Text(text) => Next::Line(text),
+                        Typed::Dropped => {
+                            print::note(&styled(DIM, print::note_for_screen(LEAVE, 0)));
+                            Next::Nothing
+                        }
+                        Typed::End => Next::End,
+                    }),
+                    () = self.interrupt.pressed() => {
+                        editor.print(&styled(DIM, print::note_for_screen(LEAVE, 0)));
+                    }
+                    Some(text) = said.recv() => editor.print(&styled(DIM, text)),
+                    came = &mut news, if is_watched => break came,
+                }
+            };
+            match came {
+                Ok(text) => editor.print(&text),
+                // What is typed may still be sent: then it is looked for once more.
+                Err(failure) => {
+                    is_watched = false;
+                    editor.print(&text::clean(&failure.to_string()));
+                }
+            }
+        }
+    }
+
+    /// The next line of a pipe, or of a terminal without an editor.
+    async fn next_line(&mut self) -> Next {
+        if self.person.is_there {
+            print::prompt(&styled(HEAD, PROMPT));
+        }
+        let line = tokio::select! {
+            line = self.person.line() => line,
+            () = self.interrupt.pressed() => None,
+        };
+        if line.is_none() && self.person.is_there {
+            // The shell goes on below the prompt, not behind it.
+            print::note("");
+        }
+        line.map_or(Next::End, Next::Line)
+    }
+
+    /// What Tab may offer; where the daemon does not say, it is what was known.
+    async fn learn_words(&mut self) {
+        let agents = agents::of_people(&self.link, session::here()).await;
+        let status = self.link.ask::<Status>("gateway.status", NoParams {}).await;
+        let request = ListSessions {
+            kind: Some(SessionKind::Main),
+            limit: PageSize(PAGE_LIMIT),
+            ..ListSessions::default()
+        };
+        let sessions = self.link.ask::<Sessions>("sessions.list", request).await;
+        let Some(editor) = &self.editor else {
+            return;
+        };
+        let mut words = editor.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_plain = |word: &String| text::clean(word) == *word;
+        if let Ok(agents) = agents {
+            words.agents = agents
+                .into_iter()
+                .map(|agent| agent.name)
+                .filter(is_plain)
+                .collect();
+        }
+        if let Ok(status) = status {
+            let named = |of: &ModelProvider| {
+                let names = of.models.iter().filter(|model| !model.ends_with('*'));
+                names.cloned().collect::<Vec<_>>()
+            };
+            let all = status.providers.iter().flat_map(named).filter(is_plain);
+            words.models = all.collect::<HashSet<_>>().into_iter().collect();
+            words.models.sort();
+        }
+        if let Ok(page) = sessions {
+            let keys = page
+                .sessions
+                .into_iter()
+                .map(|session| session.key.to_string());
+            words.sessions = keys.filter(is_plain).collect();
+        }
+        words.folder = self.session.cwd.as_ref().map(PathBuf::from);
+    }
+}

@@ -1,0 +1,299 @@
+//! A conversation under way: runs turns and shows what comes of them. `input.rs` reads what is typed.
+
+use super::command::{Command, Line, read};
+use super::editor::Editor;
+use super::idle::Idle;
+use super::input::Next;
+use super::session::{self, Wanted, greet, last_exchange};
+use crate::cli::args::Common;
+use crate::cli::failure::{Failure, exit};
+use crate::cli::follow::{End, Interrupt, Task, follow};
+use crate::cli::link::{self, Link};
+use crate::cli::person::Person;
+use crate::cli::print::{self, DIM, styled};
+use crate::cli::screen::Screen;
+use crate::cli::text::{line, short};
+use crate::cli::{asked, ids, run, text, wait};
+use crate::clock::Clock;
+use crate::kernel::ids::RunId;
+use crate::wire::runs::{Turn, TurnAccepted};
+use crate::wire::shapes::Session;
+
+/// A conversation under way.
+pub(super) struct Talk<'a> {
+    pub(super) link: Link,
+    pub(super) common: &'a Common,
+    pub(super) session: Session,
+    pub(super) person: Person,
+    pub(super) interrupt: Interrupt,
+    /// Where a person types; else lines are read as a pipe gives them.
+    pub(super) editor: Option<Editor>,
+    pub(super) idle: Option<Idle<'a>>,
+    /// What was typed while nothing was asked for.
+    pub(super) ahead: String,
+}
+
+impl<'a> Talk<'a> {
+    pub(super) fn new(link: Link, common: &'a Common, session: Session) -> Result<Self, Failure> {
+        let person = Person::new();
+        // The editor and its prompt are on standard output.
+        let has_editor = person.is_there && !common.json && print::screen_width().is_some();
+        let editor = match has_editor {
+            true => {
+                let state = common.place.state_dir().ok();
+                let folder = std::env::current_dir().ok();
+                Some(Editor::new(state, folder.as_deref())?)
+            }
+            false => None,
+        };
+        Ok(Talk {
+            link,
+            common,
+            session,
+            person,
+            interrupt: Interrupt::new()?,
+            editor,
+            idle: None,
+            ahead: String::new(),
+        })
+    }
+
+    /// Goes on until the input ends; the exit code of the last turn.
+    pub(super) async fn run(mut self) -> Result<u8, Failure> {
+        self.begin().await?;
+        let mut code = 0;
+        loop {
+            let typed = match self.next().await? {
+                Next::Line(typed) => typed,
+                Next::Nothing => continue,
+                Next::End => return Ok(code),
+            };
+            let done = match read(&typed) {
+                Line::Blank => self.answer().await.map(|()| None),
+                Line::Command(Command::Quit) => return Ok(code),
+                Line::Command(command) => self.act(command).await.map(|()| None),
+                Line::Unknown(word) => {
+                    let word = line(&word, 40);
+                    self.say(&format!(
+                        "there is no command {word}, and nothing was sent; /help lists them. \
+                         A blank in front sends it as a message."
+                    ));
+                    Ok(None)
+                }
+                Line::Message(message) => self.turn(message).await,
+            };
+            match done {
+                Ok(None) => {}
+                Ok(Some(Ended::As(ended))) => code = ended,
+                Ok(Some(Ended::Left)) => return Ok(exit::WINDOW),
+                Ok(Some(Ended::NeedsPerson)) => return Ok(exit::PERSON),
+                // What was refused ends no conversation that a person can mend.
+                Err(refused) if self.person.is_there && is_refusal(&refused) => {
+                    self.say(&refused.to_string());
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Says who answers, and what was said before.
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        let is_shown = self.person.is_there || self.common.json;
+        if self.session.messages > 0 && is_shown {
+            last_exchange(&self.link, self.common, &self.session).await?;
+        }
+        if self.person.is_there {
+            greet(&self.session);
+        }
+        self.idle = None;
+        Ok(())
+    }
+
+    /// Goes on in another session.
+    pub(super) async fn go_on_in(&mut self, wanted: &Wanted) -> Result<(), Failure> {
+        self.session = session::open(&self.link, wanted).await?;
+        self.begin().await
+    }
+
+    /// Tells the person something.
+    pub(super) fn say(&mut self, text: &str) {
+        let text = text::clean(text);
+        match &mut self.editor {
+            Some(editor) => editor.print(&print::note_for_screen(&text, 0)),
+            None => print::note(&text),
+        }
+    }
+
+    /// Queues a turn and shows it to its end.
+    async fn turn(&mut self, message: String) -> Result<Option<Ended>, Failure> {
+        if self.editor.is_some() {
+            let link = self.link().await?;
+            let mut idle = Idle::open(link, &self.common.place, &self.session.key).await?;
+            if let Some(before) = self.idle.take() {
+                idle.goes_on_from(before);
+            }
+            self.idle = Some(idle);
+        }
+        let id = self.send(message).await?;
+        self.follow(id).await.map(Some)
+    }
+
+    /// Shows a turn to its end.
+    pub(super) async fn follow(&mut self, id: RunId) -> Result<Ended, Failure> {
+        let streams = self.editor.is_some() && Screen::is_possible();
+        let begin = self.idle.as_ref().map(Idle::position).filter(|_| streams);
+        let link = self.link().await?;
+        let is_there = self.person.is_there && !self.common.json;
+        let task = Task {
+            ids: &[id],
+            any: false,
+            window: None,
+            show: is_there,
+            person: is_there.then_some(&mut self.person),
+            conversation: begin,
+        };
+        let place = &self.common.place;
+        let end = match is_there {
+            true => follow(link, place, task, &mut self.interrupt).await,
+            false => {
+                let alone = follow(link, place, task, &mut self.interrupt);
+                tokio::select! {
+                    end = alone => end,
+                    needs = needs_person(&self.link, &self.session) => {
+                        for text in needs? {
+                            print::note(&text);
+                        }
+                        print::note("a person is needed: abide approvals, abide answer, abide env");
+                        return Ok(Ended::NeedsPerson);
+                    }
+                }
+            }
+        };
+        // The editor reads what is typed next; of a pipe the rest are further messages.
+        if self.editor.is_some() {
+            self.ahead = self.person.rest().await;
+        }
+        if let Some(idle) = &mut self.idle {
+            idle.is_shown(id);
+        }
+        let raw = match end? {
+            End::Done(raw) | End::Window(raw) => raw,
+            End::Detached => {
+                wait::detached(&[id]);
+                return Ok(Ended::Left);
+            }
+        };
+        if self.common.json {
+            print::object(&raw)?;
+        }
+        let run = wait::only(&raw)?;
+        if !self.common.json {
+            // The wait's answer may hold a part of a long text only.
+            let link = self.link().await?;
+            let run = ids::details(&link, run.run_id).await?;
+            if streams {
+                if &*run.state == "cancelled" {
+                    print::note(&styled(DIM, format!("stopped: {}", short(run.run_id))));
+                } else {
+                    wait::outcome(&run);
+                }
+                run::below(&link, &run).await?;
+                print::note("");
+            } else {
+                wait::result(&run, false)?;
+            }
+        }
+        if run.needs_review && !self.person.is_there {
+            return Ok(Ended::NeedsPerson);
+        }
+        Ok(Ended::As(exit::of_run(&run.state, run.needs_review)))
+    }
+
+    /// A link of its own for what goes on while others are in use.
+    pub(super) async fn link(&mut self) -> Result<Link, Failure> {
+        match Link::open(&self.common.place).await {
+            Err(lost) if lost.code == exit::NO_DAEMON => {
+                let gone = lost.clone();
+                tokio::select! {
+                    link = link::find_again(&self.common.place, lost, print::note) => {
+                        let link = link?;
+                        print::note("the daemon is back");
+                        Ok(link)
+                    }
+                    // The person does not want to wait for it.
+                    () = self.interrupt.pressed() => Err(gone),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Queues a turn. A request whose answer was lost is recognised by its key.
+    async fn send(&mut self, message: String) -> Result<RunId, Failure> {
+        let request = Turn {
+            env: None,
+            session_key: self.session.key.clone(),
+            message,
+            agent: None,
+            run_id: None,
+            model: None,
+            thinking: None,
+            run_timeout: None,
+            budget: None,
+            idempotency_key: Some(Clock::system().new_id().to_string()),
+            meta: None,
+        };
+        let accepted: TurnAccepted = match self.link.ask("agent.run", &request).await {
+            Err(lost) if link::is_broken(&lost) => {
+                self.link = self.link().await?;
+                self.link.ask("agent.run", &request).await?
+            }
+            answered => answered?,
+        };
+        Ok(accepted.run_id)
+    }
+
+    /// Puts to the person what runs ask that nobody has answered yet.
+    async fn answer(&mut self) -> Result<(), Failure> {
+        let Some(editor) = &mut self.editor else {
+            return Ok(());
+        };
+        let open = asked::open(&self.link, Some(&self.session.key)).await?;
+        super::answer::put_all(&self.link, editor, open).await
+    }
+}
+
+/// How a turn ended for the conversation.
+pub(super) enum Ended {
+    /// With this exit code.
+    As(u8),
+    /// The person left it at work.
+    Left,
+    /// A person must decide something, and none is there.
+    NeedsPerson,
+}
+
+/// Did the daemon say no, or was something not found, so that another line may do better?
+fn is_refusal(failure: &Failure) -> bool {
+    matches!(failure.code, exit::USAGE | exit::NOT_FOUND | exit::REFUSED)
+}
+
+/// Returns once a run of the session or below it waits for a person: what each asks.
+async fn needs_person(link: &Link, session: &Session) -> Result<Vec<String>, Failure> {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let asked = match asked::open(link, Some(&session.key)).await {
+            Ok(asked) => asked,
+            // Whoever follows the run finds the daemon again, or says that it is gone.
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => Vec::new(),
+            Err(failure) => return Err(failure),
+        };
+        if !asked.is_empty() {
+            let now = Clock::system().now();
+            return Ok(asked.iter().map(|one| one.in_short(now)).collect());
+        }
+    }
+}
+
+/// How often it is asked whether a person is needed.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(500);
