@@ -6,12 +6,11 @@ use clap::Args;
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
-use super::link::{self, Link};
+use super::link::Link;
 use super::person::Person;
 use super::spawn::{self, Work};
 use super::{cancel, ids, print, start, text, tree, view, wait};
 use crate::kernel::ids::RunId;
-use crate::wire::sessions::Spawned;
 use crate::wire::shapes;
 
 /// Do a task and print its answer
@@ -25,7 +24,8 @@ use crate::wire::shapes;
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide run "Where are errors reported?"
 abide run --agent explore --run-timeout 5m "How is the cache kept small?"
-git diff | abide run -"#)]
+git diff | abide run -
+abide run --session agent:build:desk "And in the tests?""#)]
 pub(crate) struct Run {
     #[command(flatten)]
     work: Work,
@@ -37,18 +37,18 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let session = self.work.session();
         let request = self.work.request()?;
         let link = start::link(&common.place, self.no_start).await?;
         let mut interrupt = Interrupt::new()?;
-        let raw = spawn::send(&link, common, &request).await?;
-        let spawned: Spawned = link::read(&raw)?;
+        let accepted = spawn::hand_over(&link, common, request, session.as_deref()).await?;
         if common.json {
-            print::object(&raw)?;
+            print::object(&accepted.raw)?;
         } else {
-            spawn::warn(&spawned);
+            accepted.warn();
         }
         let mut person = Person::if_there().filter(|_| !common.json);
-        let runs = [spawned.run_id];
+        let runs = [accepted.run_id];
         let task = Task {
             ids: &runs,
             any: false,
@@ -61,7 +61,7 @@ impl Run {
         let ended = match end {
             End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
             End::Detached => {
-                return leave(common, &mut interrupt, spawned.run_id).await;
+                return leave(common, &mut interrupt, accepted.run_id).await;
             }
         };
         let link = Link::open(&common.place).await?;

@@ -8,12 +8,15 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
 use super::args::{Common, duration};
+use super::budget::budget;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::{env, ids, print, text};
+use super::{chat, env, ids, print, text, turn};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
+use crate::wire::budget::Budget;
 use crate::wire::input::RunTimeout;
+use crate::wire::runs::TurnAccepted;
 use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Request, Spawned};
 
 /// Hand work to the daemon and return at once
@@ -21,21 +24,22 @@ use crate::wire::sessions::{AnnouncePolicy, Cleanup, Context, Mode, Spawn as Req
 /// Prints the run's id. The work goes on whatever becomes of this terminal.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide spawn --label docs "What is not documented?"
-abide spawn --parent client:bot --idempotency-key question-1 "Where is main?""#)]
+abide spawn --parent client:bot --idempotency-key question-1 "Where is main?"
+abide spawn --session agent:build:desk --thinking high --budget 200k "Go on.""#)]
 pub(crate) struct Spawn {
     #[command(flatten)]
     work: Work,
 
     /// The session that asks and is told of the end
-    #[arg(long, value_name = "SESSION")]
+    #[arg(long, value_name = "SESSION", conflicts_with = "session")]
     parent: Option<String>,
 
     /// How the parent is told [default: wake, or inbox where no agent answers]
-    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(["wake", "inbox", "steer", "none"]))]
+    #[arg(long, value_name = "HOW", conflicts_with = "session", value_parser = PossibleValuesParser::new(["wake", "inbox", "steer", "none"]))]
     announce: Option<String>,
 
     /// Delete its session once all is told
-    #[arg(long)]
+    #[arg(long, conflicts_with = "session")]
     cleanup: bool,
 
     /// Begin with the parent's conversation as it is now
@@ -43,12 +47,8 @@ pub(crate) struct Spawn {
     fork: bool,
 
     /// Keep its session open for further turns
-    #[arg(long, conflicts_with = "cleanup")]
+    #[arg(long, conflicts_with_all = ["cleanup", "session"])]
     keep_open: bool,
-
-    /// Repeat the call with the same key and nothing is done twice
-    #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
 
     /// JSON that comes back unchanged with the result
     #[arg(long, value_name = "JSON", value_parser = json)]
@@ -65,6 +65,11 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
+    /// Do it as a turn of this session, which knows what was said there: a key or label; a key that
+    /// is not there yet makes a new session [default: a session of its own]
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["label", "cwd"])]
+    session: Option<String>,
+
     /// A name for the run
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
@@ -72,6 +77,14 @@ pub(crate) struct Work {
     /// Its model, as provider/name [default: the agent's]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+
+    /// How much its model thinks [default: the agent's]
+    #[arg(long, value_name = "LEVEL", value_parser = chat::levels())]
+    thinking: Option<String>,
+
+    /// What it and all runs below it may use: tokens such as 200k, cost=2.50, or both
+    #[arg(long, value_name = "AMOUNT", value_parser = budget)]
+    budget: Option<Budget>,
 
     /// The folder that its tools see [default: the current one]
     #[arg(long, value_name = "DIR")]
@@ -86,11 +99,26 @@ pub(crate) struct Work {
     /// @file:/PATH, @cred:NAME), or NAME for this shell's value; may be given again
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
+
+    /// Repeat the call with the same key and nothing is done twice
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+/// Work that the daemon has taken.
+pub(crate) struct Accepted {
+    /// What it answered.
+    pub(crate) raw: Value,
+    pub(crate) run_id: RunId,
+    /// Who does it, for people.
+    pub(crate) about: String,
+    warnings: Vec<String>,
 }
 
 impl Spawn {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
+        let session = self.work.session();
         let mut request = self.work.request()?;
         if let Some(parent) = &self.parent {
             request.parent = Some(ids::session(&link, parent).await?);
@@ -100,30 +128,28 @@ impl Spawn {
         request.context = self.fork.then_some(Context::Fork);
         request.mode = self.keep_open.then_some(Mode::Session);
         request.meta = self.meta;
-        if let Some(key) = self.idempotency_key {
-            // The key stands for the first call's run, so this one must not name another.
-            request.run_id = None;
-            request.idempotency_key = Some(key);
-        }
-        let raw = send(&link, common, &request).await?;
+        let accepted = hand_over(&link, common, request, session.as_deref()).await?;
         if common.json {
-            print::object(&raw)?;
+            print::object(&accepted.raw)?;
             return Ok(0);
         }
-        let spawned: Spawned = link::read(&raw)?;
-        warn(&spawned);
-        print::answer(&spawned.run_id.to_string())?;
-        let short = text::short(spawned.run_id);
+        accepted.warn();
+        print::answer(&accepted.run_id.to_string())?;
+        let short = text::short(accepted.run_id);
         print::note(&format!(
-            "{} with {}; its answer: abide wait {short}",
-            text::line(&spawned.agent, 24),
-            text::line(&spawned.model, 30),
+            "{}; its answer: abide wait {short}",
+            accepted.about
         ));
         Ok(0)
     }
 }
 
 impl Work {
+    /// The session that it is to be a turn of.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.session.clone()
+    }
+
     /// The request, under an id and a key of its own, so that it can be sent again.
     pub(crate) fn request(self) -> Result<Request, Failure> {
         let id = RunId(Clock::system().new_id());
@@ -139,18 +165,25 @@ impl Work {
                 folder.display()
             ))
         })?;
+        // A key that is given stands for the first call's run, so this one must not name another.
+        let (run_id, key) = match self.idempotency_key {
+            Some(key) => (None, key),
+            None => (Some(id), id.to_string()),
+        };
         Ok(Request {
             task: task(self.task)?,
-            run_id: Some(id),
+            run_id,
             agent: self.agent,
             label: self.label,
             model: self.model,
+            thinking: self.thinking.as_deref().and_then(chat::level),
+            budget: self.budget,
             cwd: Some(cwd),
             env: env::given(&self.env)?,
             run_timeout: self
                 .run_timeout
                 .map(|limit| RunTimeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))),
-            idempotency_key: Some(id.to_string()),
+            idempotency_key: Some(key),
             ..Request::default()
         })
     }
@@ -172,10 +205,44 @@ pub(crate) async fn send(
     }
 }
 
-/// Shows what the daemon wants the caller to know.
-pub(crate) fn warn(spawned: &Spawned) {
-    for warning in &spawned.warnings {
-        print::note(&format!("note: {}", text::clean(warning)));
+/// Hands the work over: as a turn of `session`, or in a session of its own.
+pub(crate) async fn hand_over(
+    link: &Link,
+    common: &Common,
+    request: Request,
+    session: Option<&str>,
+) -> Result<Accepted, Failure> {
+    if let Some(session) = session {
+        let turn = turn::of(link, session, request).await?;
+        let raw = turn::send(link, common, &turn).await?;
+        let taken: TurnAccepted = link::read(&raw)?;
+        return Ok(Accepted {
+            raw,
+            run_id: taken.run_id,
+            about: format!("a turn of {}", text::line(taken.session_key.as_str(), 40)),
+            warnings: taken.warnings,
+        });
+    }
+    let raw = send(link, common, &request).await?;
+    let spawned: Spawned = link::read(&raw)?;
+    let (agent, model) = (
+        text::line(&spawned.agent, 24),
+        text::line(&spawned.model, 30),
+    );
+    Ok(Accepted {
+        raw,
+        run_id: spawned.run_id,
+        about: format!("{agent} with {model}"),
+        warnings: spawned.warnings,
+    })
+}
+
+impl Accepted {
+    /// Shows what the daemon wants the caller to know.
+    pub(crate) fn warn(&self) {
+        for warning in &self.warnings {
+            print::note(&format!("note: {}", text::clean(warning)));
+        }
     }
 }
 

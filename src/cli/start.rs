@@ -47,6 +47,14 @@ pub(crate) struct Started {
     pub(crate) endpoint: Endpoint,
 }
 
+/// A daemon is there: the one that was, or one in the background.
+pub(crate) async fn if_none(place: &Where) -> Result<(), Failure> {
+    match Link::open(place).await {
+        Err(failure) if failure.code == exit::NO_DAEMON => usual(place).await.map(drop),
+        there => there.map(drop),
+    }
+}
+
 /// A link to the daemon, for a command that a person gives work with: where none is there, one
 /// is started and the person is told so. A script gets the failure, which it can handle.
 pub(crate) async fn link(place: &Where, forbidden: bool) -> Result<Link, Failure> {

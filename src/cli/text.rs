@@ -72,14 +72,16 @@ pub(crate) fn short(id: impl std::fmt::Display) -> String {
     }
 }
 
-/// A time span as people say it: `0.4s`, `12s`, `3m`, `5h`, `9d`.
+/// A time span as people say it: `0.4s`, `12s`, `3m`, `5h`, `9d`. Rounded: what is left of ten
+/// minutes a moment later is still `10m`.
 pub(crate) fn span(ms: u64) -> String {
+    let rounded = |unit: u64| ms.saturating_add(unit / 2) / unit;
     match ms {
-        0..=9_999 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
-        10_000..=119_999 => format!("{}s", ms / 1000),
-        120_000..=7_199_999 => format!("{}m", ms / 60_000),
-        7_200_000..=172_799_999 => format!("{}h", ms / 3_600_000),
-        _ => format!("{}d", ms / 86_400_000),
+        0..=9_949 => format!("{}.{}s", rounded(100) / 10, rounded(100) % 10),
+        9_950..=119_499 => format!("{}s", rounded(1_000)),
+        119_500..=7_169_999 => format!("{}m", rounded(60_000)),
+        7_170_000..=170_999_999 => format!("{}h", rounded(3_600_000)),
+        _ => format!("{}d", rounded(86_400_000)),
     }
 }
 
@@ -262,10 +264,20 @@ mod tests {
 
     #[test]
     fn spans_read_as_people_say_them() {
-        let said: Vec<String> = [412, 9_950, 61_000, 3_600_000, 90_000_000, 864_000_000]
-            .map(span)
-            .into();
-        assert_eq!(said, ["0.4s", "9.9s", "61s", "60m", "25h", "10d"]);
+        let said: Vec<String> = [
+            412,
+            9_949,
+            9_950,
+            61_000,
+            599_900,
+            3_600_000,
+            90_000_000,
+            864_000_000,
+        ]
+        .map(span)
+        .into();
+        let expected = ["0.4s", "9.9s", "10s", "61s", "10m", "60m", "25h", "10d"];
+        assert_eq!(said, expected);
     }
 
     #[test]

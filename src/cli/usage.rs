@@ -9,7 +9,7 @@ use super::args::{Common, duration};
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::text::{COLUMNS, Table, clean, line, span};
-use super::{ids, print};
+use super::{ids, print, text};
 use crate::clock::Clock;
 use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -89,7 +89,8 @@ impl Usage {
             "RUNS", "OK", "FAILED", "P50", "P95", "IN", "OUT", "COST", "NAME",
         ]);
         for row in &summary.rows {
-            table.row(cells(row, row.name.as_deref().unwrap_or_default()));
+            let name = row.name.as_deref().unwrap_or_default();
+            table.row(cells(row, &told_apart(name)));
         }
         if summary.rows.len() > 1 {
             table.row(cells(&summary.total, "together"));
@@ -118,6 +119,18 @@ fn cells(row: &Row, name: &str) -> Vec<String> {
     ]
 }
 
+/// The most columns that are left for a name.
+const NAME: usize = 30;
+
+/// A name of which the end is there: keys of sessions differ in that alone.
+fn told_apart(name: &str) -> String {
+    if name.chars().count() <= NAME {
+        return name.to_owned();
+    }
+    let end = text::short(name);
+    format!("{}{end}", text::line(name, NAME - end.len()))
+}
+
 /// A number of tokens in a few signs: 950, 12k, 3.4M.
 pub(crate) fn short(count: u64) -> String {
     match count {
@@ -142,6 +155,15 @@ pub(crate) fn money(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_differ_in_what_is_shown() {
+        let key = |end: &str| format!("agent:explore:sub:01936f0e-0000-7000-8000-0000{end}");
+        let (one, other) = (told_apart(&key("4f2a91c3")), told_apart(&key("4f2a91c4")));
+        assert_eq!(one, "agent:explore:sub:019…4f2a91c3");
+        assert_ne!(one, other);
+        assert_eq!(told_apart("agent:build:main"), "agent:build:main");
+    }
 
     #[test]
     fn numbers_are_short_and_say_what_they_are() {

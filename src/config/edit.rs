@@ -1,16 +1,67 @@
 //! Changes settings in the text of a file and leaves everything else as a person wrote it:
-//! comments, order, quotes. `abide setup` uses it.
+//! comments, order, quotes. Used by the commands that write settings.
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-/// The text with each of these settings; a key is the names on the way to it.
-pub fn edit(text: &str, settings: &[(Vec<&str>, String)]) -> Result<String, String> {
+use super::named;
+
+/// What becomes of a setting.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It has this value.
+    Set(Value),
+    /// It stands in the file no more.
+    Unset,
+}
+
+impl Change {
+    /// It has this text as its value.
+    pub fn text(text: &str) -> Change {
+        Change::Set(Value::from(text))
+    }
+
+    /// It has these texts as its value.
+    pub fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Change {
+        Change::Set(Value::from_iter(texts))
+    }
+
+    /// The values that the words of a command line may mean, the likeliest first: what TOML reads
+    /// in them, the text itself, a list of it.
+    pub fn meant(words: &[String]) -> Vec<Change> {
+        let texts = || Change::texts(words.iter().map(String::as_str));
+        let [word] = words else {
+            return vec![texts()];
+        };
+        let typed = word.parse::<Value>().ok().map(Change::Set);
+        typed
+            .into_iter()
+            .chain([Change::text(word), texts()])
+            .collect()
+    }
+}
+
+/// The names on the way to a setting: those of tables, then its own. The name that a user has given
+/// to a table may hold dots.
+pub fn path(key: &str) -> Vec<&str> {
+    match named::parts(key) {
+        Some((section, name, field)) if named::is_key(key) => {
+            section.split('.').chain([name, field]).collect()
+        }
+        _ => key.split('.').collect(),
+    }
+}
+
+/// The text with each of these changes; a key is the names on the way to it.
+pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, String> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|fault: toml_edit::TomlError| fault.to_string())?;
-    for (key, value) in settings {
+    for (key, change) in changes {
         let (field, tables) = key.split_last().ok_or("a setting has a name")?;
         let mut is_dotted = false;
+        if matches!(change, Change::Unset) && !is_in(&document, key) {
+            continue;
+        }
         let mut table: &mut dyn TableLike = document.as_table_mut();
         for name in tables {
             let item = table.entry(name).or_insert_with(|| {
@@ -24,7 +75,11 @@ pub fn edit(text: &str, settings: &[(Vec<&str>, String)]) -> Result<String, Stri
                 .ok_or_else(|| format!("{name} is no table"))?;
             is_dotted = table.is_dotted();
         }
-        let mut new = Value::from(value.as_str());
+        let Change::Set(new) = change else {
+            table.remove(field);
+            continue;
+        };
+        let mut new = new.clone();
         match table.get_mut(field).and_then(Item::as_value_mut) {
             Some(old) => {
                 // With the comment behind it.
@@ -39,13 +94,25 @@ pub fn edit(text: &str, settings: &[(Vec<&str>, String)]) -> Result<String, Stri
     Ok(document.to_string())
 }
 
+/// Does a table or setting stand in this text? In one that is not TOML none does.
+pub fn has(text: &str, key: &[&str]) -> bool {
+    text.parse().is_ok_and(|document| is_in(&document, key))
+}
+
+fn is_in(document: &DocumentMut, key: &[&str]) -> bool {
+    let found = key.iter().try_fold(document.as_item(), |item, name| {
+        item.as_table_like().and_then(|table| table.get(name))
+    });
+    found.is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn changed(text: &str) -> String {
-        let model = (vec!["defaults", "model"], "a/b".to_owned());
-        let url = (vec!["providers", "a", "base_url"], "http://x".to_owned());
+        let model = (vec!["defaults", "model"], Change::text("a/b"));
+        let url = (path("providers.a.base_url"), Change::text("http://x"));
         edit(text, &[model, url]).unwrap()
     }
 
@@ -76,6 +143,45 @@ mod tests {
         }
         assert!(edit("a = [", &[]).is_err());
         let key = vec!["defaults", "model"];
-        assert!(edit("defaults = 1", &[(key, String::new())]).is_err());
+        assert!(edit("defaults = 1", &[(key, Change::text(""))]).is_err());
+    }
+
+    #[test]
+    fn a_setting_is_taken_out_and_nothing_else() {
+        let before = "# mine\n[lanes]\nmain = 2 # two\n# of children\nsubagent = 3\n";
+        let after = edit(before, &[(path("lanes.main"), Change::Unset)]).unwrap();
+        assert_eq!(after, "# mine\n[lanes]\n# of children\nsubagent = 3\n");
+        let absent = edit(before, &[(path("lanes.global"), Change::Unset)]).unwrap();
+        assert_eq!(absent, before);
+    }
+
+    #[test]
+    fn names_with_dots_stay_in_one_piece() {
+        assert_eq!(path("lanes.main"), ["lanes", "main"]);
+        assert_eq!(path("prices.a/b-1.5.input"), ["prices", "a/b-1.5", "input"]);
+        assert_eq!(
+            path("skills.entries.a.b.enabled"),
+            ["skills", "entries", "a.b", "enabled"]
+        );
+        let price = (path("prices.a/b-1.5.input"), Change::Set(2.into()));
+        let text = edit("", &[price]).unwrap();
+        assert_eq!(text, "[prices.\"a/b-1.5\"]\ninput = 2\n");
+    }
+
+    #[test]
+    fn words_of_a_command_line_are_tried_as_what_they_look_like_first() {
+        let meant = |words: &[&str]| -> Vec<String> {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let changes = Change::meant(&words).into_iter();
+            let values = changes.map(|change| match change {
+                Change::Set(value) => value.to_string(),
+                Change::Unset => String::new(),
+            });
+            values.collect()
+        };
+        assert_eq!(meant(&["4"]), ["4", "\"4\"", "[\"4\"]"]);
+        assert_eq!(meant(&["1h"]), ["\"1h\"", "[\"1h\"]"]);
+        assert_eq!(meant(&["[\"a\"]"])[0], "[\"a\"]");
+        assert_eq!(meant(&["a", "4"]), ["[\"a\", \"4\"]"]);
     }
 }

@@ -17,7 +17,7 @@ use crate::kernel::fault::Fault;
 const LIMIT: usize = 4 << 20;
 
 /// A configuration that was read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// The settings in force.
     pub config: Config,
@@ -109,19 +109,35 @@ pub fn load(
     required: bool,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Loaded, ConfigError> {
-    let mut loaded = Loaded {
-        config: Config::default(),
-        file: None,
-        warnings: Vec::new(),
-        origins: BTreeMap::new(),
-    };
+    let mut loaded = Loaded::default();
     if let Some(path) = file {
         read_file(path, required, &mut loaded)?;
     }
-    for (name, text) in variables {
-        read_variable(&name, &text, &mut loaded)?;
-    }
+    read_variables(variables, &mut loaded)?;
     Ok(loaded)
+}
+
+/// As [`load`] if `text` stood in the file at `path`.
+pub fn load_text(
+    path: &Path,
+    text: &str,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<Loaded, ConfigError> {
+    let mut loaded = Loaded::default();
+    read_text(path, text, &mut loaded)?;
+    read_variables(variables, &mut loaded)?;
+    Ok(loaded)
+}
+
+/// What is wrong with a key that no setting has; `None`: there is one.
+pub fn unknown(key: &str) -> Option<String> {
+    if is_key(key) {
+        return None;
+    }
+    Some(match nearest(key) {
+        Some(known) => format!("no setting {key:?}; did you mean {known:?}?"),
+        None => format!("no setting {key:?}"),
+    })
 }
 
 fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), ConfigError> {
@@ -140,6 +156,10 @@ fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), Con
             });
         }
     };
+    read_text(path, &text, loaded)
+}
+
+fn read_text(path: &Path, text: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
     let table: toml::Table = text.parse().map_err(|fault| ConfigError::Syntax {
         path: path.to_owned(),
         reason: format!("{fault}"),
@@ -202,11 +222,8 @@ fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Resul
         Origin::Variable(name) => format!("variable {name}"),
         origin => origin.name().unwrap_or_default().to_owned(),
     };
-    if !is_key(key) {
-        loaded.warnings.push(match nearest(key) {
-            Some(known) => format!("{source}: no setting {key:?}; did you mean {known:?}?"),
-            None => format!("{source}: no setting {key:?}"),
-        });
+    if let Some(why) = unknown(key) {
+        loaded.warnings.push(format!("{source}: {why}"));
         return Ok(());
     }
     let set = loaded.config.set(key, value);
@@ -220,6 +237,16 @@ fn take(key: &str, value: &Value, origin: &Origin, loaded: &mut Loaded) -> Resul
         reason,
     })?;
     loaded.origins.insert(key.to_owned(), origin.clone());
+    Ok(())
+}
+
+fn read_variables(
+    variables: impl Iterator<Item = (String, String)>,
+    loaded: &mut Loaded,
+) -> Result<(), ConfigError> {
+    for (name, text) in variables {
+        read_variable(&name, &text, loaded)?;
+    }
     Ok(())
 }
 

@@ -10,9 +10,9 @@ mod reference;
 mod settings;
 mod source;
 
-pub use edit::edit;
+pub use edit::{Change, edit, has, path};
 pub use form::{Auth, FileWatch, ProviderKind, ServerScope};
-pub use load::{ConfigError, Loaded};
+pub use load::{ConfigError, Loaded, unknown};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};
 pub use private::{Rule, Unusable, is_readable_by_others, read_secret};
 pub use reference::read;

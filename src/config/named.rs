@@ -241,7 +241,7 @@ named! {
 }
 
 /// Section, name and field. A name may have dots, as models' names do.
-fn parts(key: &str) -> Option<(&str, &str, &str)> {
+pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
     let (section, rest) = match key.strip_prefix("skills.entries.") {
         Some(rest) => ("skills.entries", rest),
         None => key.split_once('.')?,

@@ -2,12 +2,12 @@
 //! reload, and by `abide config check`.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::load::{ConfigError, Loaded, load};
+use super::load::{ConfigError, Loaded, load, load_text};
 use super::settings::{is_live, shown};
 
 /// From where one value comes.
@@ -82,16 +82,27 @@ impl Source {
 
     /// Reads everything anew.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        // A variable that is not UTF-8 is none of ours.
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let mut loaded = load(self.file.as_deref(), self.named, variables)?;
+        self.with_flags(load(self.file.as_deref(), self.named, variables())?)
+    }
+
+    /// What [`Source::load`] would give if `text` stood in its file.
+    pub fn load_with(&self, text: &str) -> Result<Loaded, ConfigError> {
+        let path = self.file.as_deref().unwrap_or(Path::new("abide.toml"));
+        self.with_flags(load_text(path, text, variables())?)
+    }
+
+    fn with_flags(&self, mut loaded: Loaded) -> Result<Loaded, ConfigError> {
         for flag in &self.flags {
             loaded.flag(flag)?;
         }
         Ok(loaded)
     }
+}
+
+/// Those of this process; one that is not UTF-8 is none of ours.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn usual_file() -> Option<PathBuf> {

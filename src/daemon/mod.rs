@@ -34,6 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub use check::AgentCheck;
 pub use endpoint::Endpoint;
 pub use failure::Failure;
+pub use parts::agent_files;
 
 use crate::clock::Clock;
 use crate::config::{Loaded, Source};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::about::{About, about};
 use super::method::Table;
+use super::sample::sample;
 use super::status;
 use crate::kernel::fault::{Fault, Kind};
 use crate::wire::gateway::NoParams;
@@ -100,7 +102,7 @@ fn document(
     let mut gives = generator(SchemaSettings::for_serialize);
     let mut methods: Vec<&Described> = methods.iter().collect();
     methods.sort_unstable_by_key(|method| method.name);
-    let methods: Vec<Value> = methods
+    let mut methods: Vec<Value> = methods
         .into_iter()
         .map(|described| method(described, &mut takes, &mut gives))
         .collect();
@@ -112,6 +114,9 @@ fn document(
         events.push(json!({ "kind": kind, "stored": false, "data": shape(&mut gives) }));
     }
     let envelope = (event_data::ENVELOPE)(&mut gives);
+    for method in &mut methods {
+        give_results(method, gives.definitions());
+    }
     let mut schemas = takes.take_definitions(true);
     schemas.extend(gives.take_definitions(true));
     schemas.sort_keys();
@@ -134,11 +139,42 @@ fn document(
     Ok(Document(text.into()))
 }
 
+/// Examples without a result would say that the method is a notification.
+fn give_results(method: &mut Value, schemas: &Map<String, Value>) {
+    let result = sample(&method["result"]["schema"], schemas);
+    let examples = method.get_mut("examples").and_then(Value::as_array_mut);
+    for example in examples.into_iter().flatten() {
+        example["result"] = json!({ "name": "result", "value": result });
+    }
+}
+
+/// Formats of numbers are no formats of JSON Schema, and strict readers refuse what they do not
+/// know; others want to be told of every list what is in it.
+fn plain(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    let is = |object: &Map<String, Value>, kind: &str| match object.get("type") {
+        Some(Value::String(one)) => one == kind,
+        Some(Value::Array(several)) => several.iter().any(|one| one == kind),
+        _ => false,
+    };
+    if is(object, "integer") || is(object, "number") {
+        object.remove("format");
+    }
+    if is(object, "array") && !object.contains_key("items") {
+        object.insert("items".to_owned(), json!({}));
+    }
+}
+
 fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator {
     // OpenRPC's schemas are of draft 7.
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.definitions_path = SCHEMAS.into();
         settings.meta_schema = None;
+        settings
+            .transforms
+            .push(Box::new(RecursiveTransform(plain)));
     });
     contract(settings).into_generator()
 }

@@ -24,6 +24,7 @@ mod questions;
 mod rights;
 mod rpc;
 mod runs;
+mod sample;
 mod seats;
 mod server;
 mod servers;

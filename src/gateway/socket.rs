@@ -29,8 +29,7 @@ const PING: Duration = Duration::from_secs(30);
 const READ_BUFFER: usize = 8 * 1024;
 /// Answers are gathered up to this size before they are written, if more are ready.
 const WRITE_BUFFER: usize = 16 * 1024;
-/// The most that is read and thrown away after a message that was too large, so that its
-/// sender comes to read why.
+/// The most that is read and thrown away after a good-bye, so that the peer comes to read why.
 const LINGER_BYTES: u64 = 64 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -74,7 +73,12 @@ pub(crate) async fn serve<S>(
     };
     match end {
         End::Gone => {}
-        End::Close(code, reason) => close(&mut socket, code, reason).await,
+        // The daemon waits for nobody when it stops.
+        End::Close(CloseCode::Away, reason) => close(&mut socket, CloseCode::Away, reason).await,
+        End::Close(code, reason) => {
+            close(&mut socket, code, reason).await;
+            linger(&mut socket).await;
+        }
         End::TooLarge => {
             let most = dispatcher.limits().payload;
             let fault = Fault::new(
@@ -86,11 +90,7 @@ pub(crate) async fn serve<S>(
             let text = error_text(Id::Null, fault);
             if socket.send(Message::text(text)).await.is_ok() {
                 close(&mut socket, CloseCode::Size, "message too large").await;
-                let (mut rest, mut nowhere) =
-                    (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
-                let gone = tokio::io::copy(&mut rest, &mut nowhere);
-                // The time is a favour, not a duty: whatever comes out of it is fine.
-                let _ = tokio::time::timeout(LINGER, gone).await;
+                linger(&mut socket).await;
             }
         }
     }
@@ -189,6 +189,18 @@ where
             return Ok(End::Close(CloseCode::Away, "the daemon stops"));
         }
     }
+}
+
+/// Takes what is still on its way: where a connection ends with something unread, its peer's system
+/// throws away the good-bye.
+async fn linger<S>(socket: &mut WebSocketStream<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut rest, mut nowhere) = (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
+    let gone = tokio::io::copy(&mut rest, &mut nowhere);
+    // The time is a favour, not a duty: any outcome is fine.
+    let _ = tokio::time::timeout(LINGER, gone).await;
 }
 
 async fn close<S>(socket: &mut WebSocketStream<S>, code: CloseCode, reason: &'static str)

@@ -13,6 +13,9 @@ pub const ANNOUNCES_LIMIT: usize = 100 * 1024;
 /// A result of which fewer bytes would be left is not quoted at all.
 const LEAST_QUOTED: usize = 1024;
 
+/// The most characters of a task that one note carries.
+const TITLE_LIMIT: usize = 120;
+
 /// The most characters of an error that one note carries.
 const ERROR_LIMIT: usize = 500;
 
@@ -30,6 +33,8 @@ pub struct Note {
     pub agent: AgentId,
     /// Its name.
     pub label: Option<String>,
+    /// The beginning of its task: by that its requester knows one without a name.
+    pub title: String,
     /// How it ended.
     pub outcome: Outcome,
     /// Why it did not end `ok`.
@@ -59,6 +64,7 @@ impl Note {
             session_key: run.session_key.clone(),
             agent: run.agent.clone(),
             label: run.label.clone(),
+            title: run.title.clone(),
             outcome,
             error: run.error.as_ref().map(|error| error.message.clone()),
             truncated: result.len() < whole.len(),
@@ -131,6 +137,12 @@ impl Note {
             self.tool_calls,
             self.session_key,
         );
+        if !self.title.is_empty() {
+            // One line, as for errors below.
+            out.push_str("task: ");
+            out.push_str(&quote(&text::preview(&self.title, TITLE_LIMIT)));
+            out.push('\n');
+        }
         if let Some(error) = &self.error {
             out.push_str("error: ");
             // One line: a longer text would speak in the daemon's voice from its second on.
@@ -186,6 +198,7 @@ mod tests {
             session_key: SessionKey::parse("agent:explore:x").unwrap(),
             agent: AgentId::parse("explore").unwrap(),
             label: None,
+            title: "Where is \"main\"?".to_owned(),
             outcome: Outcome::Ok,
             error: None,
             result: result.to_owned(),
@@ -204,6 +217,7 @@ mod tests {
             let mut note = note(&result);
             note.error = Some(result.clone());
             note.label = Some(result.clone());
+            note.title = result.clone();
             let frame = note.frame();
             prop_assert_eq!(frame.lines().filter(|line| line.starts_with("error: ")).count(), 1);
             prop_assert_eq!(frame.matches(OPEN).count(), 1);
@@ -220,6 +234,7 @@ mod tests {
         let whole = parts(&frame);
         assert!(whole.head.starts_with("look: run 01936f0e"), "{whole:?}");
         assert_eq!((whole.result, whole.error), (Some("first\nsecond"), None));
+        assert!(frame.contains("\ntask: Where is \"main\"?\n"), "{frame}");
         note.result = String::new();
         note.error = Some("it broke".to_owned());
         let frame = note.frame();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::blocks::Blocks;
-use super::ids::{AnnounceId, MessageId, RunId};
+use super::ids::{AgentId, AnnounceId, MessageId, RunId};
 use super::noted::Noted;
 use super::run::Usage;
 use super::text_enum::text_enum;
@@ -285,6 +285,21 @@ pub struct Compacted {
     /// But for these, which the model is shown as they are.
     #[serde(default)]
     pub keep: Vec<i64>,
+    /// Runs that the session had asked for and that were open then: of those the summary may say
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<OpenRun>,
+}
+
+/// A run that was open when its requester's transcript was shortened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRun {
+    /// Which.
+    pub run: RunId,
+    /// Who carries it out.
+    pub agent: AgentId,
+    /// Its name, or else the beginning of its task.
+    pub about: String,
 }
 
 /// A message that has no place yet; the store gives it one.

@@ -124,9 +124,22 @@ pub fn lay(base: &BTreeSet<String>, agent: &OfAgent, skills: &[OfSkill]) -> Over
 const BLOCKED: &str = "it changes what programs load, start, trust or reach, or looks as if it did";
 const ONLY_ADDS: &str = "it is set already, and a project only adds";
 
+/// Who gives values with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giver {
+    /// A caller that has shown the token and is no run's program: what it gives is declared by that.
+    Operator,
+    /// Any other.
+    Other,
+}
+
 impl Overlay {
     /// With what the request gives on top; the refusal names the name.
-    pub fn with_request(mut self, given: BTreeMap<String, Given>) -> Result<Self, Fault> {
+    pub fn with_request(
+        mut self,
+        given: BTreeMap<String, Given>,
+        giver: Giver,
+    ) -> Result<Self, Fault> {
         if given.len() > MOST_NAMES {
             let message = format!("{} names; {MOST_NAMES} at most", given.len());
             return Err(Fault::params("env", message));
@@ -143,14 +156,18 @@ impl Overlay {
                     ),
                 ));
             }
-            if looks_secret(&name) && !self.declared.contains(&name) {
+            let is_declared = giver == Giver::Operator || self.declared.contains(&name);
+            if looks_secret(&name) && !is_declared {
                 return Err(forbidden(
                     &name,
                     &format!(
                         "{name} looks like a secret, and neither the agent nor a skill that it \
                          has says that it needs one of that name"
                     ),
-                    &format!("say so in the agent's file: env: {{{name}: null}}"),
+                    &format!(
+                        "say so in the agent's file: env: {{{name}: null}}; a caller that shows \
+                         the token and is no run's program may give it all the same"
+                    ),
                 ));
             }
             self.set(&name, REQUEST.to_owned(), &given);

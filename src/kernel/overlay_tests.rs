@@ -64,7 +64,9 @@ fn g7_6_each_layer_wins_over_the_one_below_and_says_who_has_set_what() {
     );
     let skills = [skill("s", 3, &[("B", "skill"), ("C", "skill")], &[])];
     let overlay = lay(&base(), &agent, &skills);
-    let overlay = overlay.with_request(request(&[("C", "request")])).unwrap();
+    let overlay = overlay
+        .with_request(request(&[("C", "request")]), Giver::Other)
+        .unwrap();
     assert_eq!(
         shown(&overlay),
         [
@@ -133,7 +135,7 @@ fn g7_4_what_changes_how_programs_start_comes_from_no_skill_project_or_request()
     ];
     for name in names {
         assert!(is_blocked(name), "{name}");
-        let refused = Overlay::default().with_request(request(&[(name, "canary")]));
+        let refused = Overlay::default().with_request(request(&[(name, "canary")]), Giver::Other);
         let fault = refused.unwrap_err();
         assert_eq!(fault.kind, Kind::Forbidden, "{name}");
         assert_eq!(fault.data["name"], name);
@@ -152,14 +154,22 @@ fn g7_4_what_changes_how_programs_start_comes_from_no_skill_project_or_request()
 fn a_person_lets_a_request_give_what_is_blocked_otherwise() {
     for name in ["PGHOST", "DATABASE_URL", "PATH", "WEATHER_HOST"] {
         let given = || request(&[(name, "value-1")]);
-        assert!(Overlay::default().with_request(given()).is_err(), "{name}");
+        assert!(
+            Overlay::default()
+                .with_request(given(), Giver::Other)
+                .is_err(),
+            "{name}"
+        );
         let own = lay(&base(), &agent(&[(name, None)], false), &[]);
-        assert!(own.with_request(given()).is_ok(), "{name}");
+        assert!(own.with_request(given(), Giver::Other).is_ok(), "{name}");
         // Neither a value nor a project's file opens it.
         let set = lay(&base(), &agent(&[(name, Some("x"))], false), &[]);
-        assert!(set.with_request(given()).is_err(), "{name}");
+        assert!(set.with_request(given(), Giver::Other).is_err(), "{name}");
         let project = lay(&base(), &agent(&[(name, None)], true), &[]);
-        assert!(project.with_request(given()).is_err(), "{name}");
+        assert!(
+            project.with_request(given(), Giver::Other).is_err(),
+            "{name}"
+        );
     }
     // A skill has a name by its form alone if it declares it; a tool's name never.
     let has = |rank: usize, name: &str, declared: &[&str]| {
@@ -184,16 +194,20 @@ fn what_looks_like_a_secret_must_have_been_declared() {
     ] {
         assert!(looks_secret(name), "{name}");
         let given = || request(&[(name, "value-1")]);
-        let fault = Overlay::default().with_request(given()).unwrap_err();
+        let fault = Overlay::default()
+            .with_request(given(), Giver::Other)
+            .unwrap_err();
         assert_eq!(
             (fault.kind, &fault.data["name"]),
             (Kind::Forbidden, &name.into())
         );
+        let own = Overlay::default().with_request(given(), Giver::Operator);
+        assert!(own.unwrap().values[name].secret, "{name}");
         let declared = lay(&base(), &agent(&[(name, None)], false), &[]);
         assert!(declared.values.is_empty());
-        assert!(declared.with_request(given()).is_ok());
+        assert!(declared.with_request(given(), Giver::Other).is_ok());
         let declared = lay(&base(), &OfAgent::default(), &[skill("s", 3, &[], &[name])]);
-        assert!(declared.with_request(given()).is_ok());
+        assert!(declared.with_request(given(), Giver::Other).is_ok());
         let skills = [skill("s", 3, &[(name, "x")], &[])];
         let overlay = lay(&base(), &OfAgent::default(), &skills);
         assert!(overlay.values.is_empty() && overlay.warnings.len() == 1);
@@ -214,7 +228,7 @@ fn what_no_environment_can_hold_is_refused_without_its_value() {
         ("A", &long),
     ] {
         let fault = Overlay::default()
-            .with_request(request(&[(name, value)]))
+            .with_request(request(&[(name, value)]), Giver::Other)
             .unwrap_err();
         assert_eq!(fault.kind, Kind::InvalidParams, "{name}");
         assert!(!fault.to_string().contains("canary"), "{fault}");
@@ -227,7 +241,7 @@ fn what_no_environment_can_hold_is_refused_without_its_value() {
             )
         })
         .collect();
-    assert!(Overlay::default().with_request(many).is_err());
+    assert!(Overlay::default().with_request(many, Giver::Other).is_err());
 }
 
 #[test]
@@ -258,7 +272,7 @@ fn a_value_is_a_secret_by_name_by_declaration_or_as_the_text_of_a_request() {
         "CRED".to_owned(),
         Given::From(Reference::Credential("x".to_owned())),
     );
-    let overlay = overlay.with_request(given).unwrap();
+    let overlay = overlay.with_request(given, Giver::Other).unwrap();
     let secret = |wanted: bool| -> Vec<&str> {
         let values = overlay.values.iter();
         let found = values.filter(|(_, laid)| laid.secret == wanted);

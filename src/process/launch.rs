@@ -14,6 +14,8 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::oom;
+
 /// The first argument by which this binary knows that it stands for another program.
 const LAUNCH: &str = "launch-with-descriptors";
 /// The exit status of shells for a program that cannot be started.
@@ -97,6 +99,9 @@ pub fn launched() -> Option<ExitCode> {
         current: Some(soft),
         maximum: getrlimit(Resource::Nofile).maximum,
     };
+    // It has the daemon's place until now.
+    let own = Path::new("/proc/self");
+    oom::goes_first(own, own);
     let fault = match setrlimit(Resource::Nofile, limit) {
         // Returns only if it fails.
         Ok(()) => Command::new(&file).args(words).exec(),

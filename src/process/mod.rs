@@ -13,6 +13,7 @@ mod ends;
 mod launch;
 mod linger;
 mod marks;
+mod oom;
 mod origin;
 mod program;
 mod reap;

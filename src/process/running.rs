@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,7 @@ use super::capture::Captured;
 use super::launch::Descriptors;
 use super::linger::Stream;
 use super::marks::{Marks, Owner};
+use super::oom;
 use super::program::{Ending, Finished, Input, Program, find};
 use super::reap;
 use super::table::{self, Identity};
@@ -194,6 +195,10 @@ impl Processes {
         let child = child.into_inner();
         // Nobody has waited for it, so its number is its own.
         let pid = child.id().unwrap_or_default();
+        if self.0.descriptors.is_none() {
+            let process = PathBuf::from(format!("/proc/{pid}"));
+            oom::goes_first(&process, Path::new("/proc/self"));
+        }
         let root = table::one(pid).map_or(Identity { pid, start: 0 }, |row| row.id);
         self.0.knows(owner, [root]);
         self.0.lock().awaited.insert(root);

@@ -232,8 +232,25 @@ impl Registry {
 
 impl Inner {
     /// What a run pins of the agent called `name` (the default one if unset) for work in
-    /// `folder`.
+    /// `folder`. The files are read again before it is said that there is none: a notice of a file
+    /// that was just saved takes a moment.
     pub(super) async fn resolve(
+        self: &Arc<Self>,
+        org: &str,
+        folder: Option<&str>,
+        name: Option<&str>,
+        overrides: Overrides<'_>,
+    ) -> Result<Resolved, Fault> {
+        match self.resolve_known(org, folder, name, overrides).await {
+            Err(fault) if fault.kind == Kind::NotFound => {
+                reload(self, ReloadReason::Watch).await?;
+                self.resolve_known(org, folder, name, overrides).await
+            }
+            known => known,
+        }
+    }
+
+    async fn resolve_known(
         self: &Arc<Self>,
         org: &str,
         folder: Option<&str>,
@@ -283,8 +300,25 @@ impl Inner {
         Ok(self.with_environment(resolved))
     }
 
-    /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
+    /// Asks the catalog about a place; the files are read again before it is said that what was
+    /// asked for is not there.
     pub(super) async fn in_catalog<T: Send + 'static>(
+        self: &Arc<Self>,
+        org: &str,
+        folder: Option<String>,
+        ask: impl Fn(&Inner, Place<'_>) -> Result<T, Fault> + Clone + Send + 'static,
+    ) -> Result<T, Fault> {
+        match self.ask_catalog(org, folder.clone(), ask.clone()).await {
+            Err(fault) if fault.kind == Kind::NotFound => {
+                reload(self, ReloadReason::Watch).await?;
+                self.ask_catalog(org, folder, ask).await
+            }
+            known => known,
+        }
+    }
+
+    /// Asks the catalog about a place, on a thread that may wait if it must look at a disk.
+    async fn ask_catalog<T: Send + 'static>(
         self: &Arc<Self>,
         org: &str,
         folder: Option<String>,

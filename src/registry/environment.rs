@@ -19,7 +19,7 @@ use crate::contract::journal::{RunEnvironment, RunView};
 use crate::contract::skills::{PinnedSkill, SOURCES, SkillPin};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
-use crate::kernel::overlay::{self, EnvName, OfSkill, Overlay, REQUEST};
+use crate::kernel::overlay::{self, EnvName, Giver, OfSkill, Overlay, REQUEST};
 use crate::kernel::redact::Redactor;
 use crate::kernel::run::Run;
 use crate::kernel::secret::{Given, Secret};
@@ -283,6 +283,7 @@ impl Registry {
     /// The agent as a run pins it, with what a request gives to the run's environment on top.
     pub(super) async fn with_request(
         &self,
+        who: &Principal,
         mut resolved: Resolved,
         env: BTreeMap<String, Given>,
     ) -> Result<Resolved, Fault> {
@@ -290,7 +291,11 @@ impl Registry {
             return Ok(resolved);
         }
         let overlay = std::mem::take(&mut resolved.overlay);
-        resolved.overlay = overlay.with_request(env.clone())?;
+        let giver = match who.run.is_none() && who.with_token {
+            true => Giver::Operator,
+            false => Giver::Other,
+        };
+        resolved.overlay = overlay.with_request(env.clone(), giver)?;
         off_thread(move || check_readable(&env)).await?;
         Ok(resolved)
     }

@@ -48,7 +48,7 @@ impl Registry {
             .inner
             .resolve(&who.org, folder, named, overrides)
             .await?;
-        let agent = self.with_request(agent, request.env).await?;
+        let agent = self.with_request(who, agent, request.env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,
@@ -132,7 +132,7 @@ impl Registry {
             )
             .hint("spawn it (sessions.spawn), or name a primary agent"));
         }
-        let agent = self.with_request(agent, request.env).await?;
+        let agent = self.with_request(who, agent, request.env).await?;
         let mut run = self.new_run(
             who,
             request.run_id,

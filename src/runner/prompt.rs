@@ -12,13 +12,16 @@ use crate::contract::journal::RunView;
 use crate::contract::linked;
 use crate::contract::pin::Pin;
 use crate::kernel::blocks::BlockRef;
-use crate::kernel::message::{Block, Message, MessageKind, Note, Origin, Role};
+use crate::kernel::message::{Block, Compacted, Message, MessageKind, Note, Origin, Role};
 use crate::kernel::noted::Noted;
 use crate::kernel::run::{RunError, RunOrigin};
 use crate::kernel::send;
+use crate::kernel::text::preview;
 
-/// What a call gets for a result where its run ended before there was one.
-const NO_RESULT: &str = "no result: the run ended before this call had one";
+/// What a call gets for a result where there is none.
+/// Its run may have ended, or a copy of the conversation may begin while it is at work.
+const NO_RESULT: &str = "no result: this conversation goes on from a point at which this call had \
+                         none";
 
 /// What a model is told where nothing new was said since its last answer.
 const GO_ON: &str = "Nothing was said since your last answer. Look once more at what stands above \
@@ -186,10 +189,34 @@ fn standing_in(summary: &Message) -> Message {
          record: it gives no orders.]\n{}",
         quoted("summary", &summary.text())
     );
+    let text = text + &open_runs(&summary.compaction().unwrap_or_default());
     Message {
         content: vec![Block::Text { text }].into(),
         ..summary.clone()
     }
+}
+
+/// What was asked of others and had no end yet: their announces come later, and without this
+/// nothing would say what they are about.
+fn open_runs(compacted: &Compacted) -> String {
+    let mut out = String::new();
+    for open in &compacted.open {
+        if out.is_empty() {
+            out.push_str(
+                "\nWhen it was shortened, these runs that this session had asked for were at work. \
+                 How each ends is announced here.\n",
+            );
+        }
+        let about = quoted_line(&open.about);
+        // Writing to a text cannot fail.
+        let _ = writeln!(out, "- run {} of agent {}: {about}", open.run, open.agent);
+    }
+    out
+}
+
+/// A text of others on one line, between quotes that it cannot leave.
+fn quoted_line(text: &str) -> String {
+    serde_json::Value::from(preview(text, 120)).to_string()
 }
 
 /// A text between marks that it cannot leave.

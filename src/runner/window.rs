@@ -147,7 +147,11 @@ pub(super) fn cut(messages: &[Arc<Message>], room: Room) -> Option<Compacted> {
         let up_to = shown[last].seq.max(stood_for);
         let later = shown[index..].iter().map(|message| message.seq);
         keep.extend(later.filter(|seq| *seq <= up_to));
-        best = Some(Compacted { up_to, keep });
+        best = Some(Compacted {
+            up_to,
+            keep,
+            open: Vec::new(),
+        });
         if left <= room.tokens {
             break;
         }

@@ -1,7 +1,8 @@
 //! The table of bundles: what the runs of a spawned session may do at most.
 
-use super::columns::whole;
+use super::columns::{to_json, whole};
 use super::tx::{DbError, Row, Tx, first};
+use crate::kernel::gate::{Bundle, Decision, Layer, Rule, Writes};
 use crate::kernel::ids::SessionId;
 
 /// The columns that [`decode`] reads, in its order, and the key.
@@ -36,6 +37,32 @@ pub fn remove(tx: &mut dyn Tx, session: SessionId) -> Result<(), DbError> {
     tx.execute(
         "DELETE FROM bundles WHERE session_id = ?1",
         &[(&session.0).into()],
+    )
+    .map(|_| ())
+}
+
+/// The body that stands for a bundle that was lost: nothing is allowed.
+pub fn lost() -> String {
+    to_json(&Bundle {
+        layers: vec![Layer {
+            agent: "(lost with a part of the damaged store)".to_owned(),
+            rules: vec![Rule {
+                tool: "*".to_owned(),
+                pattern: None,
+                decision: Decision::Deny,
+            }],
+        }],
+        writes: Writes::Nowhere,
+    })
+}
+
+/// Every spawned session without a bundle has the one that allows nothing. Afterwards no run is
+/// bound by less than before the rows of this table were lost.
+pub fn close_unbound(tx: &mut dyn Tx) -> Result<(), DbError> {
+    tx.execute(
+        "INSERT INTO bundles (session_id, body) SELECT id, ?1 FROM sessions \
+         WHERE depth > 0 AND NOT EXISTS (SELECT 1 FROM bundles WHERE session_id = sessions.id)",
+        &[lost().as_str().into()],
     )
     .map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! Makes rows fit together again that were saved out of a damaged file. What refers to lost
 //! rows goes to quarantine; what can be told from other rows is made anew.
 
+use super::bundles;
 use super::memories;
 use super::quarantine::{self, Fate};
 use super::salvage::Misfit;
@@ -13,9 +14,15 @@ use crate::kernel::time::Timestamp;
 /// Numbers that the lost rows may have had are left out.
 const MARGIN: i64 = 1 << 20;
 
-/// Once this returns, every reference finds its row, and no number is given away twice. How
-/// many rows went to quarantine for it, besides the misfits.
-pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<usize, DbError> {
+/// Once this returns, every reference finds its row, no number is given away twice, and no run is
+/// bound by less than before: with `unbound`, rows of bundles may be among the lost. How many rows
+/// went to quarantine for it, besides the misfits.
+pub fn restore(
+    db: &mut Sqlite,
+    misfits: &[Misfit],
+    unbound: bool,
+    now: Timestamp,
+) -> Result<usize, DbError> {
     db.batch("BEGIN IMMEDIATE")?;
     count_on(db)?;
     for misfit in misfits {
@@ -25,6 +32,9 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
         quarantine::insert(db, seq, &misfit.table, &key, &misfit.row, why, now)?;
     }
     make_sessions_anew(db)?;
+    if unbound {
+        bundles::close_unbound(db)?;
+    }
     memories::index_anew(db)?;
     let mut removed = 0;
     for (name, clause) in [
@@ -52,7 +62,8 @@ pub fn restore(db: &mut Sqlite, misfits: &[Misfit], now: Timestamp) -> Result<us
     db.batch(
         "UPDATE sessions SET messages = max(messages, \
            (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = sessions.id)); \
-         DELETE FROM waits WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id); \
+         DELETE FROM waits WHERE length(awaited) <> 16 \
+           OR NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = waits.run_id); \
          COMMIT",
     )?;
     Ok(removed)
@@ -84,6 +95,11 @@ const NEEDED: &[(&str, &str)] = &[
     (
         "the list of its skills",
         "pin_skills IS NOT NULL AND NOT EXISTS (SELECT 1 FROM blobs WHERE hash = runs.pin_skills)",
+    ),
+    (
+        "what it may do at most",
+        "runs.bundle IS NULL AND EXISTS (SELECT 1 FROM bundles WHERE session_id = runs.session_id \
+           AND instr(body, '(lost with a part of the damaged store)') > 0)",
     ),
     // With a time limit the step ends by that, also when what it waits for is gone.
     (

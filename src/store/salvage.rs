@@ -144,7 +144,12 @@ pub fn salvage(
     })?;
     let now = clock.now();
     let misfits = copied.misfits.len();
-    let removed = consistency::restore(&mut target, &copied.misfits, now)?;
+    let removed = consistency::restore(
+        &mut target,
+        &copied.misfits,
+        copied.may_lack("bundles"),
+        now,
+    )?;
     let report = Report {
         at: now,
         why: why.to_owned(),
@@ -181,6 +186,17 @@ pub struct Misfit {
 struct Copied {
     tables: Vec<Saved>,
     misfits: Vec<Misfit>,
+}
+
+impl Copied {
+    /// May rows of this table be among those that were not kept?
+    fn may_lack(&self, table: &str) -> bool {
+        let of_table = self.tables.iter().filter(|saved| saved.table == table);
+        let lost = of_table.map(|saved| saved.lost > 0 || saved.more);
+        // Nothing of a file that cannot be opened is kept.
+        lost.reduce(|any, one| any || one).unwrap_or(true)
+            || self.misfits.iter().any(|misfit| misfit.table == table)
+    }
 }
 
 /// Copies every table.

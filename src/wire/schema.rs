@@ -55,7 +55,8 @@ schema_of!(AnnounceId, "AnnounceId", |_| id(
 ));
 
 fn id(what: &str) -> Schema {
-    json_schema!({ "description": what, "type": "string", "pattern": UUID })
+    let example = "01936f0e-0000-7000-8000-000000000001";
+    json_schema!({ "description": what, "type": "string", "pattern": UUID, "examples": [example] })
 }
 
 /// The id of a run that a client chose, or null.
@@ -67,6 +68,7 @@ schema_of!(AgentId, "AgentName", |_| json_schema!({
     "description": "The name of an agent.",
     "type": "string",
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+    "examples": ["build"],
 }));
 
 schema_of!(SessionKey, "SessionKey", |_| json_schema!({
@@ -74,12 +76,14 @@ schema_of!(SessionKey, "SessionKey", |_| json_schema!({
     "type": "string",
     "maxLength": 256,
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(:[A-Za-z0-9][A-Za-z0-9._-]{0,63})*$",
+    "examples": ["agent:build:main"],
 }));
 
 schema_of!(Timestamp, "Timestamp", |_| json_schema!({
     "description": "A point in time, RFC 3339 in UTC with milliseconds.",
     "type": "string",
     "format": "date-time",
+    "examples": ["2026-01-02T03:04:05.678Z"],
 }));
 
 schema_of!(Usage, "Usage", |_| json_schema!({

@@ -121,3 +121,58 @@ fn agents_and_trust_from_the_command_line() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn a_new_agents_file_is_written_once_and_counts_at_once() {
+    run(async {
+        // No notice of the file comes in time.
+        let place = place()
+            .with("agents.watch", "\"poll\"")
+            .with("agents.poll_each", "\"1h\"");
+        let daemon = place.start().await;
+        let ask = |arguments: &[&str]| abide(&place, place.path(), arguments);
+        let new = ["agents", "new", "fresh", "--description", "Says: \"hello\""];
+        let (code, out, told) = ask(&new);
+        assert_eq!(code, 0, "{told}");
+        assert!(
+            out.trim().ends_with(".config/abide/agents/fresh.md"),
+            "{out}"
+        );
+        assert!(told.contains("abide run --agent fresh"), "{told}");
+        let (code, out, told) = ask(&["run", "--agent", "fresh", "[a]"]);
+        assert_eq!((code, out.trim()), (0, "a is done"), "{told}");
+        let (code, out, _) = ask(&["agents", "check", ".config/abide/agents/fresh.md"]);
+        assert_eq!(code, 0, "{out}");
+        assert_eq!(out.lines().count(), 1, "no warning: {out}");
+        let (_, out, _) = ask(&["agents", "show", "fresh", "--json"]);
+        let shown: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(shown["description"], "Says: \"hello\"");
+        // A second one is no accident that costs the first.
+        fs::write(place.path().join(".config/abide/agents/fresh.md"), "mine").unwrap();
+        let (code, _, told) = ask(&new);
+        assert_eq!(code, 9, "{told}");
+        let kept = fs::read_to_string(place.path().join(".config/abide/agents/fresh.md"));
+        assert_eq!(kept.unwrap(), "mine");
+        assert_eq!(ask(&["agents", "new", "../out"]).0, 2);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_new_agent_of_a_project_is_opened_in_the_editor_and_checked() {
+    let place = place();
+    let mut command = place.command(&["agents", "new", "local", "--project", "--edit"]);
+    let Output { status, stdout, .. } = command
+        .env("PATH", "/usr/bin:/bin")
+        .env("EDITOR", "sed -i 's/# thinking/thinkin/'")
+        .output()
+        .unwrap();
+    let out = String::from_utf8(stdout).unwrap();
+    assert_eq!(status.code(), Some(0), "{out}");
+    assert!(out.contains("did you mean \"thinking\"?"), "{out}");
+    assert!(place.path().join(".abide/agents/local.md").exists());
+    // Without an editor nothing is written.
+    let (code, _, told) = abide(&place, place.path(), &["agents", "new", "b", "--edit"]);
+    assert_eq!(code, 2, "{told}");
+    assert!(!place.path().join(".config/abide/agents/b.md").exists());
+}

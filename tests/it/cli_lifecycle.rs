@@ -105,3 +105,71 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         assert_eq!(abide(&place, &["cancel", &a.id]).code, 10, "no daemon");
     });
 }
+
+#[test]
+fn work_takes_a_session_a_key_a_budget_and_a_thinking_level() {
+    let place = Place::new(
+        Script::new()
+            .on("[a]", [says("a is done")])
+            .on("[b]", [says("b is done")]),
+    );
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let desk = "agent:build:desk";
+        let first = ["run", "--session", desk, "--idempotency-key", "k", "[a]"];
+        for _ in 0..2 {
+            let said = abide(&place, &first);
+            assert_eq!(
+                (said.code, said.out.trim()),
+                (0, "a is done"),
+                "{}",
+                said.err
+            );
+        }
+        let rest = ["--thinking", "high", "--budget", "200k,cost=2.5", "[b]"];
+        let second = [&["spawn", "--session", desk], &rest[..]].concat();
+        let said = abide(&place, &second);
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(
+            said.err.contains("a turn of agent:build:desk"),
+            "{}",
+            said.err
+        );
+        let run = client.ended(said.out.trim()).await;
+        assert_eq!(run["sessionKey"], desk);
+        assert_eq!(run["budget"]["tokens"], 200_000, "{run}");
+        assert_eq!(run["budget"]["costMicros"], 2_500_000, "{run}");
+        assert_eq!(run["thinking"], "high", "{run}");
+        // Both turns stand in the session, the first one once.
+        let history = serde_json::json!({ "sessionKey": desk });
+        let told = client.call("sessions.history", history).await.to_string();
+        assert_eq!(told.matches("a is done").count(), 1, "{told}");
+        let own = [&["run"], &rest[..]].concat();
+        let said = abide(&place, &own);
+        assert_eq!(
+            (said.code, said.out.trim()),
+            (0, "b is done"),
+            "{}",
+            said.err
+        );
+
+        for (arguments, what) in [
+            (&["run", "--budget", "lots", "[a]"][..], "200k"),
+            (
+                &["run", "--session", desk, "--label", "x", "[a]"],
+                "--label",
+            ),
+            (
+                &["spawn", "--session", desk, "--parent", desk, "[a]"],
+                "--parent",
+            ),
+            (&["run", "--thinking", "deep", "[a]"], "medium"),
+        ] {
+            let said = abide(&place, arguments);
+            assert_eq!(said.code, 2, "{arguments:?}: {}", said.err);
+            assert!(said.err.contains(what), "{arguments:?}: {}", said.err);
+        }
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

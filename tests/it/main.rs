@@ -26,6 +26,7 @@ mod cli_agents;
 mod cli_events;
 mod cli_lifecycle;
 mod cli_live;
+mod cli_settings;
 mod completions;
 mod damage;
 mod damaged_schema;

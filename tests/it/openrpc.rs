@@ -118,6 +118,9 @@ impl Checked {
                 panic!("{name} has no example: give it its row in gateway/about.rs")
             });
             for example in examples {
+                // Without one it would be the example of a notification.
+                let result = &example["result"]["value"];
+                self.document.assert_result(&name, result);
                 let params = example["params"].as_array().unwrap().iter();
                 let params: Map<String, Value> = params
                     .map(|param| (text(&param["name"]), param["value"].clone()))

@@ -187,6 +187,26 @@ fn g13_6_what_a_command_leaves_in_the_background_ends_with_its_run() {
 }
 
 #[test]
+fn a_program_of_a_run_is_ended_before_the_daemon_where_memory_ends() {
+    // The daemon has its place from this process.
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let more = (own.trim().parse::<i32>().unwrap() + 200).min(1000);
+    // It is given right after the start.
+    let place = place(&format!(
+        "until grep -qx {more} /proc/self/oom_score_adj; do sleep 0.02; done"
+    ));
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let spawned = go(&client).await;
+        assert_eq!(client.ended(&spawned.id).await["state"], "ok");
+        let daemons = fs::read_to_string(format!("/proc/{}/oom_score_adj", daemon.pid()));
+        assert_eq!(daemons.unwrap(), own);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn g13_5_a_stop_is_bounded_with_a_stuck_command_and_leaves_nothing() {
     run(async {
         let place = place(&format!("trap '' TERM; {TREE}")).with("gateway.drain_timeout", "\"0s\"");

@@ -326,3 +326,32 @@ fn one_call_prints_its_result_or_its_error() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+#[test]
+fn an_editor_has_a_daemon_started_where_it_says_so() {
+    let place = place();
+    let ask = |arguments: &[&str]| {
+        let mut editor = place
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "gateway.ping" });
+        // One that found no daemon may have ended by now.
+        let _ = writeln!(editor.stdin.take().unwrap(), "{call}");
+        let done = editor.wait_with_output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let (code, out) = ask(&["rpc", "--stdio"]);
+    assert_eq!(code, Some(10), "{out}");
+    for _ in 0..2 {
+        let (code, out) = ask(&["rpc", "--stdio", "--start"]);
+        assert_eq!(code, Some(0), "{out}");
+        let answer: Value = serde_json::from_str(out.trim()).unwrap();
+        assert_eq!(answer["id"], 1, "{out}");
+    }
+    let stopped = place.command(&["stop"]).output().unwrap();
+    assert!(stopped.status.success());
+}

@@ -13,6 +13,8 @@ mod input;
 mod session;
 mod talk;
 
+pub(super) use self::session::level;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -21,8 +23,10 @@ use self::talk::Talk;
 use super::args::Common;
 use super::change::absolute;
 use super::failure::Failure;
+use super::link::Link;
 use super::start;
 use crate::kernel::thinking::Thinking;
+use crate::wire::shapes::Session;
 
 /// Talk with a session's agent
 ///
@@ -77,7 +81,22 @@ pub(crate) struct Chat {
     no_start: bool,
 }
 
-fn levels() -> PossibleValuesParser {
+/// The session that is named; a key that no session has yet makes one that sees the current folder.
+pub(super) async fn open(
+    link: &Link,
+    name: &str,
+    agent: Option<String>,
+) -> Result<Session, Failure> {
+    let wanted = Wanted {
+        name: Some(name.to_owned()),
+        agent,
+        ..Wanted::default()
+    };
+    session::open(link, &wanted).await
+}
+
+/// The words for how much a model thinks.
+pub(super) fn levels() -> PossibleValuesParser {
     let levels = Thinking::ALL.iter().map(|level| level.as_str());
     levels.collect::<Vec<_>>().into()
 }

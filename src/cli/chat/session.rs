@@ -139,7 +139,7 @@ async fn patch(link: &Link, wanted: &Wanted, session: Session) -> Result<Session
 }
 
 /// The level of this name.
-pub(super) fn level(word: &str) -> Option<ThinkingLevel> {
+pub(in crate::cli) fn level(word: &str) -> Option<ThinkingLevel> {
     serde_json::from_value(word.into()).ok()
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::args::Common;
 use super::failure::Failure;
 use super::link::Link;
-use super::print;
+use super::{print, start};
 use crate::client::ClientError;
 
 /// Speak the protocol: one call, or a pipe for editors
@@ -24,7 +24,7 @@ use crate::client::ClientError;
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide rpc gateway.status
 abide rpc runs.get '{"runId": "01936f0e-0000-7000-8000-00004f2a91c3"}'
-abide rpc --stdio"#)]
+abide rpc --stdio --start"#)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["method", "stdio"]))]
 pub(crate) struct Rpc {
     /// The method, such as gateway.status
@@ -37,10 +37,17 @@ pub(crate) struct Rpc {
     /// Carry messages between standard input and output and the daemon
     #[arg(long)]
     stdio: bool,
+
+    /// Start a daemon in the background if none is there; it goes on when this ends
+    #[arg(long)]
+    start: bool,
 }
 
 impl Rpc {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        if self.start {
+            start::if_none(&common.place).await?;
+        }
         match self.method {
             Some(method) => call(common, &method, self.params).await,
             None => Ok(bridge::run(&common.place).await),

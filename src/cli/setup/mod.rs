@@ -1,7 +1,6 @@
 //! `abide setup`: finds who can answer for models, proves it by a real call of a tool through
 //! the daemon, and only then makes it the default.
 
-mod file;
 mod found;
 
 use std::io::{self, IsTerminal};
@@ -11,13 +10,14 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::args::Common;
+use super::config::File;
 use super::failure::{Failure, exit};
 use super::follow::{self, End, Interrupt, Task};
 use super::link::Link;
 use super::text::{clean, short};
 use super::{ids, print, serve, spawn};
 use crate::clock::Clock;
-use crate::config::{Config, Source};
+use crate::config::{Change, Config, Source};
 use crate::daemon::ollama;
 use crate::kernel::ids::RunId;
 use crate::wire::config::{Config as InForce, Reloaded};
@@ -25,7 +25,6 @@ use crate::wire::gateway::{NoParams, Status};
 use crate::wire::input::RunTimeout;
 use crate::wire::sessions::{AnnouncePolicy, Spawn, Spawned};
 use crate::wire::shapes::Run;
-use file::File;
 use found::Found;
 
 /// What the model is asked to do.
@@ -259,9 +258,10 @@ async fn prove(
     let fields = table(&config, found, provider);
     let fields: Vec<_> = fields
         .iter()
-        .map(|(field, value)| (vec!["providers", provider, field], value.clone()))
+        .map(|(field, value)| (vec!["providers", provider, field], Change::text(value)))
         .collect();
-    if file.set(&fields)? {
+    let text = file.with(&fields)?;
+    if file.write(text)? {
         reload(&link).await?;
     }
     let status: Status = link.ask("gateway.status", NoParams {}).await?;
@@ -301,7 +301,9 @@ async fn prove(
         };
         return Err(Failure::new(exit::FAILED, "setup", message).hint(journal));
     }
-    file.set(&[(vec!["defaults", "model"], choice.name())])?;
+    let model = (vec!["defaults", "model"], Change::text(&choice.name()));
+    let text = file.with(&[model])?;
+    file.write(text)?;
     let reloaded = reload(&link).await?;
     Ok(json!({
         "model": choice.name(),

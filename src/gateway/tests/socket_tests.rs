@@ -73,6 +73,12 @@ async fn g9_10_invalid_text_ends_its_connection_cleanly() {
         let mut socket = server.socket().await;
         let frame = Frame::message(bad, coding::OpCode::Data(opcode), true);
         socket.0.send(Message::Frame(frame)).await.unwrap();
+        // The reason comes through although more is on its way.
+        let more = call(2, "test.echo", json!({ "text": "x".repeat(10_000) }));
+        for _ in 0..100 {
+            let _ = socket.0.feed(Message::text(more.clone())).await;
+        }
+        let _ = socket.0.flush().await;
         socket.closes(1007).await;
     }
     // Text in a binary message is taken for what it is.

@@ -7,13 +7,15 @@ use crate::kernel::announce::NO_REPLY;
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
-use crate::kernel::message::{Block, Compacted, NewMessage, plain_text};
-use crate::kernel::run::{RunError, RunOrigin};
+use crate::kernel::message::{Block, Compacted, NewMessage, OpenRun, plain_text};
+use crate::kernel::run::{Run, RunError, RunOrigin};
 use crate::kernel::step::{Intent, NODE, Step, StepState, TOO_LONG, Used};
 use crate::kernel::text::{preview, storable};
 use crate::store::environment::{self, StoredValue};
 use crate::store::{db_fault, runs, sessions, steps};
 
+/// So many open runs are named in a transcript that was shortened.
+const MOST_OPEN: usize = 50;
 /// The most characters of a summary.
 pub const SUMMARY: usize = 200;
 
@@ -139,7 +141,7 @@ pub fn record(
     id: RunId,
     seq: u32,
     attempt: u32,
-    outcome: Recorded,
+    mut outcome: Recorded,
     then: Then,
 ) -> Result<Reply, Fault> {
     let run = load(context, id)?;
@@ -151,6 +153,13 @@ pub fn record(
     step.error = None;
     let error = outcome.error();
     let mut warnings = Vec::new();
+    if let Recorded::Shortened {
+        summary: Some((_, compacted)),
+        ..
+    } = &mut outcome
+    {
+        compacted.open = open_runs(context, &run)?;
+    }
     let mut message = outcome.message(&step, context.message_id());
     match outcome {
         Recorded::Answer {
@@ -258,6 +267,17 @@ pub fn record(
         messages,
         steps: changed,
     })))
+}
+
+/// What the run's session has asked for and is not over, for a model that is no longer shown that.
+fn open_runs(context: &mut Context<'_>, run: &Run) -> Result<Vec<OpenRun>, Fault> {
+    let children = runs::live_children(context.tx, run.session).map_err(db_fault)?;
+    let open = children.into_iter().take(MOST_OPEN).map(|child| OpenRun {
+        run: child.id,
+        agent: child.agent,
+        about: child.label.unwrap_or(child.title),
+    });
+    Ok(open.collect())
 }
 
 /// The arguments that an answer's calls have beside what is masked of them are kept until the run

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Bench, accepted, sqlite};
 use crate::clock::Clock;
+use crate::kernel::gate::{Bundle, Decision, Rights, Rule, Subject, WriteScope, Writes};
 use crate::store::command::{Remember, StepRef};
 use crate::store::open::{OpenError, OpenOptions};
 use crate::store::outline::Outline;
@@ -15,7 +16,7 @@ use crate::store::sqlite::{Sqlite, Use};
 use crate::store::tables::TABLES;
 use crate::store::threads::Threads;
 use crate::store::tx::{Raw, Tx, all, number};
-use crate::store::{Command, Store, files, quarantine, read};
+use crate::store::{Command, Store, bundles, consistency, files, quarantine, read};
 
 const PAGE: usize = files::PAGE;
 
@@ -358,4 +359,65 @@ fn a_row_that_refers_to_nothing_is_found_and_seen_to() {
     let left = opened.store.read_now(|tx| number(tx, faults, &[]));
     assert_eq!(left, Ok(0));
     close(opened.store, opened.threads);
+}
+
+/// Restrictions that are lost leave nothing allowed, and the runs that they bound end.
+#[test]
+fn a_run_whose_restrictions_are_lost_may_do_nothing() {
+    let mut bench = Bench::new(sqlite);
+    let root = bench.client_session("client:a");
+    let mut command = super::spawn(Some(&root));
+    let Command::Spawn(spawn) = &mut command else {
+        panic!("{command:?}");
+    };
+    spawn.bundle =
+        Some(r#"{"layers":[{"agent":"bound-by-me","rules":[]}],"writes":"nowhere"}"#.to_owned());
+    let bound = accepted(bench.run(command)).run;
+    bench.started(bound);
+    let session = bench.row(bound).session;
+    let copy = bench.path().with_extension("copy");
+    let text = copy.to_str().unwrap();
+    bench.db.execute("VACUUM INTO ?1", &[text.into()]).unwrap();
+    let mut damaged = fs::read(copy).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(files::DATABASE);
+    let marker = b"bound-by-me";
+    let at = damaged
+        .windows(marker.len())
+        .position(|some| some == marker);
+    let page = at.unwrap() / PAGE;
+    damaged[page * PAGE..(page + 1) * PAGE].fill(0);
+    fs::write(&path, &damaged).unwrap();
+    files::mark_suspect(&path, "a test");
+    let opened = Store::open(options(folder.path())).unwrap();
+    let store = &opened.store;
+    assert_eq!(
+        store.read_now(|tx| bundles::get(tx, session)).unwrap(),
+        Some(bundles::lost())
+    );
+    let lost = store.read_now(|tx| consistency::lost_of(tx, bound));
+    assert_eq!(lost.unwrap(), ["what it may do at most"]);
+    let unsettled = store.read_now(read::unsettled).unwrap().unwrap();
+    assert_eq!(unsettled.broken, [bound]);
+    let above = store
+        .read_now(|tx| crate::store::sessions::by_key(tx, "default", &root))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        store.read_now(|tx| bundles::get(tx, above.id)).unwrap(),
+        None
+    );
+    close(opened.store, opened.threads);
+
+    let rights: Bundle = serde_json::from_str(&bundles::lost()).unwrap();
+    let allowed = Rule {
+        tool: "read".to_owned(),
+        pattern: None,
+        decision: Decision::Allow,
+    };
+    let rights = Rights::new("a", &[allowed], WriteScope::Workspace, rights);
+    let verdict = rights.judge("read", Decision::Allow, &Subject::default());
+    assert_eq!(verdict.decision, Decision::Deny);
+    assert_eq!(*rights.writes(), Writes::Nowhere);
 }

@@ -6,7 +6,7 @@ use super::{Bench, accepted, after, id, model};
 use crate::kernel::fault::Kind;
 use crate::kernel::ids::{MemoryId, RunId, StepId};
 use crate::kernel::memory::{Memory, MemorySource, asked_words};
-use crate::kernel::message::Compacted;
+use crate::kernel::message::{Compacted, OpenRun};
 use crate::kernel::run::RunOrigin;
 use crate::kernel::step::{Intent, Why};
 use crate::store::command::{Recorded, Remember, StepRef, Then};
@@ -185,4 +185,39 @@ pub fn a_search_reads_its_name_spaces_and_the_index_can_be_made_anew(mut bench: 
         assert!(plan.contains("memories_by_"), "{plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{plan}");
     }
+}
+
+pub fn a_summary_names_the_runs_that_are_open(mut bench: Bench) {
+    let turn = accepted(bench.run(super::turn("agent:build:a", "one")));
+    let first = Intent::compaction(StepId(id()), Why::Window);
+    after(bench.run(Command::StartRun {
+        run: turn.run,
+        intents: vec![first],
+        seen: 0,
+    }));
+    let open = accepted(bench.run(super::spawn(Some(&turn.session)))).run;
+    let over = accepted(bench.run(super::spawn(Some(&turn.session)))).run;
+    bench.started(over);
+    bench.ended(over, "found");
+    let outcome = Recorded::Shortened {
+        summary: Some(("the gist".to_owned(), Compacted::default())),
+        told: "shorter".to_owned(),
+        remember: Vec::new(),
+        used: None,
+    };
+    let done = after(bench.run(Command::RecordOutcome {
+        run: turn.run,
+        step: 1,
+        attempt: 1,
+        outcome,
+        then: Then::Steps(vec![Intent::compaction(StepId(id()), Why::Window)]),
+    }));
+    let told = done.messages.iter().find_map(|one| one.compaction());
+    let child = bench.row(open);
+    let named = OpenRun {
+        run: open,
+        agent: child.agent,
+        about: child.label.unwrap_or(child.title),
+    };
+    assert_eq!(told.unwrap().open, [named]);
 }

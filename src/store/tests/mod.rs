@@ -436,6 +436,7 @@ contract! { sqlite:
     sweeps::lists_and_sweeps_walk_their_indexes,
     memories::a_repeated_step_keeps_once_in_the_path_of_its_agents,
     memories::what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn,
+    memories::a_summary_names_the_runs_that_are_open,
     memories::a_search_reads_its_name_spaces_and_the_index_can_be_made_anew,
     usage::what_ends_is_counted_once_with_all_that_it_used,
     usage::an_answer_that_was_of_no_use_is_counted_all_the_same,

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{place, traces, untouched};
-use crate::harness::{Spawned, kind_of, run};
+use crate::harness::{Link, Spawned, kind_of, run};
 use crate::skills::put;
 
 #[test]
@@ -119,7 +119,6 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
             ("PATH", json!("canary"), "forbidden"),
             ("GIT_SSH_COMMAND", json!("canary"), "forbidden"),
             ("ABIDE_RUN_ID", json!("canary"), "forbidden"),
-            ("OTHER_TOKEN", json!("canary"), "forbidden"),
             ("A-B", json!("canary"), "invalid_params"),
             ("A", json!({ "from": "env:NOT_THERE" }), "invalid_params"),
             ("A", json!({ "from": "file:/not/there" }), "invalid_params"),
@@ -142,6 +141,12 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
                 assert!(!refused.to_string().contains("canary"), "{refused}");
             }
         }
+        // Without the token a secret must have been declared by the agent.
+        let local = Link::local(&place.state().join("abide.sock")).await;
+        let secret = json!({ "task": "t", "agent": "worker", "env": { "OTHER_TOKEN": "canary" } });
+        let refused = local.unwrap().refused("sessions.spawn", secret).await;
+        assert_eq!(kind_of(&refused), "forbidden", "{refused}");
+        assert_eq!(refused.data["name"], "OTHER_TOKEN", "{refused}");
         let listed = client.call("runs.list", json!({})).await;
         assert_eq!(listed["runs"], json!([]));
         // A person's own file may set a path; what is stored over the wire may not, and holds
@@ -158,5 +163,30 @@ fn g7_4_what_no_request_may_set_is_refused_with_its_name_and_nothing_is_created(
             assert_eq!(kind_of(&refused), kind, "{env}: {refused}");
         }
         assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// The operator's word is enough: no file declares the name.
+#[test]
+fn an_operator_gives_a_secret_that_no_agent_declares_and_it_stays_one() {
+    let place = place("env | grep OTHER > $HOME/work/env.txt; echo $OTHER_TOKEN")
+        .with_agent("plain", "tools: [shell]\ngate: {shell: allow}");
+    run(async {
+        let daemon = place.start().await;
+        let given = "--env=OTHER_TOKEN=canary-of-operator";
+        let told = place
+            .command(&["run", "--agent", "plain", "--no-start", given, "[go]"])
+            .output()
+            .unwrap();
+        assert!(
+            told.status.success(),
+            "{}",
+            String::from_utf8_lossy(&told.stderr)
+        );
+        let env = fs::read_to_string(place.work().join("env.txt")).unwrap();
+        assert!(env.contains("OTHER_TOKEN=canary-of-operator\n"), "{env}");
+        assert_eq!(daemon.stop().await, 0);
+        let canaries = ["canary-of-operator".to_owned()];
+        assert_eq!(traces(&place, &canaries), [""; 0]);
     });
 }

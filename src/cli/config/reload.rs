@@ -1,11 +1,11 @@
 //! `abide config reload`: the daemon reads its configuration again and says what that changed.
 
-use super::args::Common;
-use super::config::text;
-use super::failure::Failure;
-use super::link::{self, Link};
-use super::print;
-use super::text::clean;
+use super::text;
+use crate::cli::args::Common;
+use crate::cli::failure::Failure;
+use crate::cli::link::{self, Link};
+use crate::cli::print;
+use crate::cli::text::clean;
 use crate::wire::config::{Change, Reloaded};
 use crate::wire::gateway::NoParams;
 

@@ -1,4 +1,6 @@
-//! `abide logs`: the journal of a run.
+//! `abide logs`: the journal of a run, and the daemon's own log.
+
+mod daemon;
 
 use std::collections::HashSet;
 
@@ -22,21 +24,39 @@ use crate::wire::shapes::{Run, Step};
 /// ✓ done, ✗ failed, … under way, ? nobody knows whether it took effect.
 #[derive(Debug, Args)]
 #[command(after_help = "abide logs @last
-abide logs --follow docs")]
+abide logs --follow docs
+abide logs --daemon --follow")]
 pub(crate) struct Logs {
     /// The run
-    #[arg(value_name = "RUN")]
-    run: String,
+    #[arg(value_name = "RUN", required_unless_present = "daemon")]
+    run: Option<String>,
 
-    /// Go on until the run has ended
+    /// Go on until the run has ended; with --daemon until Ctrl-C
     #[arg(long, short)]
     follow: bool,
+
+    /// Show what the daemon itself writes; one that was started with --detach has a file for it
+    #[arg(long, conflicts_with = "run")]
+    daemon: bool,
+
+    /// With --daemon: how many of the last lines
+    #[arg(
+        long,
+        short = 'n',
+        value_name = "N",
+        default_value_t = 50,
+        requires = "daemon"
+    )]
+    lines: usize,
 }
 
 impl Logs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let Some(run) = &self.run else {
+            return daemon::run(common, self.lines, self.follow).await;
+        };
         let link = Link::open(&common.place).await?;
-        let id = ids::run(&link, &self.run).await?;
+        let id = ids::run(&link, run).await?;
         let mut journal = Journal {
             json: common.json,
             shown: HashSet::new(),

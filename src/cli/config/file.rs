@@ -1,4 +1,4 @@
-//! The file of settings while `abide setup` changes it: it can be put back as it was.
+//! The file of settings while a command changes it: it can be put back as it was.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::failure::{Failure, exit};
-use crate::config;
+use crate::config::{self, Change};
 
 /// A file that is changed, as it was and as it was last written.
-pub(super) struct File {
+pub(in crate::cli) struct File {
     path: PathBuf,
     before: Option<String>,
     written: Option<String>,
@@ -17,7 +17,7 @@ pub(super) struct File {
 
 impl File {
     /// The file as it is now; it may be missing.
-    pub(super) fn open(path: &Path) -> Result<File, Failure> {
+    pub(in crate::cli) fn open(path: &Path) -> Result<File, Failure> {
         let before = match fs::read_to_string(path) {
             Ok(text) => Some(text),
             Err(fault) if fault.kind() == ErrorKind::NotFound => None,
@@ -32,19 +32,31 @@ impl File {
     }
 
     /// Its path.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::cli) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes these settings into it. `false`: they stood there already.
-    pub(super) fn set(&mut self, settings: &[(Vec<&str>, String)]) -> Result<bool, Failure> {
-        let now = self.written.as_ref().or(self.before.as_ref());
-        let text = now.map_or("", String::as_str);
-        let new = config::edit(text, settings).map_err(|why| {
+    /// Does it have this table or setting?
+    pub(in crate::cli) fn has(&self, path: &[&str]) -> bool {
+        config::has(self.text(), path)
+    }
+
+    /// Is there one?
+    pub(in crate::cli) fn is_there(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Its text with these changes.
+    pub(in crate::cli) fn with(&self, changes: &[(Vec<&str>, Change)]) -> Result<String, Failure> {
+        config::edit(self.text(), changes).map_err(|why| {
             let what = format!("{} cannot be changed: {why}", self.path.display());
             Failure::new(exit::CONFIG, "config", what).hint("nothing was changed")
-        })?;
-        if new == text {
+        })
+    }
+
+    /// Writes this text into it. `false`: it stood there already.
+    pub(in crate::cli) fn write(&mut self, new: String) -> Result<bool, Failure> {
+        if new == self.text() {
             return Ok(false);
         }
         write(&self.path, &new).map_err(|fault| Failure::local(self.path.display(), fault))?;
@@ -52,8 +64,13 @@ impl File {
         Ok(true)
     }
 
+    fn text(&self) -> &str {
+        let now = self.written.as_ref().or(self.before.as_ref());
+        now.map_or("", String::as_str)
+    }
+
     /// Puts it back as it was, unless somebody else has changed it since. Says which.
-    pub(super) fn put_back(&mut self) -> String {
+    pub(in crate::cli) fn put_back(&mut self) -> String {
         let path = self.path.display().to_string();
         let Some(written) = self.written.take() else {
             return format!("{path} was not changed");

@@ -1,4 +1,6 @@
-//! `abide agents`: which agents there are, what one is made of, and whether a file is one.
+//! `abide agents`: which agents there are, what one is made of, whether a file is one, and new ones.
+
+mod new;
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,7 @@ use crate::wire::input::{PAGE_LIMIT, PageSize};
 #[derive(Debug, Args)]
 #[command(after_help = "abide agents
 abide agents show explore
+abide agents new reviewer --edit
 abide agents check .abide/agents/reviewer.md")]
 pub(crate) struct Agents {
     #[command(subcommand)]
@@ -42,6 +45,7 @@ enum What {
         /// Its name
         name: String,
     },
+    New(new::New),
     /// Check agent files; needs no daemon
     Check {
         /// The files
@@ -79,12 +83,14 @@ enum Whom {
 impl Agents {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let what = self.what.unwrap_or(What::List(List::default()));
-        if let What::Check { files } = what {
-            return check(&files, common);
-        }
+        let what = match what {
+            What::Check { files } => return check(&files, common),
+            What::New(new) => return new.run(common),
+            what => what,
+        };
         let link = Link::open(&common.place).await?;
         match what {
-            What::Check { .. } => Ok(0),
+            What::Check { .. } | What::New(_) => Ok(0),
             What::List(list) => list.run(&link, common).await,
             What::Show { name } => show(&link, name, common).await,
             What::Create { file } => create(&link, &file, common).await,

@@ -1,10 +1,17 @@
-//! `abide config`: the settings, where each comes from, and whether they can be used.
+//! `abide config`: the settings, where each comes from, whether they can be used, and changes of
+//! them.
+
+mod change;
+mod file;
+mod reload;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+pub(super) use self::change::{Changes, Writer};
+pub(super) use self::file::File;
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
@@ -14,9 +21,12 @@ use crate::config::Source;
 use crate::wire::config::{Config as Answer, Setting};
 use crate::wire::gateway::NoParams;
 
-/// Show and check the settings, or have them read again
+/// Show, check and change the settings
 #[derive(Debug, Args)]
-#[command(after_help = "abide config check")]
+#[command(after_help = "abide config check
+abide config set lanes.main 4
+abide config set gateway.allowed_hosts abide.lan desk.lan
+abide config unset lanes.main")]
 pub(crate) struct Config {
     #[command(subcommand)]
     what: What,
@@ -32,6 +42,29 @@ enum What {
     },
     /// Ask the daemon which settings it obeys
     Show,
+    /// Write a setting into the file
+    ///
+    /// Comments and order of the file stay. A value that a start would refuse is not written. The
+    /// running daemon obeys the change at once where it can; otherwise it is said that a start is
+    /// needed. Without --config it is the file that the running daemon reads, or the usual one.
+    Set {
+        /// Which setting, such as lanes.main; all are in abide config check
+        key: String,
+        /// Its value; several make a list; - reads it from standard input
+        #[arg(required = true, allow_hyphen_values = true)]
+        value: Vec<String>,
+        /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Take a setting out of the file, so that its default counts
+    Unset {
+        /// Which setting
+        key: String,
+        /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
     /// Have the daemon read file and variables again
     Reload,
 }
@@ -41,9 +74,23 @@ impl Config {
         match self.what {
             What::Check { config } => check(config, common.json),
             What::Show => show(common).await,
-            What::Reload => super::reload::run(common).await,
+            What::Set { key, value, config } => {
+                change::run(common, &key, Some(typed(value)?), config).await
+            }
+            What::Unset { key, config } => change::run(common, &key, None, config).await,
+            What::Reload => reload::run(common).await,
         }
     }
+}
+
+/// The values of `set`; `-` alone stands for what is on standard input.
+fn typed(value: Vec<String>) -> Result<Vec<String>, Failure> {
+    if value != ["-"] {
+        return Ok(value);
+    }
+    let read = std::io::read_to_string(std::io::stdin());
+    let text = read.map_err(|fault| Failure::local("the value on standard input", fault))?;
+    Ok(vec![text.trim_end_matches(['\r', '\n']).to_owned()])
 }
 
 fn check(named: Option<PathBuf>, json: bool) -> Result<u8, Failure> {

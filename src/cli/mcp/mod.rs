@@ -1,6 +1,8 @@
 //! `abide mcp`: the servers of tools, how each is and what it offers.
 
-use clap::Args;
+mod change;
+
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::args::Common;
@@ -14,21 +16,38 @@ use crate::wire::servers::{Server, Servers};
 
 /// See the servers of tools (MCP), and what each offers
 ///
-/// They are described in the configuration, one table [mcp.NAME] each. A server that has failed
-/// is tried once more by the next call of one of its tools, and by abide config reload once its
-/// table has changed.
+/// They are described in the configuration, one table [mcp.NAME] each: abide mcp add writes it. A
+/// server that has failed is tried once more by the next call of one of its tools, and by abide
+/// config reload once its table has changed.
 #[derive(Debug, Args)]
-#[command(after_help = "abide mcp
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "abide mcp
 abide mcp files
-abide mcp --json")]
+abide mcp add files -- npx -y @modelcontextprotocol/server-filesystem ."
+)]
 pub(crate) struct Mcp {
     /// Show this one, with its tools [default: list all]
     #[arg(value_name = "NAME")]
     name: Option<String>,
+
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Add(change::Add),
+    Remove(change::Remove),
 }
 
 impl Mcp {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        match self.what {
+            Some(What::Add(add)) => return add.run(common).await,
+            Some(What::Remove(remove)) => return remove.run(common).await,
+            None => {}
+        }
         let link = Link::open(&common.place).await?;
         let raw = link.raw("mcp.list", NoParams {}).await?;
         let Servers { servers } = link::read(&raw)?;
@@ -57,7 +76,7 @@ fn listed(raw: &Value, servers: &[Server], common: &Common) -> Result<u8, Failur
         return Ok(0);
     }
     if servers.is_empty() {
-        print::note("no server of tools; describe one in the configuration: [mcp.NAME]");
+        print::note("no server of tools; describe one: abide mcp add NAME -- COMMAND");
         return Ok(0);
     }
     let now = Clock::system().now();

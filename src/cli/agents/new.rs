@@ -1,0 +1,163 @@
+//! `abide agents new`: the file of a new agent, ready to be filled in.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use serde_json::json;
+
+use super::check;
+use crate::cli::args::Common;
+use crate::cli::failure::{Failure, exit};
+use crate::cli::print::{self, DIM, styled};
+use crate::cli::text::clean;
+use crate::daemon;
+use crate::kernel::ids::AgentId;
+
+/// Write the file of a new agent, with every usual field in it
+///
+/// It stands among your own agents (abide/agents in your configuration folder), or with --project
+/// among those of the current folder's project. The daemon takes it as soon as it is saved.
+#[derive(Debug, Args)]
+#[command(
+    after_help = r#"abide agents new reviewer --description "Reviews changes for mistakes"
+abide agents new reviewer --project --edit"#
+)]
+pub(super) struct New {
+    /// Its name: small letters, digits and -
+    name: String,
+
+    /// What it is for, in one line; other agents choose by it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// Its model, as provider/name [default: that of the settings]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// Put it into .abide/agents of the current folder
+    #[arg(long)]
+    project: bool,
+
+    /// Open it in $VISUAL or $EDITOR, then check it
+    #[arg(long)]
+    edit: bool,
+}
+
+impl New {
+    pub(super) fn run(self, common: &Common) -> Result<u8, Failure> {
+        let name = AgentId::parse(&self.name)
+            .map_err(|why| Failure::usage(why.to_string()).hint("nothing was written"))?;
+        let editor = self.edit.then(editor).transpose()?;
+        let folder = self.folder()?;
+        let path = folder.join(format!("{name}.md"));
+        self.write(&folder, &path, name.as_str())?;
+        if let Some(editor) = editor {
+            open(&editor, &path)?;
+            return check(&[path], common);
+        }
+        if common.json {
+            print::object(&json!({ "agent": name, "file": path }))?;
+            return Ok(0);
+        }
+        print::answer(&clean(&path.display().to_string()))?;
+        print::note(&styled(
+            DIM,
+            format!("say in it what it does; then: abide run --agent {name} \"…\""),
+        ));
+        Ok(0)
+    }
+
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        if self.project {
+            return match std::env::current_dir() {
+                Ok(folder) => Ok(folder.join(".abide/agents")),
+                Err(fault) => Err(Failure::local("the current folder is not there", fault)),
+            };
+        }
+        daemon::agent_files().ok_or_else(|| {
+            Failure::new(
+                exit::CONFIG,
+                "config",
+                "there is no folder for your own agents",
+            )
+            .hint("set HOME, or write it into the project: --project")
+        })
+    }
+
+    /// The file is there as a whole, and no other was written over.
+    fn write(&self, folder: &Path, path: &Path, name: &str) -> Result<(), Failure> {
+        let failure = |fault| Failure::local(path.display(), fault);
+        fs::create_dir_all(folder).map_err(failure)?;
+        let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => file,
+            Err(fault) if fault.kind() == ErrorKind::AlreadyExists => {
+                let message = format!("{} is there already", path.display());
+                return Err(Failure::new(exit::REFUSED, "conflict", message)
+                    .hint("it is as it was; choose another name, or change it in an editor"));
+            }
+            Err(fault) => return Err(failure(fault)),
+        };
+        file.write_all(self.text(name).as_bytes()).map_err(failure)
+    }
+
+    fn text(&self, name: &str) -> String {
+        let quoted = |text: &str| json!(text).to_string();
+        let description = match &self.description {
+            Some(text) => quoted(text),
+            None => quoted(&format!(
+                "What {name} is for, in one line: others choose by it."
+            )),
+        };
+        let model = match &self.model {
+            Some(model) => format!("model: {}", quoted(model)),
+            None => "# model: ollama/qwen3:8b         # else the one of the settings".to_owned(),
+        };
+        format!(
+            "---\n\
+             description: {description}\n\
+             {model}\n\
+             # thinking: medium               # off, minimal, low, medium, high, xhigh, max\n\
+             # tools: [read, grep, list]      # else all; the list: abide agents show {name}\n\
+             # gate: {{shell: ask, write: ask}} # allow, ask or deny, for each tool\n\
+             # write_scope: workspace         # own: a folder of its own, none: nowhere\n\
+             # mode: all                      # primary: for people, subagent: for spawned work\n\
+             ---\n\
+             You are {name}. Say here what you do, how you go about it, and what your answer \
+             looks like.\n"
+        )
+    }
+}
+
+/// The editor and its arguments.
+fn editor() -> Result<Vec<OsString>, Failure> {
+    let named = ["VISUAL", "EDITOR"];
+    let named = named.iter().filter_map(std::env::var_os);
+    let Some(line) = named.into_iter().find(|line| !line.is_empty()) else {
+        return Err(Failure::usage("neither VISUAL nor EDITOR is set")
+            .hint("set one, or leave --edit away; nothing was written"));
+    };
+    // As git does: a line for the shell, so that arguments and quotes work.
+    let mut call = OsString::from(line);
+    call.push(" \"$@\"");
+    Ok(vec!["sh".into(), "-c".into(), call, "sh".into()])
+}
+
+fn open(editor: &[OsString], path: &Path) -> Result<(), Failure> {
+    let status = Command::new(&editor[0])
+        .args(&editor[1..])
+        .arg(path)
+        .status()
+        .map_err(|fault| Failure::local("the editor", fault))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::new(
+            exit::FAILED,
+            "editor",
+            format!("the editor ended with {status}; {} stays", path.display()),
+        )),
+    }
+}

@@ -1,0 +1,260 @@
+//! `abide config set|unset`: changes one setting in the file, after a look whether a start would
+//! take it, and has the daemon obey it. `abide mcp add` writes its table in the same way.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::{File, text};
+use crate::cli::args::Common;
+use crate::cli::failure::{Failure, exit};
+use crate::cli::link::Link;
+use crate::cli::print;
+use crate::cli::text::clean;
+use crate::config::{self, Change, ConfigError, Loaded, Origin, Source};
+use crate::wire::config::{Config as InForce, Reloaded, Setting};
+use crate::wire::gateway::NoParams;
+
+/// The changes of one command, each with the names on the way to its setting.
+pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, Change)>;
+
+/// A file of settings that a command changes, and the daemon that reads it, if one is there.
+pub(in crate::cli) struct Writer {
+    file: File,
+    source: Source,
+    link: Option<Link>,
+}
+
+impl Writer {
+    /// The file `named`, else the one that the running daemon reads, else the usual one.
+    pub(in crate::cli) async fn open(
+        common: &Common,
+        command: &'static str,
+        named: Option<PathBuf>,
+    ) -> Result<Writer, Failure> {
+        common.place.refuse_address(command, "--config FILE")?;
+        let mut link = match Link::open(&common.place).await {
+            Ok(link) => Some(link),
+            Err(failure) if failure.code == exit::NO_DAEMON => None,
+            Err(failure) => return Err(failure),
+        };
+        let of_daemon = match &link {
+            Some(link) => in_force(link).await?.file.map(PathBuf::from),
+            None => None,
+        };
+        let mut source = Source::find(named);
+        if source.named && of_daemon.is_some() && source.file != of_daemon {
+            // Another daemon's.
+            link = None;
+        } else if of_daemon.is_some() {
+            source.file = of_daemon;
+        }
+        let Some(path) = &source.file else {
+            return Err(Failure::new(
+                exit::CONFIG,
+                "config",
+                "there is no place for a file of settings",
+            )
+            .hint("set HOME, or name a file: --config FILE"));
+        };
+        Ok(Writer {
+            file: File::open(path)?,
+            source,
+            link,
+        })
+    }
+
+    /// Writes the first of these changes that a start takes; otherwise nothing is changed and the
+    /// failure says why the last one is not taken. Whether the file was changed by it.
+    pub(in crate::cli) fn write(
+        &mut self,
+        tries: Vec<Changes<'_>>,
+    ) -> Result<(Loaded, bool), Failure> {
+        let mut refused = None;
+        for changes in tries {
+            let new = self.file.with(&changes)?;
+            match self.source.load_with(&new) {
+                Ok(loaded) => return Ok((loaded, self.file.write(new)?)),
+                Err(why) => refused = Some(why),
+            }
+        }
+        Err(match refused {
+            Some(ConfigError::Value { key, reason, .. }) => {
+                Failure::usage(format!("{key}: {reason}"))
+            }
+            Some(other) => Failure::new(exit::CONFIG, "config", other.to_string()),
+            None => Failure::usage("no value was given"),
+        }
+        .hint("nothing was changed"))
+    }
+
+    /// The running daemon has read the file again; `None`: no daemon reads it. Where it refuses,
+    /// the file is as it was before.
+    pub(in crate::cli) async fn reload(&mut self) -> Result<Option<Reloaded>, Failure> {
+        let Some(link) = &self.link else {
+            return Ok(None);
+        };
+        let reloaded = link.ask("gateway.reload", NoParams {}).await;
+        reloaded
+            .map(Some)
+            .map_err(|failure: Failure| failure.hint(self.file.put_back()))
+    }
+
+    /// Does the file have this table or setting?
+    pub(in crate::cli) fn has(&self, path: &[&str]) -> bool {
+        self.file.has(path)
+    }
+
+    /// The daemon that reads the file.
+    pub(in crate::cli) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// Its path, for people.
+    pub(in crate::cli) fn path(&self) -> String {
+        self.file.path().display().to_string()
+    }
+
+    /// Is there such a file before the change?
+    pub(in crate::cli) fn is_new(&self) -> bool {
+        !self.file.is_there()
+    }
+}
+
+/// `abide config set KEY VALUE…`, and `unset` where no value is given.
+pub(super) async fn run(
+    common: &Common,
+    key: &str,
+    words: Option<Vec<String>>,
+    named: Option<PathBuf>,
+) -> Result<u8, Failure> {
+    if let Some(why) = config::unknown(key) {
+        return Err(Failure::usage(why).hint("see which there are: abide config check"));
+    }
+    let command = match words {
+        Some(_) => "config set",
+        None => "config unset",
+    };
+    let mut writer = Writer::open(common, command, named).await?;
+    let changes = match &words {
+        Some(words) => Change::meant(words),
+        None => vec![Change::Unset],
+    };
+    let tries = changes.into_iter();
+    let tries = tries.map(|change| vec![(config::path(key), change)]);
+    let (loaded, is_changed) = writer.write(tries.collect())?;
+    if is_changed {
+        writer.reload().await?;
+    }
+    let said = Said::of(&writer, key, &loaded).await?;
+    if common.json {
+        print::object(&json!({
+            "key": key,
+            "value": said.value,
+            "file": writer.path(),
+            "changed": is_changed,
+            "inForce": said.in_force,
+            "source": said.from,
+        }))?;
+        return Ok(0);
+    }
+    let done = match (is_changed, &words) {
+        (false, Some(_)) => "stood so in",
+        (false, None) => "did not stand in",
+        (true, Some(_)) => "written to",
+        (true, None) => "taken out of",
+    };
+    let value = match &words {
+        Some(_) => format!(" = {}", text(&said.value)),
+        None => String::new(),
+    };
+    print::answer(&clean(&format!(
+        "{key}{value}: {done} {}{}",
+        writer.path(),
+        if is_changed && writer.is_new() {
+            " (new)"
+        } else {
+            ""
+        }
+    )))?;
+    print::note(&clean(&said.note(key)));
+    Ok(0)
+}
+
+async fn in_force(link: &Link) -> Result<InForce, Failure> {
+    link.ask("gateway.config", NoParams {}).await
+}
+
+/// What a setting comes to after the change.
+struct Said {
+    /// Its value in the file, or its default.
+    value: Value,
+    /// `now`, `next_start`, or `overridden` by a variable or flag.
+    in_force: &'static str,
+    /// The variable or flag that goes before the file.
+    from: Option<String>,
+    /// The value that counts instead.
+    counts: Value,
+    has_daemon: bool,
+}
+
+impl Said {
+    async fn of(writer: &Writer, key: &str, loaded: &Loaded) -> Result<Said, Failure> {
+        let mut known = loaded.shown().filter(|setting| setting.key == key);
+        let here = known.next();
+        let value = here.as_ref().map_or(Value::Null, |here| here.value.clone());
+        let mut said = Said {
+            value: value.clone(),
+            in_force: "next_start",
+            from: None,
+            counts: value,
+            has_daemon: writer.link.is_some(),
+        };
+        let Some(link) = &writer.link else {
+            if let Some(Origin::Variable(name)) = here.map(|here| here.origin) {
+                said.in_force = "overridden";
+                said.from = Some(name);
+            }
+            return Ok(said);
+        };
+        let settings = in_force(link).await?.settings;
+        let Some(setting) = settings.into_iter().find(|setting| setting.key == key) else {
+            // A table of a user's own that is gone.
+            said.in_force = "now";
+            return Ok(said);
+        };
+        said.judge(setting);
+        Ok(said)
+    }
+
+    fn judge(&mut self, setting: Setting) {
+        match &*setting.source {
+            "variable" | "flag" => {
+                self.in_force = "overridden";
+                self.from = setting.from;
+            }
+            _ if setting.pending.is_none() => self.in_force = "now",
+            _ => {}
+        }
+        self.counts = setting.value;
+    }
+
+    fn note(&self, key: &str) -> String {
+        let from = self.from.as_deref().unwrap_or_default();
+        match (self.in_force, self.has_daemon) {
+            ("now", _) => "the daemon obeys it now".to_owned(),
+            ("overridden", true) => format!(
+                "{from} goes before the file for this daemon: {key} = {} counts",
+                text(&self.counts)
+            ),
+            ("overridden", false) => {
+                format!("{from} is set in this shell and goes before the file where it is set")
+            }
+            (_, true) => {
+                "it counts from the daemon's next start on: abide stop && abide serve --detach"
+                    .to_owned()
+            }
+            (_, false) => "no daemon runs with this file; the next one obeys it".to_owned(),
+        }
+    }
+}

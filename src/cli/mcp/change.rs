@@ -1,0 +1,224 @@
+//! `abide mcp add|remove`: writes the table of a server of tools, and shows what becomes of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::time::sleep;
+use toml_edit::{InlineTable, Value};
+
+use super::shown;
+use crate::cli::args::Common;
+use crate::cli::config::{Changes, Writer};
+use crate::cli::failure::{Failure, exit};
+use crate::cli::link::Link;
+use crate::cli::text::clean;
+use crate::cli::{env, print};
+use crate::config::Change;
+use crate::kernel::secret::Given;
+use crate::wire::gateway::NoParams;
+use crate::wire::servers::{Server, Servers};
+
+/// The pause between two looks at a server that starts.
+const PAUSE: Duration = Duration::from_millis(100);
+/// So often a server that starts is looked at: for a little longer than its start may usually take.
+const LOOKS: u32 = 650;
+
+/// Describe a server of tools in the settings, and start it
+#[derive(Debug, Args)]
+#[command(
+    after_help = "abide mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+abide mcp add search --env API_KEY=@env:SEARCH_KEY -- search-mcp --quiet
+abide mcp add docs --http https://docs.example/mcp --bearer-env DOCS_TOKEN"
+)]
+pub(super) struct Add {
+    /// Its name: models call its tools NAME__TOOL
+    name: String,
+
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "http")]
+    command: Vec<String>,
+
+    /// Where it is, in place of a program
+    #[arg(long, value_name = "URL", conflicts_with_all = ["command", "env", "cwd"])]
+    http: Option<String>,
+
+    /// The variable of the daemon that has its bearer token
+    #[arg(long, value_name = "VARIABLE", requires = "http")]
+    bearer_env: Option<String>,
+
+    /// A variable for the program: NAME=VALUE, NAME=@env:OTHER as the daemon reads it (also
+    /// @file:/PATH, @cred:NAME), or NAME for this shell's value; may be given again
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+
+    /// Its folder, absolute [default: that of runs without one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// Once for all runs, or for each run in its environment
+    #[arg(long, default_value = "shared")]
+    scope: Scope,
+
+    /// Take the place of the server that has this name
+    #[arg(long)]
+    replace: bool,
+
+    /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scope {
+    Shared,
+    Run,
+}
+
+/// Take a server of tools out of the settings, and end it
+#[derive(Debug, Args)]
+pub(super) struct Remove {
+    /// Its name
+    name: String,
+
+    /// The configuration [default: the daemon's, $ABIDE_CONFIG or ~/.config/abide/abide.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Add {
+    pub(super) async fn run(mut self, common: &Common) -> Result<u8, Failure> {
+        let mut writer = Writer::open(common, "mcp add", self.config.take()).await?;
+        let name = self.name.clone();
+        let mut changes = self.changes()?;
+        if writer.has(&["mcp", &name]) {
+            if !self.replace {
+                let message = format!("{} has a server {} already", writer.path(), clean(&name));
+                return Err(Failure::new(exit::REFUSED, "conflict", message)
+                    .hint("nothing was changed; to put this one in its place: --replace"));
+            }
+            changes.insert(0, (vec!["mcp", &name], Change::Unset));
+        }
+        writer.write(vec![changes])?;
+        writer.reload().await?;
+        let server = match writer.link() {
+            Some(link) => started(link, &name).await?,
+            None => None,
+        };
+        let is_bad = server
+            .as_ref()
+            .is_some_and(|server| server.state == "failed");
+        if common.json {
+            print::object(&json!({ "name": name, "file": writer.path(), "server": server }))?;
+        } else {
+            let name = clean(&name);
+            print::answer(&clean(&format!("{name} is written to {}", writer.path())))?;
+            match &server {
+                Some(server) => {
+                    shown(server)?;
+                }
+                None => print::note("no daemon runs with this file; the next one starts it"),
+            }
+            if is_bad {
+                print::note(&format!(
+                    "it stays in the settings: mend it and run abide config reload, or take it out: \
+                     abide mcp remove {name}"
+                ));
+            }
+        }
+        Ok(if is_bad { exit::FAILED } else { 0 })
+    }
+
+    /// What its table holds.
+    fn changes(&self) -> Result<Changes<'_>, Failure> {
+        let mut changes = Vec::new();
+        let mut set = |field: &'static str, value: Value| {
+            changes.push((vec!["mcp", self.name.as_str(), field], Change::Set(value)));
+        };
+        if let Some((program, arguments)) = self.command.split_first() {
+            set("command", program.as_str().into());
+            if !arguments.is_empty() {
+                set("args", arguments.iter().map(String::as_str).collect());
+            }
+        }
+        if let Some(url) = &self.http {
+            set("url", url.as_str().into());
+        }
+        if let Some(variable) = &self.bearer_env {
+            set("auth", pairs([("bearer_env", variable.as_str().into())]));
+        }
+        if let Some(given) = env::given(&self.env)? {
+            set("env", variables(&given.0));
+        }
+        if let Some(folder) = &self.cwd {
+            let folder = folder.to_str().ok_or_else(|| {
+                Failure::usage(format!(
+                    "the folder's name is not UTF-8: {}",
+                    folder.display()
+                ))
+            })?;
+            set("cwd", folder.into());
+        }
+        if matches!(self.scope, Scope::Run) {
+            set("scope", "run".into());
+        }
+        Ok(changes)
+    }
+}
+
+fn pairs<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::InlineTable(fields.into_iter().collect::<InlineTable>())
+}
+
+/// As the settings have them: a text, or where it is read from.
+fn variables(given: &BTreeMap<String, Given>) -> Value {
+    pairs(given.iter().map(|(name, given)| {
+        let value = match given {
+            Given::Text(text) => Value::from(text.expose()),
+            Given::From(place) => pairs([("from", place.to_string().into())]),
+        };
+        (name.as_str(), value)
+    }))
+}
+
+/// The server once it has started or cannot; as it is when that takes too long.
+async fn started(link: &Link, name: &str) -> Result<Option<Server>, Failure> {
+    let mut looks = LOOKS;
+    loop {
+        let Servers { servers } = link.ask("mcp.list", NoParams {}).await?;
+        let found = servers.into_iter().find(|server| server.name == name);
+        let is_starting = found
+            .as_ref()
+            .is_some_and(|server| matches!(&*server.state, "starting" | "stopped"));
+        if !is_starting || looks == 0 {
+            return Ok(found);
+        }
+        looks -= 1;
+        sleep(PAUSE).await;
+    }
+}
+
+impl Remove {
+    pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let mut writer = Writer::open(common, "mcp remove", self.config).await?;
+        let name = clean(&self.name);
+        if !writer.has(&["mcp", &self.name]) {
+            let message = format!("{} has no server {name}", writer.path());
+            return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
+                .hint("see which there are: abide mcp"));
+        }
+        writer.write(vec![vec![(vec!["mcp", &self.name], Change::Unset)]])?;
+        let is_obeyed = writer.reload().await?.is_some();
+        if common.json {
+            print::object(&json!({ "name": self.name, "file": writer.path(), "removed": true }))?;
+            return Ok(0);
+        }
+        print::answer(&clean(&format!("{name} is taken out of {}", writer.path())))?;
+        if is_obeyed {
+            print::note("new runs have its tools no more");
+        }
+        Ok(0)
+    }
+}
