@@ -12,6 +12,7 @@ pub mod offline;
 pub mod ollama;
 mod parts;
 mod phase;
+mod program;
 mod settings;
 mod signals;
 mod skills;

@@ -15,6 +15,7 @@ use crate::contract::servers::ServerViews;
 use crate::gateway;
 use crate::kernel::env::Environment;
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::text::open_ended;
 use crate::provider::Providers;
 use crate::registry::{Registry, ReloadReason, SkillsReason};
 use crate::runner;
@@ -116,7 +117,10 @@ impl InForce {
         let fresh = self.source.load().map_err(|fault| {
             Fault::new(
                 Kind::Conflict,
-                format!("{fault}. The settings in force stay as they were"),
+                format!(
+                    "{}. The settings in force stay as they were",
+                    open_ended(&fault.to_string())
+                ),
             )
             .hint("correct it (abide config check) and reload again")
         })?;

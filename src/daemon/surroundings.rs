@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::program;
 use super::skills::Notices;
 use super::untouched::AtStart;
 use crate::clock::Clock;
@@ -61,6 +62,7 @@ impl Surroundings {
         let findings = self.watchers.iter().filter_map(heard_nothing);
         let findings = findings.chain(self.unread.iter().filter_map(cannot_be_read));
         let findings = findings.chain(files_do_not_answer());
+        let findings = findings.chain(program::replaced());
         findings.map(|finding| finding.message).collect()
     }
 
@@ -70,6 +72,7 @@ impl Surroundings {
         findings.extend(self.watchers.iter().filter_map(heard_nothing));
         findings.extend(self.unread.iter().filter_map(cannot_be_read));
         findings.extend(files_do_not_answer());
+        findings.extend(program::replaced());
         findings.push(self.untouched.look());
         findings
     }

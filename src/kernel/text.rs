@@ -1,5 +1,10 @@
 //! Shortening and cleaning text, always at character boundaries.
 
+/// A sentence of others without the full stop at its end, so that ours can go on behind it.
+pub fn open_ended(text: &str) -> &str {
+    text.trim_end_matches(|ch: char| ch == '.' || ch.is_whitespace())
+}
+
 /// The first `most` characters of `text`.
 pub fn prefix_chars(text: &str, most: usize) -> &str {
     let end = text
@@ -76,5 +81,13 @@ mod tests {
         assert_eq!(preview("äöüäöü", 4), "äöü…");
         // The space between two words counts too.
         assert_eq!(preview("ab cd", 3), "ab…");
+    }
+
+    #[test]
+    fn a_sentence_of_others_has_no_full_stop_before_ours() {
+        for text in ["It broke", "It broke.", "It broke... \n"] {
+            assert_eq!(open_ended(text), "It broke");
+        }
+        assert_eq!(open_ended("v1.2 failed"), "v1.2 failed");
     }
 }

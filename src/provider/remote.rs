@@ -29,6 +29,7 @@ use crate::contract::BoxFuture;
 use crate::contract::runner::TextSink;
 use crate::kernel::provider_health::Seen;
 use crate::kernel::secret::Reference;
+use crate::kernel::text::open_ended;
 use crate::kernel::time::Timestamp;
 
 /// The longest pause between two tries of a request that has failed.
@@ -245,6 +246,12 @@ impl Inner {
         }
     }
 
+    /// Is it a server that a person starts by hand, and has not? Once more is enough then: somebody
+    /// sits in front of it.
+    fn is_not_running(&self, failure: &Failure) -> bool {
+        self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION)
+    }
+
     async fn complete(
         &self,
         request: ModelRequest,
@@ -303,7 +310,7 @@ impl Inner {
                 bytes: body.len() as u64,
                 window: request.window,
             });
-            if self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION) {
+            if self.is_not_running(&failure) {
                 failure.message.push_str("; is it running? (ollama serve)");
             }
             Hidden::of(&headers).in_place(&mut failure.message);
@@ -438,9 +445,10 @@ impl<'a> Tries<'a> {
     fn after(&mut self, failure: Failure, model: &str) -> Next {
         let remedy = failure.remedy;
         let asked = failure.retry_after.unwrap_or_default();
+        let is_over = self.of.is_not_running(&failure) && !self.failures.is_empty();
         let pause = match remedy {
-            Remedy::Again | Remedy::Later => self.pauses.next(),
-            Remedy::Elsewhere | Remedy::Nothing => None,
+            Remedy::Again | Remedy::Later if !is_over => self.pauses.next(),
+            _ => None,
         };
         tracing::warn!(
             provider = %self.of.name,
@@ -511,7 +519,7 @@ impl<'a> Tries<'a> {
 /// What a person is told: what happened last, how often it was tried, what happened before.
 fn told(failures: &[Failure], why: Option<String>, took: Duration) -> ProviderFault {
     let last = failures.last().expect("told after a failure");
-    let mut message = last.message.clone();
+    let mut message = open_ended(&last.message).to_owned();
     if let Some(why) = why {
         message.push_str(&format!("; {why}"));
     }

@@ -16,7 +16,7 @@ use crate::kernel::message::{Block, Compacted, Message, NewMessage, Role, plain_
 use crate::kernel::run::RunError;
 use crate::kernel::session::Overflow;
 use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG, Used, Why};
-use crate::kernel::text::{prefix, preview};
+use crate::kernel::text::{open_ended, prefix, preview};
 use crate::provider::{BUILT_IN, ModelRequest};
 
 /// So many entries are enough to shorten them, however small: more than this are hardly read.
@@ -356,7 +356,7 @@ fn refused(view: &RunView, why: &str) -> RunError {
         "the provider refused the request as too long, {why}; it said: {}. The transcript is kept \
          whole; begin anew with sessions.reset, use a model with a longer context, or set \
          sessions.window below what it takes",
-        refusal(view).unwrap_or_default()
+        open_ended(refusal(view).unwrap_or_default())
     );
     RunError::new(OVERFLOW, message)
 }

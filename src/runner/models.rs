@@ -10,6 +10,7 @@ use crate::contract::journal::RunView;
 use crate::contract::runner::{StepOutcome, TextSink};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::step::Used;
+use crate::kernel::text::open_ended;
 use crate::provider::{BUILT_IN, ModelAnswer, ModelRequest, Provider, ProviderFault};
 
 /// A shorter pause of a run is not worth its two writes, milliseconds.
@@ -206,7 +207,7 @@ fn gave_up(failed: &[(String, ProviderFault)]) -> RunError {
                 wait.provider,
                 humantime::format_duration(wait.most)
             ),
-            None => format!("model {model}: {fault}"),
+            None => format!("model {model}: {}", open_ended(&fault.to_string())),
         })
         .collect();
     let kind = failed.last().map_or("provider", |(_, fault)| fault.kind);

@@ -26,6 +26,7 @@ use crate::contract::runner::{Next, StepOutcome};
 use crate::kernel::message::{Block, plain_text};
 use crate::kernel::run::RunError;
 use crate::kernel::step::{CUT, Cut, NODE, Node, Step, StepKind, StepState};
+use crate::kernel::text::open_ended;
 use crate::provider::ModelRequest;
 use reading::{Plan, Pool, asked, read};
 
@@ -132,7 +133,8 @@ impl TurnRunner {
         }
         let message = format!(
             "the model was asked for a plan {faulty} times and gave none that could be carried \
-             out; the last time: {fault}. The transcript holds all of it"
+             out; the last time: {}. The transcript holds all of it",
+            open_ended(&fault.to_string())
         );
         Next::Fail(RunError::new("bad_plan", message))
     }

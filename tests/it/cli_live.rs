@@ -493,6 +493,9 @@ fn the_demo_holds_what_it_promises() {
         "{summary}"
     );
     assert!(summary["quotesChecked"].as_u64().unwrap() >= 3, "{summary}");
+    let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
+    let left: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["empty"], "nothing of it stays in the home folder");
 }
 
 #[test]

@@ -146,6 +146,16 @@ fn a_server_of_tools_is_added_started_shown_and_removed() {
         assert!(!file(&place).contains("mem"), "{}", file(&place));
         let (_, _, told) = abide(&place, &["mcp"]);
         assert!(told.contains("abide mcp add"), "{told}");
+        // In the words of what went wrong, without names of the program's own types.
+        let (code, out, told) = abide(&place, &["mcp", "add", "far", "--http", "http://[::1]:9/m"]);
+        assert_eq!(code, 1, "{out}{told}");
+        let said = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("Connection refused"), "{said}");
+        assert!(
+            !said.contains("abide::") && !said.contains("Transport"),
+            "{said}"
+        );
+        assert_eq!(abide(&place, &["mcp", "remove", "far"]).0, 0);
         assert_eq!(daemon.stop().await, 0);
     });
     let reference = ["--env", "KEY=@env:OTHER", "--scope", "run"];

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -185,4 +186,40 @@ fn a_folder_whose_path_is_too_long_for_a_socket_is_told_of() {
     place.set("gateway.socket", &format!("{:?}", deep.join("a.sock")));
     let (code, said) = doctor(&place, &[]);
     assert_eq!((code, status(&said, "gateway.socket")), (1, "fail"));
+}
+
+/// An upgrade is noticed, and what to do for it is said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_was_replaced_under_its_daemon_is_named() {
+    let place = Place::new(Script::new());
+    let usual = place.command(&["serve"]);
+    let program = place.path().join("abide");
+    let copy = |to: &std::path::Path| fs::copy(usual.get_program(), to).unwrap();
+    copy(&program);
+    let mut command = std::process::Command::new(&program);
+    command.arg("serve").env_clear().stdin(Stdio::null());
+    for (name, value) in usual.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    run(async {
+        let daemon = place.start_command(command).await.unwrap();
+        let client = daemon.client().await;
+        let status = client.call("gateway.status", json!({})).await;
+        assert!(!status.to_string().contains("was replaced"), "{status}");
+        let new = place.path().join("abide.new");
+        copy(&new);
+        fs::rename(new, &program).unwrap();
+        let status = client.call("gateway.status", json!({})).await;
+        assert!(
+            status.to_string().contains("abide was replaced"),
+            "{status}"
+        );
+        let found = client.call("gateway.doctor", json!({})).await.to_string();
+        assert!(found.contains("abide stop --restart"), "{found}");
+        fs::remove_file(&program).unwrap();
+        let status = client.call("gateway.status", json!({})).await;
+        assert!(status.to_string().contains("abide was removed"), "{status}");
+        assert_eq!(daemon.stop().await, 0);
+    });
 }

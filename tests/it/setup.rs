@@ -292,3 +292,21 @@ fn at_a_terminal_a_person_chooses_the_model_and_agrees_to_what_it_costs() {
         assert_eq!(daemon.stop().await, 0);
     });
 }
+
+/// Somebody sits in front of it and has not started it: no point in many tries.
+#[test]
+fn an_ollama_that_is_not_running_is_said_after_two_tries() {
+    let place = place().with("providers.ollama.base_url", "\"http://127.0.0.1:9/v1\"");
+    run(async {
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let spawned = client
+            .spawn(json!({ "task": "t", "model": "ollama/x" }))
+            .await;
+        let ended = client.ended(&spawned.id).await;
+        let said = ended["error"]["message"].as_str().unwrap();
+        assert!(said.contains("is it running? (ollama serve)"), "{said}");
+        assert!(said.contains("tried 2 times"), "{said}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

@@ -13,14 +13,15 @@ use crate::cli::start::{self, Plan, Started};
 use crate::clock::Clock;
 use crate::wire::gateway::{Drain, Draining, Then};
 
-/// Always the built-in search, slow enough to watch. No variable of the terminal's changes it.
-const CONFIG: &str = r#"[defaults]
-agent = "explore"
-model = "offline/search"
-
-[runner]
-pace = "1s"
-"#;
+/// Always the built-in search, slow enough to watch. No variable of the terminal's changes it, and
+/// nothing is made in the person's own folders.
+fn config(folder: &Path) -> String {
+    let work = folder.join("work");
+    format!(
+        "[defaults]\nagent = \"explore\"\nmodel = \"offline/search\"\n\n[runner]\npace = \"1s\"\n\n\
+         [workspace]\nroot = {work:?}\n"
+    )
+}
 
 /// The demo's daemon and its folder.
 pub(super) struct Stage {
@@ -41,7 +42,7 @@ impl Stage {
         DirBuilder::new()
             .mode(0o700)
             .create(&folder)
-            .and_then(|()| fs::write(&config, CONFIG))
+            .and_then(|()| fs::write(&config, self::config(&folder)))
             .map_err(|error| Failure::local(folder.display(), error))?;
         Ok(Stage {
             plan: Plan {

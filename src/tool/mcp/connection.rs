@@ -261,6 +261,8 @@ impl Changes {
 fn greeting(fault: &ClientInitializeError) -> String {
     let words = match fault {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => causes(fallback.as_ref()),
+        // What stands around it names types of our libraries.
+        ClientInitializeError::TransportError { error, .. } => causes(error.error.as_ref()),
         fault => causes(fault),
     };
     format!("the handshake failed: {words}")
@@ -276,21 +278,28 @@ fn said(fault: &ServiceError) -> String {
                 error.code.0
             )
         }
+        ServiceError::TransportSend(fault) => causes(fault.error.as_ref()),
         fault => causes(fault),
     }
 }
 
-/// What is said of a fault and of all that caused it.
-fn causes(fault: &dyn std::error::Error) -> String {
-    let mut words = fault.to_string();
-    let mut next = fault.source();
+/// What is said of a fault and of what caused it, each thing once.
+fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = Vec::new();
+    let mut next = Some(fault);
     while let Some(cause) = next {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words.push_str(": ");
-            words.push_str(&cause_words);
-        }
+        words.push(cause.to_string());
         next = cause.source();
     }
-    preview(&words, SAID)
+    let last = words.len().saturating_sub(1);
+    let mut told: Vec<&str> = Vec::new();
+    for (at, said) in words.iter().enumerate() {
+        // What a layer says of the next is said by that.
+        let is_layer = at < last && said.contains(&*words[at + 1]);
+        let is_new = !told.iter().any(|known| known.contains(&**said));
+        if !is_layer && is_new {
+            told.push(said);
+        }
+    }
+    preview(&told.join(": "), SAID)
 }

@@ -15,6 +15,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::time::Sleep;
 
 use super::flood::Flood;
@@ -22,6 +23,17 @@ use super::http::Http;
 use super::pipes::Pipes;
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
+
+/// The same fault, with what caused it where our library only quotes that.
+fn with_cause(fault: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    type OverHttp = StreamableHttpError<reqwest::Error>;
+    let fault: Box<dyn std::error::Error + Send + Sync> = Box::new(fault);
+    match fault.downcast::<OverHttp>().map(|fault| *fault) {
+        Ok(OverHttp::Client(cause)) => io::Error::other(cause),
+        Ok(other) => io::Error::other(other),
+        Err(other) => io::Error::other(other),
+    }
+}
 
 /// The way to a server.
 pub(super) enum Way {
@@ -64,7 +76,7 @@ impl Transport<RoleClient> for Wire {
             Way::Pipes(pipes) => Box::pin(pipes.send(&message)),
             Way::Http(http) => {
                 let sent = http.send(message);
-                Box::pin(async move { sent.await.map_err(io::Error::other) })
+                Box::pin(async move { sent.await.map_err(with_cause) })
             }
         };
         sent
