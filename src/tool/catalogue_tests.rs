@@ -184,6 +184,16 @@ async fn grep_shows_lines_counts_the_rest_and_skips_what_is_not_text() {
 }
 
 #[tokio::test]
+async fn grep_knows_the_ends_of_every_line() {
+    let tree = Tree::new(&[("a.rs", "// x\nfn one() {}\n  fn two() {}\nfn three() {}\n")]);
+    let text = tree.text("grep", json!({"pattern": "^fn .*\\}$"})).await;
+    assert_eq!(
+        text,
+        "a.rs:2: fn one() {}\na.rs:4: fn three() {}\n2 matching lines in 1 of 1 text files"
+    );
+}
+
+#[tokio::test]
 async fn grep_says_what_is_wrong_with_its_arguments() {
     let tree = Tree::new(&[("a.rs", "x")]);
     assert!(
