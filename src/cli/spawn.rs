@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::args::{Common, duration};
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::{env, ids, print, text};
+use super::{env, ids, origin, print, text};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::input::RunTimeout;
@@ -50,7 +50,8 @@ pub(crate) struct Spawn {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
-    /// JSON that comes back unchanged with the result
+    /// JSON that comes back with the result: an object, beside whose fields stands the mark
+    /// of this terminal; @last does not find runs with other JSON
     #[arg(long, value_name = "JSON", value_parser = json)]
     meta: Option<Value>,
 }
@@ -99,7 +100,7 @@ impl Spawn {
         request.cleanup = self.cleanup.then_some(Cleanup::Delete);
         request.context = self.fork.then_some(Context::Fork);
         request.mode = self.keep_open.then_some(Mode::Session);
-        request.meta = self.meta;
+        request.meta = origin::marked(self.meta);
         if let Some(key) = self.idempotency_key {
             // The key stands for the first call's run, so this one must not name another.
             request.run_id = None;
@@ -151,6 +152,7 @@ impl Work {
                 .run_timeout
                 .map(|limit| RunTimeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))),
             idempotency_key: Some(id.to_string()),
+            meta: origin::marked(None),
             ..Request::default()
         })
     }
