@@ -173,7 +173,7 @@ impl Set {
     /// The agent called `name`; the fault lists those there are, and names a broken file that
     /// may have been meant.
     pub(super) fn entry(&self, name: &str) -> Result<(&AgentId, &Entry), Fault> {
-        let id = AgentId::parse(name).ok();
+        let id = AgentId::given(name).and_then(|name| AgentId::parse(name).ok());
         id.and_then(|id| self.entries.get_key_value(&id))
             .ok_or_else(|| self.unknown(name))
     }

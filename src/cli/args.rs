@@ -46,8 +46,10 @@ fn version() -> &'static str {
 }
 
 const AFTER: &str = "\
-A run is named by its id, by the last digits of it, by its label, or by @last.
-A session is named by its key, by the last digits of it, by its label or a run.
+A run or session is named by its id or key, the first or last digits of its id
+(4 or more), its label, or @last: the newest run that run, spawn or chat started
+from this terminal, or under the same ABIDE_TERMINAL. A run stands for its
+session where a session is wanted, and a session for its newest run.
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not ended yet, 5 timeout,
 6 cancelled, 7 interrupted, 8 needs a person, 9 refused, 10 no daemon, 11 auth;

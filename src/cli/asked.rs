@@ -120,6 +120,24 @@ impl Asked {
         }
     }
 
+    /// What it is, of which run, and the command that answers it.
+    pub(crate) fn kind_run_command(&self) -> (&'static str, RunId, String) {
+        match self {
+            Asked::Question(question) => {
+                let command = format!("abide answer {} \"…\"", short(question.id));
+                ("question", question.run_id, command)
+            }
+            Asked::Approval(approval) => {
+                let command = format!("abide approvals allow|deny {}", short(approval.id));
+                ("approval", approval.run_id, command)
+            }
+            Asked::Value(missing) => {
+                let command = format!("abide env {} {}=…", short(missing.run), missing.name);
+                ("value", missing.run, command)
+            }
+        }
+    }
+
     /// What a person is asked for.
     pub(crate) fn prompt(&self) -> &'static str {
         match self {
@@ -249,7 +267,11 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Missing>, Failu
 }
 
 /// Does this run work in the session, or for it?
-async fn is_below(link: &Link, session: &SessionKey, run: &Run) -> Result<bool, Failure> {
+pub(crate) async fn is_below(
+    link: &Link,
+    session: &SessionKey,
+    run: &Run,
+) -> Result<bool, Failure> {
     if run.session_key == *session || run.parent.as_ref() == Some(session) {
         return Ok(true);
     }

@@ -1,14 +1,18 @@
 //! `abide attach`: looks at a run or a session while it works.
 
 use clap::Args;
+use serde_json::json;
 
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
+use super::ids::Named;
 use super::link::{self, Link};
 use super::live::{Live, News};
+use super::needs::Needs;
 use super::person::Person;
 use super::text::short;
+use super::under_way::UnderWay;
 use super::view::{View, tree_of};
 use super::watch::{Seen, Watch};
 use super::{history, ids, print, tree, wait};
@@ -27,59 +31,55 @@ const TURNS: u32 = 5;
 /// Shows the runs with their last tool calls, and what they say while they say it. Looking
 /// never starts or changes anything; what they ask can be answered here. Ctrl-C stops looking,
 /// and the work goes on. A run's answer is printed on standard output once it has ended. A link
-/// that is lost is found again. With --json each event is one line.
+/// that is lost is found again, for 60 s. Without a terminal, what the work needs of a person is
+/// named with the command that gives it, and the exit code is 8. With --json each event is one
+/// line.
 #[derive(Debug, Args)]
 #[command(after_help = "abide attach @last
 abide attach agent:build:chat")]
 pub(crate) struct Attach {
-    /// A run, or a session's key or label
+    /// A run or a session
     #[arg(value_name = "RUN|SESSION")]
     what: String,
-}
-
-/// What is looked at.
-enum Target {
-    Run(RunId),
-    Session(SessionKey),
 }
 
 impl Attach {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
-        let target = match ids::run(&link, &self.what).await {
-            Ok(id) => Target::Run(id),
-            Err(failure) if failure.code == exit::NOT_FOUND => {
-                Target::Session(ids::session(&link, &self.what).await?)
-            }
-            Err(failure) => return Err(failure),
-        };
+        let target = ids::either(&link, &self.what).await?;
         let mut interrupt = Interrupt::new()?;
         let mut person = Person::if_there();
         let code = match &target {
             _ if common.json => events(link, common, &target, &mut interrupt).await?,
-            Target::Run(id) => {
+            Named::Run(id) => {
                 let ids = [*id];
                 let task = Task {
                     ids: &ids,
                     any: false,
                     window: None,
                     show: true,
+                    json: false,
                     person: person.as_mut(),
                     conversation: None,
                 };
                 match follow(link, &common.place, task, &mut interrupt).await? {
                     End::Done(_) | End::Window(_) => Some(end(common, *id).await?),
+                    End::NeedsPerson(_) => {
+                        end(common, *id).await?;
+                        Some(exit::PERSON)
+                    }
                     End::Detached => None,
                 }
             }
-            Target::Session(key) => {
+            Named::Session(key) => {
                 let request = watched(&target);
                 let view = Some(View::for_people());
                 let person = person.as_mut();
+                let needs = Needs::new(false, person.is_some());
                 let live = Live::open(link, &common.place, request, view, person).await?;
-                let mut look = Look { key, live };
+                let mut look = Look { key, live, needs };
                 tokio::select! {
-                    failure = look.on() => return Err(failure),
+                    code = look.on() => Some(code?),
                     () = interrupt.pressed() => None,
                 }
             }
@@ -89,17 +89,17 @@ impl Attach {
 }
 
 /// The events of what is looked at.
-fn watched(target: &Target) -> SubscribeEvents {
+fn watched(target: &Named) -> SubscribeEvents {
     let all = SubscribeEvents {
         deltas: true,
         ..SubscribeEvents::default()
     };
     match target {
-        Target::Run(id) => SubscribeEvents {
+        Named::Run(id) => SubscribeEvents {
             tree: Some(*id),
             ..all
         },
-        Target::Session(key) => SubscribeEvents {
+        Named::Session(key) => SubscribeEvents {
             session_key: Some(key.clone()),
             ..all
         },
@@ -111,34 +111,49 @@ fn watched(target: &Target) -> SubscribeEvents {
 async fn events(
     link: Link,
     common: &Common,
-    target: &Target,
+    target: &Named,
     interrupt: &mut Interrupt,
 ) -> Result<Option<u8>, Failure> {
+    let mut needs = Needs::new(true, false);
+    if let Named::Session(key) = target
+        && let Some(text) = UnderWay::of(&link, key).await?.idle(key)
+    {
+        print::object(&json!({ "idle": { "sessionKey": key, "message": text } }))?;
+    }
     let mut watch = Watch::open(link, &common.place, watched(target), print::note).await?;
     loop {
         let seen = tokio::select! {
             seen = watch.next(print::note) => seen?,
             () = interrupt.pressed() => return Ok(None),
         };
-        let may_have_ended = match seen {
+        let moved = match seen {
             Seen::Picture(_, whole) => {
                 print::object(&whole)?;
                 true
             }
             Seen::Event(event) => {
                 print::object(&event)?;
-                event.kind == "run.ended"
+                let kind = event.kind.as_str();
+                let asks = kind.starts_with("question.") || kind.starts_with("approval.");
+                asks || matches!(kind, "run.ended" | "run.paused")
             }
         };
-        let Target::Run(id) = target else {
+        if !moved {
             continue;
-        };
-        if may_have_ended {
-            let run = ids::details(&watch.link, *id).await?;
-            if tree::is_ended(&run.state) {
-                print::object(&run)?;
-                return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+        }
+        let (session, waits) = match target {
+            Named::Session(key) => (key.clone(), UnderWay::of(&watch.link, key).await?.waits()),
+            Named::Run(id) => {
+                let run = ids::details(&watch.link, *id).await?;
+                if tree::is_ended(&run.state) {
+                    print::object(&run)?;
+                    return Ok(Some(exit::of_run(&run.state, run.needs_review)));
+                }
+                (run.session_key, &*run.state != "running")
             }
+        };
+        if waits && needs.announce(&watch.link, &[session], print::note).await? {
+            return Ok(Some(exit::PERSON));
         }
     }
 }
@@ -152,10 +167,10 @@ async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
 }
 
 /// After Ctrl-C: how to come back.
-fn detached(target: &Target) -> u8 {
+fn detached(target: &Named) -> u8 {
     let (what, code) = match target {
-        Target::Run(id) => (short(id), exit::WINDOW),
-        Target::Session(key) => (key.to_string(), 0),
+        Named::Run(id) => (short(id), exit::WINDOW),
+        Named::Session(key) => (key.to_string(), 0),
     };
     print::note(&format!(
         "detached; the work goes on. Come back: abide attach {what}"
@@ -167,27 +182,48 @@ fn detached(target: &Target) -> u8 {
 struct Look<'a> {
     key: &'a SessionKey,
     live: Live<'a>,
+    needs: Needs,
 }
 
 impl Look<'_> {
-    /// Goes on for ever: a session has no end.
-    async fn on(&mut self) -> Failure {
+    /// Goes on until a person is needed and none is there: a session has no end.
+    async fn on(&mut self) -> Result<u8, Failure> {
         self.live.session = Some(self.key.clone());
+        self.live.next().await?;
+        if let Some(text) = self.turns().await?.and_then(|open| open.idle(self.key)) {
+            self.live.note(&text);
+        }
         loop {
-            if let Err(failure) = self.step().await {
-                return failure;
+            let is_blocked = match self.live.next().await? {
+                News::Event(event) => match event.kind.as_str() {
+                    "message.added" => {
+                        self.said(&event).await?;
+                        false
+                    }
+                    "run.queued" | "run.paused" => self.is_blocked().await?,
+                    _ => false,
+                },
+                News::Anew | News::Quiet => self.is_blocked().await?,
+            };
+            if is_blocked {
+                return Ok(exit::PERSON);
             }
         }
     }
 
-    async fn step(&mut self) -> Result<(), Failure> {
-        match self.live.next().await? {
-            News::Event(event) => match event.kind.as_str() {
-                "message.added" => self.said(&event).await,
-                "run.queued" => self.turns().await,
-                _ => Ok(()),
-            },
-            News::Anew | News::Quiet => self.turns().await,
+    /// Reads how it stands; `true`: it does not go on without a person, and none is there.
+    async fn is_blocked(&mut self) -> Result<bool, Failure> {
+        match self.turns().await? {
+            Some(open) if open.waits() => {
+                let Live { watch, view, .. } = &mut self.live;
+                let say = |text: &str| match view {
+                    Some(view) => view.note(text),
+                    None => print::note(text),
+                };
+                let key = std::slice::from_ref(self.key);
+                self.needs.announce(&watch.link, key, say).await
+            }
+            _ => Ok(false),
         }
     }
 
@@ -216,15 +252,15 @@ impl Look<'_> {
     }
 
     /// Reads how the last turns of the session stand, and what they have others do.
-    async fn turns(&mut self) -> Result<(), Failure> {
+    async fn turns(&mut self) -> Result<Option<UnderWay>, Failure> {
         match self.read_turns().await {
             // The subscription finds the daemon again; until then the picture stands.
-            Err(failure) if link::is_broken(&failure) || failure.kind == "unavailable" => Ok(()),
-            read => read,
+            Err(failure) if link::is_broken(&failure) || failure.kind == "unavailable" => Ok(None),
+            read => read.map(Some),
         }
     }
 
-    async fn read_turns(&mut self) -> Result<(), Failure> {
+    async fn read_turns(&mut self) -> Result<UnderWay, Failure> {
         let request = ListRuns {
             session_key: Some(self.key.clone()),
             limit: PageSize(TURNS),
@@ -241,9 +277,10 @@ impl Look<'_> {
                 false => all.extend(tree_of(link, turn.run_id).await?),
             }
         }
-        match view {
-            Some(view) => view.take(link, all).await,
-            None => Ok(()),
+        let open = UnderWay::of(link, self.key).await?;
+        if let Some(view) = view {
+            view.take(link, all).await?;
         }
+        Ok(open)
     }
 }

@@ -4,9 +4,10 @@ use clap::Args;
 
 use super::args::Common;
 use super::failure::{Failure, exit};
+use super::ids::Named;
 use super::link::{self, Link};
 use super::{ids, print, text};
-use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::ids::RunId;
 use crate::wire::lifecycle::{CancelRun, CancelSession, Cancelled};
 use crate::wire::shapes::Run;
 
@@ -20,7 +21,7 @@ use crate::wire::shapes::Run;
 abide cancel agent:build:chat
 abide cancel agent:build:chat --all"#)]
 pub(crate) struct Cancel {
-    /// Runs, or session keys
+    /// Runs or sessions
     #[arg(required = true, value_name = "RUN|SESSION")]
     what: Vec<String>,
 
@@ -39,7 +40,11 @@ impl Cancel {
         let link = Link::open(&common.place).await?;
         let mut code = 0;
         for what in &self.what {
-            let raw = match named(&link, what, self.all).await? {
+            let named = match self.all {
+                true => Named::Session(ids::session(&link, what).await?),
+                false => ids::either(&link, what).await?,
+            };
+            let raw = match named {
                 Named::Run(run_id) => {
                     let reason = self.reason.clone();
                     link.raw("runs.cancel", CancelRun { run_id, reason })
@@ -69,30 +74,6 @@ impl Cancel {
             }
         }
         Ok(code)
-    }
-}
-
-enum Named {
-    Run(RunId),
-    Session(SessionKey),
-}
-
-/// Keys have colons, and neither ids nor labels of runs usually do.
-async fn named(link: &Link, what: &str, all: bool) -> Result<Named, Failure> {
-    if all {
-        return Ok(Named::Session(ids::session(link, what).await?));
-    }
-    match ids::run(link, what).await {
-        Ok(run) => Ok(Named::Run(run)),
-        Err(failure) if failure.code == exit::NOT_FOUND && SessionKey::parse(what).is_ok() => {
-            match ids::session(link, what).await {
-                Ok(key) => Ok(Named::Session(key)),
-                Err(missing) if what.contains(':') => Err(missing),
-                // It looked like a run: say which there are.
-                Err(_) => Err(failure),
-            }
-        }
-        Err(failure) => Err(failure),
     }
 }
 

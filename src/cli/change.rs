@@ -37,7 +37,7 @@ pub(crate) enum Change {
 /// Which session.
 #[derive(Debug, Args)]
 pub(crate) struct Clear {
-    /// A session key or label
+    /// The session
     #[arg(value_name = "SESSION")]
     session: String,
 
@@ -62,7 +62,7 @@ pub(crate) struct Reset {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Compact {
-    /// A session key or label
+    /// The session
     #[arg(value_name = "SESSION")]
     session: String,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Compact {
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Patch {
-    /// A session key or label
+    /// The session
     #[arg(value_name = "SESSION")]
     session: String,
 

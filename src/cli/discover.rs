@@ -7,8 +7,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, exit};
-use super::print;
-use crate::config::{self, Rule, Unusable};
 use crate::daemon::Endpoint;
 
 /// The flags by which any command finds its daemon.
@@ -144,6 +142,15 @@ impl Where {
             (None, Some(url)) => self.at_address(&url, &folder),
             (None, None) => self.in_folder(&folder),
         }
+    }
+
+    /// The folder of the daemon that these flags and the environment name by its folder, where it
+    /// was stopped in an orderly way or has never run: one that was killed leaves its endpoint.
+    pub(crate) fn stopped(&self) -> Option<PathBuf> {
+        let missing = self.target().err()?;
+        let folder = self.state_dir().ok()?;
+        let is_stopped = missing.kind == NO_DAEMON && matches!(endpoint(&folder), Ok(None));
+        is_stopped.then_some(folder)
     }
 
     /// Where a daemon that is started shall have its socket, if that was said.
@@ -307,11 +314,14 @@ fn is_zombie(pid: u32) -> bool {
     first_ended && threads <= 1
 }
 
+/// The kind of a failure where no daemon runs on a folder.
+pub(crate) const NO_DAEMON: &str = "no_daemon";
+
 /// Nothing answers for `folder`.
 pub(crate) fn no_daemon(folder: &Path) -> Failure {
     Failure::new(
         exit::NO_DAEMON,
-        "no_daemon",
+        NO_DAEMON,
         format!("no daemon runs on {}", folder.display()),
     )
     .hint(start_command(folder))
@@ -320,7 +330,7 @@ pub(crate) fn no_daemon(folder: &Path) -> Failure {
 fn gone(folder: &Path, endpoint: &Endpoint) -> Failure {
     Failure::new(
         exit::NO_DAEMON,
-        "no_daemon",
+        NO_DAEMON,
         format!(
             "the daemon on {} (process {}) is gone without a stop; what it was told is kept",
             folder.display(),
@@ -342,54 +352,6 @@ pub(crate) fn start_command(folder: &Path) -> String {
             "start it: abide serve --detach --state-dir {}",
             folder.display()
         )
-    }
-}
-
-/// The token in `file`.
-pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
-    config::read_secret(file, Rule::Named)
-        .inspect(|_| note_readable(file))
-        .map_err(|why| {
-            let message = format!("the token in {} cannot be used: {why}", file.display());
-            Failure::new(exit::AUTH, "unauthorized", message).hint(match why {
-                Unusable::Impossible(_) | Unusable::Foreign(_) => {
-                    "name the one that the daemon made, token in its state folder: --token-file \
-                     FILE; it is one line, of mode 600 and yours"
-                }
-                Unusable::Missing | Unusable::Unreadable(_) => {
-                    "run as the user who started the daemon, or use --token-file FILE"
-                }
-            })
-        })
-}
-
-/// The token to show over a socket, where most calls need none: a file that cannot be used is
-/// only spoken of.
-pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
-    let file = file?;
-    match config::read_secret(file, Rule::Named) {
-        Ok(token) => {
-            note_readable(file);
-            Some(token)
-        }
-        Err(Unusable::Missing | Unusable::Unreadable(_)) => None,
-        Err(why) => {
-            print::note(&format!(
-                "note: the token in {} is not used: {why}",
-                file.display()
-            ));
-            None
-        }
-    }
-}
-
-/// Tells a person in front of a terminal that others may read a secret.
-fn note_readable(file: &Path) {
-    if print::notes_are_watched() && config::is_readable_by_others(file) {
-        let file = file.display();
-        print::note(&format!(
-            "note: others may read {file}; close it: chmod 600 {file}"
-        ));
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Events {
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
 
-    /// Only in this session: a key or label, or a run: then its session
+    /// Only in this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 

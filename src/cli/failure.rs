@@ -24,6 +24,8 @@ pub(crate) mod exit {
     pub(crate) const RESTART: u8 = 79;
     /// What `serve` answers where the store cannot be used.
     pub(crate) const STORE: u8 = 74;
+    /// What `serve` answers where the folder, port or store is another process's.
+    pub(crate) const HELD: u8 = 75;
     /// What `serve` answers where it may not write.
     pub(crate) const PERMISSION: u8 = 77;
     /// What `serve` answers to a configuration that makes no sense.

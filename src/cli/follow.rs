@@ -13,11 +13,12 @@ use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
 use super::live::{Live, News};
+use super::needs::Needs;
 use super::person::Person;
 use super::view::View;
 use super::watch::Position;
-use super::{ids, print};
-use crate::kernel::ids::RunId;
+use super::{ids, print, tree};
+use crate::kernel::ids::{RunId, SessionKey};
 use crate::wire::events::SubscribeEvents;
 use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
 use crate::wire::lifecycle::CancelRun;
@@ -65,6 +66,8 @@ pub(crate) struct Task<'a> {
     pub(crate) window: Option<Duration>,
     /// Show how they go on.
     pub(crate) show: bool,
+    /// What they need of a person is announced as JSON.
+    pub(crate) json: bool,
     /// Whoever is there to be asked what the only run, and those of its session and below it,
     /// ask.
     pub(crate) person: Option<&'a mut Person>,
@@ -79,6 +82,9 @@ pub(crate) enum End {
     Done(Value),
     /// The window passed; the daemon's last answer.
     Window(Value),
+    /// They need something of a person, as was announced, and none is at the terminal; the
+    /// daemon's last answer.
+    NeedsPerson(Value),
     /// The person wants to do something else. The runs go on.
     Detached,
 }
@@ -104,6 +110,7 @@ pub(crate) async fn follow(
         Some(run) => View::of_conversation(run),
         None => View::for_people(),
     });
+    let needs = Needs::new(task.json, task.person.is_some());
     let live = tokio::select! {
         biased;
         () = interrupt.pressed() => return Ok(End::Detached),
@@ -115,6 +122,7 @@ pub(crate) async fn follow(
         // A subscription that goes on somewhere begins with what happened after it.
         is_behind: turn.is_some(),
         has_heard_end: false,
+        needs,
         live,
     };
     let mut over = pin!(async {
@@ -134,13 +142,18 @@ pub(crate) async fn follow(
                 }
                 _ => return Ok(End::Detached),
             },
-            raw = follow.until_done() => {
-                let raw = raw?;
-                if let Some(run) = turn {
-                    follow.end(run).await?;
+            raw = follow.until_done() => match raw? {
+                Some(raw) => {
+                    if let Some(run) = turn {
+                        follow.end(run).await?;
+                    }
+                    return Ok(End::Done(raw));
                 }
-                return Ok(End::Done(raw));
-            }
+                None => {
+                    let (raw, _) = follow.look().await?;
+                    return Ok(End::NeedsPerson(raw));
+                }
+            },
             cancelled = heard(&mut cancelling) => {
                 if let Err(failure) = cancelled {
                     follow.live.note(&format!("the turn goes on: {failure}"));
@@ -189,8 +202,7 @@ fn news_of(task: &Task<'_>) -> SubscribeEvents {
             "question.*",
             "approval.*",
         ],
-        (false, Some(_)) => &["run.ended", "question.*", "approval.*"],
-        (false, None) => &["run.ended"],
+        (false, _) => &["run.ended", "run.paused", "question.*", "approval.*"],
     };
     // What runs below it do belongs to the picture.
     let tree = match task.ids {
@@ -212,21 +224,25 @@ struct Follow<'a> {
     is_behind: bool,
     /// The event of an end was heard.
     has_heard_end: bool,
+    needs: Needs,
     live: Live<'a>,
 }
 
 impl Follow<'_> {
-    /// Returns when what is waited for has ended, with the daemon's last answer.
-    async fn until_done(&mut self) -> Result<Value, Failure> {
+    /// Returns when what is waited for has ended, with the daemon's last answer; `None`: it needs
+    /// a person, and none is there.
+    async fn until_done(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             // The first news is that the subscription was begun.
-            if !self.is_behind {
-                self.news().await?;
+            while !self.is_behind {
                 // Stays so until the rows were looked at, also where this is dropped meanwhile.
-                self.is_behind = true;
+                self.is_behind = self.news().await?;
+                if !self.is_behind && self.need_person().await? {
+                    return Ok(None);
+                }
             }
             match self.look().await {
-                Ok((raw, waited)) if waited.done => return Ok(raw),
+                Ok((raw, waited)) if waited.done => return Ok(Some(raw)),
                 Ok(_) => self.is_behind = false,
                 // The subscription has ended too, and finds the daemon again.
                 Err(lost) if link::is_broken(&lost) => self.is_behind = false,
@@ -235,12 +251,47 @@ impl Follow<'_> {
         }
     }
 
+    /// Announces what the runs that do not go on by themselves need of a person. `true`: no
+    /// person is there, and with `any` none of the runs goes on.
+    async fn need_person(&mut self) -> Result<bool, Failure> {
+        let waited = match self.rows().await {
+            Ok((_, waited)) => waited,
+            // The subscription has ended too, and finds the daemon again.
+            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => return Ok(false),
+            Err(failure) => return Err(failure),
+        };
+        let mut sessions: Vec<SessionKey> = Vec::new();
+        let mut goes_on = false;
+        for entry in &waited.runs {
+            let WaitedRun::Known { run, .. } = entry else {
+                continue;
+            };
+            match &*run.state {
+                "running" => goes_on = true,
+                state if tree::is_ended(state) => {}
+                _ if sessions.contains(&run.session_key) => {}
+                _ => sessions.push(run.session_key.clone()),
+            }
+        }
+        let Live { watch, view, .. } = &mut self.live;
+        let say = |text: &str| match view {
+            Some(view) => view.note(text),
+            None => print::note(text),
+        };
+        let is_alone = self.needs.announce(&watch.link, &sessions, say).await?;
+        Ok(is_alone && !(self.any && goes_on))
+    }
+
     /// Shows what a turn has come to, to its end.
     async fn end(&mut self, run: RunId) -> Result<(), Failure> {
         // It was over before it was looked at: what happened is still on its way.
-        if !self.has_heard_end
-            && let Ok(heard) = tokio::time::timeout(REST, self.news()).await
-        {
+        let rest = async {
+            while !self.has_heard_end {
+                self.news().await?;
+            }
+            Ok::<(), Failure>(())
+        };
+        if let Ok(heard) = tokio::time::timeout(REST, rest).await {
             heard?;
         }
         let link = &self.live.watch.link;
@@ -253,6 +304,14 @@ impl Follow<'_> {
 
     /// How the runs stand; shows it.
     async fn look(&mut self) -> Result<(Value, Waited), Failure> {
+        let (raw, waited) = self.rows().await?;
+        if let Some(view) = &mut self.live.view {
+            view.update(&self.live.watch.link, &waited).await?;
+        }
+        Ok((raw, waited))
+    }
+
+    async fn rows(&mut self) -> Result<(Value, Waited), Failure> {
         let mode = match self.any {
             true => WaitMode::Any,
             false => WaitMode::All,
@@ -269,25 +328,30 @@ impl Follow<'_> {
         if let [WaitedRun::Known { run, .. }] = &waited.runs[..] {
             live.session = Some(run.session_key.clone());
         }
-        if let Some(view) = &mut live.view {
-            view.update(&live.watch.link, &waited).await?;
-        }
         Ok((raw, waited))
     }
 
-    /// Returns when the runs may have ended.
-    async fn news(&mut self) -> Result<(), Failure> {
+    /// Returns when the runs may have ended; `false`: when they may need something.
+    async fn news(&mut self) -> Result<bool, Failure> {
         loop {
             match self.live.next().await? {
-                News::Anew => return Ok(()),
+                News::Anew => return Ok(true),
                 News::Event(event) => {
                     let its = event.run_id.is_some_and(|run| self.ids.contains(&run));
                     if its && event.kind == "run.ended" {
                         self.has_heard_end = true;
-                        return Ok(());
+                        return Ok(true);
+                    }
+                    let kind = event.kind.as_str();
+                    if kind == "run.paused"
+                        || kind.starts_with("question.")
+                        || kind.starts_with("approval.")
+                    {
+                        return Ok(false);
                     }
                 }
-                News::Quiet => {}
+                // Of runs below another one no event is heard where several are waited for.
+                News::Quiet => return Ok(false),
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::wire::shapes::Message;
 #[command(after_help = "abide history @last
 abide history agent:build:chat --limit 5 --full")]
 pub(crate) struct History {
-    /// A session key or label, or a run: then its session
+    /// The session
     #[arg(value_name = "SESSION")]
     session: String,
 

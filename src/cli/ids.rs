@@ -1,243 +1,342 @@
-//! From what a person types to an id: a whole one, its last digits, `@last`, or a label.
+//! From what a person types to a run or a session: a whole id or key, `@last`, a label, or the
+//! beginning or end of an id. Every command that takes a run or a session asks here, so that a
+//! name means the same everywhere.
+
+use std::collections::HashSet;
 
 use super::failure::{Failure, exit};
 use super::link::Link;
-use super::text;
+use super::{origin, text};
+use crate::clock::Clock;
 use crate::kernel::ids::{RunId, SessionKey};
+use crate::kernel::time::Timestamp;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
-use crate::wire::runs::{ListRuns, Runs};
+use crate::wire::runs::{GetRun, ListRuns, Runs};
 use crate::wire::sessions::{GetSession, ListSessions, SessionKind, Sessions};
 use crate::wire::shapes::{Run, Session};
 
 /// How many of the most recent runs are searched for digits.
 const SEARCHED: usize = 5_000;
+/// So many of those that a name may mean are listed.
+const LISTED: usize = 8;
+/// So many of the most recent runs are named where none was meant.
+const RECENT: usize = 3;
+/// Names at least so alike may have been confused; 1 = the same.
+const LIKE: f64 = 0.85;
+/// The run that was started last from here.
+const LAST: &str = "@last";
 
-/// The run that `text` means.
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// A run.
+    Run(RunId),
+    /// A session.
+    Session(SessionKey),
+}
+
+/// The run that `text` means; a session stands for its newest run.
 pub(crate) async fn run(link: &Link, text: &str) -> Result<RunId, Failure> {
+    // Whether there is a run with a whole id says the command itself.
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    if text == "@last" {
-        let recent = recent(link, 1, None).await?.runs;
-        return match recent.first() {
-            Some(run) => Ok(run.run_id),
-            None => Err(
-                Failure::new(exit::NOT_FOUND, "not_found", "there is no run yet")
-                    .hint("start one: abide run \"what is to be done\""),
-            ),
-        };
+    match either(link, text).await? {
+        Named::Run(id) => Ok(id),
+        Named::Session(key) => newest(link, key).await,
     }
-    let labelled: Runs = link
-        .ask(
-            "runs.list",
-            ListRuns {
-                label: Some(text.to_owned()),
-                limit: PageSize(1),
-                ..ListRuns::default()
-            },
-        )
-        .await?;
-    if let Some(run) = labelled.runs.first() {
-        return Ok(run.run_id);
-    }
-    by_digits(link, text).await
 }
 
-/// The session that `text` means: a key, a label, or the session of a run.
+/// The session that `text` means; a run stands for the session that it works in.
 pub(crate) async fn session(link: &Link, text: &str) -> Result<SessionKey, Failure> {
-    if let Ok(key) = SessionKey::parse(text) {
-        let found: Result<Session, Failure> = link
-            .ask("sessions.get", GetSession { session_key: key })
-            .await;
-        match found {
-            Ok(session) => return Ok(session.key),
-            Err(failure) if failure.code == exit::NOT_FOUND => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    let labelled: Sessions = link
-        .ask(
-            "sessions.list",
-            ListSessions {
-                kind: Some(SessionKind::All),
-                label: Some(text.to_owned()),
-                limit: PageSize(2),
-                ..ListSessions::default()
-            },
-        )
-        .await?;
-    match labelled.sessions.as_slice() {
-        [session] => return Ok(session.key.clone()),
-        [] => {}
-        [_, ..] => return Err(several(text)),
-    }
-    if let Some(key) = session_by_digits(link, text).await? {
+    if let Some(key) = by_key(link, text).await? {
         return Ok(key);
     }
-    match run(link, text).await {
-        Ok(id) => Ok(details(link, id).await?.session_key),
-        Err(failure) if failure.code == exit::NOT_FOUND => {
-            // There is no last run, which is said by itself.
-            if text.starts_with('@') {
-                return Err(failure);
-            }
-            Err(Failure::new(
-                exit::NOT_FOUND,
-                "not_found",
-                format!("no session or run is called {text:?}"),
-            )
-            .hint(like_session(link, text).await?))
-        }
-        Err(failure) => Err(failure),
+    if let Some(id) = by_id(link, text).await? {
+        return Ok(details(link, id).await?.session_key);
     }
+    let mut found = search(link, text).await?;
+    let mut seen = HashSet::new();
+    found.retain(|one| seen.insert(one.session.clone()));
+    only(link, text, found).await.map(|one| one.session)
 }
 
-fn several(text: &str) -> Failure {
-    Failure::new(
-        exit::NOT_FOUND,
-        "not_found",
-        format!("more than one session is called {text:?}"),
-    )
-    .hint("use a key: abide sessions --all --json shows the whole ones")
-}
-
-/// The session whose key ends with these digits, as lists show the keys that nobody made up.
-async fn session_by_digits(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> {
-    let wanted = text.to_ascii_lowercase();
-    if !are_digits(&wanted) {
-        return Ok(None);
+/// The run or session that `text` means; where a run and the session that it works in bear the
+/// same name, the run.
+pub(crate) async fn either(link: &Link, text: &str) -> Result<Named, Failure> {
+    if let Some(key) = by_key(link, text).await? {
+        return Ok(Named::Session(key));
     }
-    let request = ListSessions {
-        kind: Some(SessionKind::All),
-        search: Some(wanted.clone()),
-        limit: PageSize(PAGE_LIMIT),
-        ..ListSessions::default()
-    };
-    let page: Sessions = link.ask("sessions.list", request).await?;
-    let mut found = page
-        .sessions
-        .into_iter()
-        .map(|session| session.key)
-        .filter(|key| key.as_str().ends_with(&wanted));
-    match (found.next(), found.next()) {
-        (Some(_), Some(_)) => Err(several(text)),
-        (only, _) => Ok(only),
+    if let Some(id) = by_id(link, text).await? {
+        return Ok(Named::Run(id));
     }
-}
-
-/// What somebody may have meant who typed the name of no session.
-async fn like_session(link: &Link, text: &str) -> Result<String, Failure> {
-    let request = ListSessions {
-        kind: Some(SessionKind::All),
-        limit: PageSize(PAGE_LIMIT),
-        ..ListSessions::default()
-    };
-    let page: Sessions = link.ask("sessions.list", request).await?;
-    let names: Vec<&str> = page
-        .sessions
-        .iter()
-        .flat_map(|session| {
-            session
-                .label
-                .as_deref()
-                .into_iter()
-                .chain([session.key.as_str()])
-        })
-        .collect();
-    Ok(match nearest(text, &names) {
-        Some(name) => format!("did you mean {}?", text::line(name, 60)),
-        None => "see what there is: abide sessions --all, abide ps --all".to_owned(),
-    })
-}
-
-/// The name that is most like `wanted`, if one is like it at all.
-fn nearest<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
-    names
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wanted, name), *name))
-        .filter(|(likeness, _)| *likeness >= LIKE)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, name)| name)
-}
-
-/// Names at least so alike may have been confused; 1 = the same.
-const LIKE: f64 = 0.85;
-
-/// Can this be the end of an id?
-fn are_digits(text: &str) -> bool {
-    (4..=36).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+    let found = search(link, text).await?;
+    only(link, text, found).await.map(|one| one.named)
 }
 
 /// A run with its whole result.
 pub(crate) async fn details(link: &Link, id: RunId) -> Result<Run, Failure> {
-    link.ask("runs.get", crate::wire::runs::GetRun { run_id: id })
-        .await
+    link.ask("runs.get", GetRun { run_id: id }).await
 }
 
-async fn by_digits(link: &Link, text: &str) -> Result<RunId, Failure> {
-    let wanted = text.to_ascii_lowercase();
-    let is_digits = are_digits(&wanted);
-    let mut shown: Vec<String> = Vec::new();
-    let mut labels: Vec<String> = Vec::new();
-    let mut found: Vec<RunId> = Vec::new();
-    let mut seen = 0;
-    let mut cursor = None;
-    loop {
-        let page = recent(link, PAGE_LIMIT, cursor).await?;
-        for run in &page.runs {
-            if shown.len() < 3 {
-                shown.push(describe(run));
-            }
-            labels.extend(run.label.clone());
-            if is_digits && run.run_id.to_string().ends_with(&wanted) {
-                found.push(run.run_id);
-            }
-        }
-        seen += page.runs.len();
-        cursor = page.next_cursor;
-        if cursor.is_none() || seen >= SEARCHED || !is_digits {
-            break;
-        }
+/// The session whose whole key this is.
+async fn by_key(link: &Link, text: &str) -> Result<Option<SessionKey>, Failure> {
+    let Ok(session_key) = SessionKey::parse(text) else {
+        return Ok(None);
+    };
+    let found: Result<Session, Failure> =
+        link.ask("sessions.get", GetSession { session_key }).await;
+    match found {
+        Ok(session) => Ok(Some(session.key)),
+        Err(failure) if failure.code == exit::NOT_FOUND => Ok(None),
+        Err(failure) => Err(failure),
     }
-    match found.as_slice() {
-        [id] => Ok(*id),
-        [] => {
-            let failure = Failure::new(
-                exit::NOT_FOUND,
-                "not_found",
-                format!("no run is called {text:?}"),
-            );
-            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-            if let Some(label) = nearest(text, &labels) {
-                Err(failure.hint(format!("did you mean {}?", text::line(label, 60))))
-            } else if shown.is_empty() {
-                Err(failure.hint("there is no run yet"))
-            } else {
-                Err(failure.hint(format!("the most recent ones: {}", shown.join(", "))))
-            }
-        }
-        _ => Err(Failure::new(
+}
+
+/// The run whose whole id this is, or the last one.
+async fn by_id(link: &Link, text: &str) -> Result<Option<RunId>, Failure> {
+    if text == LAST {
+        return last(link).await.map(Some);
+    }
+    Ok(text.parse().ok())
+}
+
+/// The newest run that was started from this terminal.
+async fn last(link: &Link) -> Result<RunId, Failure> {
+    let request = ListRuns {
+        meta: Some(origin::filter()),
+        limit: PageSize(1),
+        ..ListRuns::default()
+    };
+    let newest: Runs = link.ask("runs.list", request).await?;
+    match newest.runs.first() {
+        Some(run) => Ok(run.run_id),
+        None => Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            format!("{} runs end with {text:?}", found.len()),
+            format!("no run that is kept was started {}", origin::here()),
         )
-        .hint("give more digits")),
+        .hint("start one: abide run \"what is to be done\"; or name one of: abide ps --all")
+        .hint("scripts that share their runs set the same ABIDE_TERMINAL=NAME")),
     }
 }
 
-fn describe(run: &Run) -> String {
-    let name = run.label.as_deref().unwrap_or(run.agent.as_str());
-    format!("{} ({})", text::short(run.run_id), text::line(name, 20))
+/// The newest run of a session.
+async fn newest(link: &Link, key: SessionKey) -> Result<RunId, Failure> {
+    let request = ListRuns {
+        session_key: Some(key.clone()),
+        limit: PageSize(1),
+        ..ListRuns::default()
+    };
+    let newest: Runs = link.ask("runs.list", request).await?;
+    match newest.runs.first() {
+        Some(run) => Ok(run.run_id),
+        None => Err(Failure::new(
+            exit::NOT_FOUND,
+            "not_found",
+            format!("session {key} has no run"),
+        )
+        .hint(format!("start one there: abide send {key} \"…\""))),
+    }
 }
 
-async fn recent(link: &Link, limit: u32, cursor: Option<String>) -> Result<Runs, Failure> {
-    link.ask(
-        "runs.list",
-        ListRuns {
-            limit: PageSize(limit),
-            cursor,
-            ..ListRuns::default()
-        },
+/// Something that a name may mean.
+struct Match {
+    named: Named,
+    /// The session that it is, or that it works in.
+    session: SessionKey,
+    /// What it is, for people.
+    about: String,
+}
+
+/// All that bears this label, or whose id begins or ends with these digits; of a session and a
+/// run in it the run alone.
+async fn search(link: &Link, text: &str) -> Result<Vec<Match>, Failure> {
+    let now = Clock::system().now();
+    let request = ListRuns {
+        label: Some(text.to_owned()),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let mut runs = link.ask::<Runs>("runs.list", request).await?.runs;
+    let request = ListSessions {
+        kind: Some(SessionKind::All),
+        label: Some(text.to_owned()),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListSessions::default()
+    };
+    let page: Sessions = link.ask("sessions.list", request).await?;
+    let mut sessions = page.sessions;
+    let digits = text.to_ascii_lowercase();
+    if are_digits(&digits) {
+        runs.extend(runs_by_digits(link, &digits).await?);
+        sessions.extend(sessions_by_digits(link, &digits).await?);
+    }
+    let mut seen = HashSet::new();
+    let mut at_work = HashSet::new();
+    let mut found = Vec::new();
+    for run in runs.iter().filter(|run| seen.insert(run.run_id)) {
+        at_work.insert(run.session_key.clone());
+        found.push(Match {
+            named: Named::Run(run.run_id),
+            session: run.session_key.clone(),
+            about: about_run(run, now),
+        });
+    }
+    for session in sessions {
+        if at_work.insert(session.key.clone()) {
+            found.push(Match {
+                about: about_session(&session, now),
+                named: Named::Session(session.key.clone()),
+                session: session.key,
+            });
+        }
+    }
+    Ok(found)
+}
+
+async fn runs_by_digits(link: &Link, digits: &str) -> Result<Vec<Run>, Failure> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    let mut request = ListRuns {
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    loop {
+        let page: Runs = link.ask("runs.list", &request).await?;
+        seen += page.runs.len();
+        found.extend(page.runs.into_iter().filter(|run| {
+            let id = run.run_id.to_string();
+            id.ends_with(digits) || id.starts_with(digits)
+        }));
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() || seen >= SEARCHED {
+            return Ok(found);
+        }
+    }
+}
+
+/// The sessions whose keys end with these digits, as lists show the keys that were made up.
+async fn sessions_by_digits(link: &Link, digits: &str) -> Result<Vec<Session>, Failure> {
+    let request = ListSessions {
+        kind: Some(SessionKind::All),
+        search: Some(digits.to_owned()),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListSessions::default()
+    };
+    let mut page: Sessions = link.ask("sessions.list", request).await?;
+    page.sessions
+        .retain(|session| session.key.as_str().ends_with(digits));
+    Ok(page.sessions)
+}
+
+/// Can this be the beginning or end of an id?
+fn are_digits(text: &str) -> bool {
+    (4..=36).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// What was found, if it is one.
+async fn only(link: &Link, text: &str, mut found: Vec<Match>) -> Result<Match, Failure> {
+    match found.len() {
+        0 => Err(missing(link, text).await?),
+        1 => Ok(found.remove(0)),
+        count => {
+            let mut failure = Failure::new(
+                exit::USAGE,
+                "ambiguous",
+                format!("{count} runs or sessions are called {text:?}; nothing was done"),
+            )
+            .hint("name one by its id or key:");
+            for one in found.iter().take(LISTED) {
+                failure = failure.hint(format!("  {}", one.about));
+            }
+            match count.saturating_sub(LISTED) {
+                0 => Err(failure),
+                more => Err(failure.hint(format!("  and {more} more: abide ps --all"))),
+            }
+        }
+    }
+}
+
+fn about_run(run: &Run, now: Timestamp) -> String {
+    let name = run.label.as_deref().unwrap_or(&run.title);
+    text::line(
+        &format!(
+            "run {} {}, {}, {} ago: {name}",
+            text::short(run.run_id),
+            run.agent,
+            run.state,
+            text::age(run.created_at, now)
+        ),
+        72,
     )
-    .await
+}
+
+fn about_session(session: &Session, now: Timestamp) -> String {
+    let name = session.label.as_ref().or(session.title.as_ref());
+    let name = name.map(|name| format!(": {name}")).unwrap_or_default();
+    // Its key is what is to be typed, so it is whole.
+    let key = &session.key;
+    let age = text::age(session.updated_at, now);
+    format!(
+        "session {key} {}, {age} ago{}",
+        session.state,
+        text::line(&name, 40)
+    )
+}
+
+/// Nothing bears the name: what may have been meant.
+async fn missing(link: &Link, text: &str) -> Result<Failure, Failure> {
+    let failure = Failure::new(
+        exit::NOT_FOUND,
+        "not_found",
+        format!("no run or session is called {text:?}"),
+    );
+    let request = ListRuns {
+        limit: PageSize(PAGE_LIMIT),
+        ..ListRuns::default()
+    };
+    let runs = link.ask::<Runs>("runs.list", request).await?.runs;
+    let request = ListSessions {
+        kind: Some(SessionKind::All),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListSessions::default()
+    };
+    let sessions = link
+        .ask::<Sessions>("sessions.list", request)
+        .await?
+        .sessions;
+    let labels = runs.iter().filter_map(|run| run.label.as_deref());
+    let names = sessions.iter().flat_map(|session| {
+        let label = session.label.as_deref().into_iter();
+        label.chain([session.key.as_str()])
+    });
+    if let Some(name) = nearest(text, labels.chain(names)) {
+        return Ok(failure.hint(format!("did you mean {}?", text::line(name, 60))));
+    }
+    if runs.is_empty() && sessions.is_empty() {
+        return Ok(failure.hint("there is no run yet"));
+    }
+    let recent: Vec<String> = runs
+        .iter()
+        .take(RECENT)
+        .map(|run| {
+            let name = run.label.as_deref().unwrap_or(run.agent.as_str());
+            format!("{} ({})", text::short(run.run_id), text::line(name, 20))
+        })
+        .collect();
+    let failure = match recent.is_empty() {
+        true => failure,
+        false => failure.hint(format!("the most recent runs: {}", recent.join(", "))),
+    };
+    Ok(failure.hint("see what there is: abide ps --all, abide sessions --all"))
+}
+
+/// The name that is most like `wanted`, if one is like it at all.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|name| (strsim::jaro_winkler(wanted, name), name))
+        .filter(|(likeness, _)| *likeness >= LIKE)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
 }

@@ -21,7 +21,7 @@ use crate::wire::shapes::Announce;
 #[command(after_help = "abide inbox client:bot --ack
 abide inbox --undelivered")]
 pub(crate) struct Inbox {
-    /// A session key or label
+    /// The session
     #[arg(value_name = "SESSION", required_unless_present_any = ["undelivered", "retry", "dismiss"])]
     session: Option<String>,
 

@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::discover::{Target, Way, Where, read_token, token_for_socket};
+use super::discover::{NO_DAEMON, Target, Way, Where, start_command};
 use super::failure::{Failure, exit};
+use super::token::{read_token, token_for_socket};
 use super::words;
 use crate::client::{Client, ClientError, Events};
 use crate::clock::Clock;
@@ -145,33 +146,52 @@ pub(crate) fn is_broken(failure: &Failure) -> bool {
     failure.kind == LOST
 }
 
-/// Looks for the daemon until it answers again. `say` is told once that this goes on.
+/// Looks for the daemon until it answers again, for at most [`SEARCH`]. `say` is told that this
+/// goes on, and that the daemon was stopped where that is so.
 pub(crate) async fn find_again(
     place: &Where,
     lost: Failure,
-    say: impl FnOnce(&str),
+    mut say: impl FnMut(&str),
 ) -> Result<Link, Failure> {
-    say("the link to the daemon was lost; looking for it again");
+    say(&format!(
+        "the link to the daemon was lost; looking for it again for up to {} s",
+        SEARCH.as_secs()
+    ));
     let clock = Clock::system();
     let started = clock.monotonic();
+    let mut is_announced = false;
     loop {
-        match Link::open(place).await {
+        let gone = match Link::open(place).await {
             Ok(link) => return Ok(link),
             Err(failure) if failure.code != exit::NO_DAEMON => return Err(failure),
-            Err(gone) if clock.monotonic() - started > SEARCH => return Err(given_up(gone, lost)),
-            Err(_) => tokio::time::sleep(RETRY).await,
+            Err(gone) => gone,
+        };
+        if !is_announced && let Some(folder) = place.stopped() {
+            is_announced = true;
+            say(&format!(
+                "the daemon was stopped; what it was told is kept, and its runs go on when you {}",
+                start_command(&folder)
+            ));
         }
+        if clock.monotonic() - started > SEARCH {
+            return Err(given_up(gone, lost));
+        }
+        tokio::time::sleep(RETRY).await;
     }
 }
 
 /// The daemon has not come back in time: why, and what to do.
 fn given_up(gone: Failure, lost: Failure) -> Failure {
+    let kept = match gone.message.contains("is kept") {
+        true => "",
+        false => "; what it was told is kept",
+    };
     let message = format!(
-        "the daemon has not come back for {} s: {}",
+        "the daemon has not come back for {} s: {}{kept}",
         SEARCH.as_secs(),
         gone.message
     );
-    let mut failure = Failure::new(exit::NO_DAEMON, "no_daemon", message);
+    let mut failure = Failure::new(exit::NO_DAEMON, NO_DAEMON, message);
     failure.hints = gone.hints;
     failure.hints.extend(lost.hints);
     failure.hints.dedup();
@@ -193,7 +213,7 @@ fn failure(error: ClientError, target: &Target) -> Failure {
                 Some(endpoint) => format!("process {} does not answer at", endpoint.pid),
                 None => "no daemon answers at".to_owned(),
             };
-            Failure::new(code, "no_daemon", format!("{text} {url}"))
+            Failure::new(code, NO_DAEMON, format!("{text} {url}"))
                 .hint("see how it is: abide status; start one: abide serve --detach")
         }
         ClientError::Unauthorized { url } => Failure::new(
@@ -277,7 +297,8 @@ mod tests {
         assert_eq!(failure.code, exit::NO_DAEMON);
         assert_eq!(
             failure.message,
-            "the daemon has not come back for 60 s: no daemon runs on /state"
+            "the daemon has not come back for 60 s: no daemon runs on /state; what it was told \
+             is kept"
         );
         assert_eq!(
             failure.hints,

@@ -16,7 +16,8 @@ use crate::wire::shapes;
 /// Do a task and print its answer
 ///
 /// Shows on standard error how it goes on, and prints the answer on standard output. What it
-/// asks meanwhile is asked here. Ctrl-C only stops watching: the run goes on, and abide wait
+/// asks meanwhile is asked here; without a terminal the command that answers it is named, the
+/// run stays, and the exit code is 8. Ctrl-C only stops watching: the run goes on, and abide wait
 /// comes back to it; twice within 2 s cancels it. A lost link is found again and never starts
 /// the work twice.
 /// Without a daemon one is started, if a person is there to be told so. With --json two lines
@@ -54,12 +55,21 @@ impl Run {
             any: false,
             window: None,
             show: !common.json,
+            json: common.json,
             person: person.as_mut(),
             conversation: None,
         };
         let end = follow(link, &common.place, task, &mut interrupt).await?;
         let ended = match end {
             End::Done(raw) | End::Window(raw) => wait::only(&raw)?,
+            End::NeedsPerson(raw) => {
+                let run = wait::only(&raw)?;
+                match common.json {
+                    true => print::object(&run)?,
+                    false => wait::result(&run, false)?,
+                }
+                return Ok(exit::PERSON);
+            }
             End::Detached => {
                 return leave(common, &mut interrupt, accepted.run_id).await;
             }

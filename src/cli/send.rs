@@ -22,7 +22,7 @@ use crate::wire::sessions::{Send as Request, Sent};
 #[command(after_help = r#"abide send agent:build:chat "What did you find?"
 abide send --wait 0 reviewer "Look at it once more""#)]
 pub(crate) struct Send {
-    /// A session key or label
+    /// The session
     session: String,
 
     /// What is said; - reads it from standard input

@@ -16,7 +16,8 @@ use super::print::{self, DIM, GOOD, styled};
 use super::start::{self, Plan};
 use super::text::clean;
 use crate::config::{Flag, Loaded, Source};
-use crate::daemon::{self, Ending, Options, Ready, offline};
+use crate::daemon::{self, Ending, Endpoint, Options, Ready, offline};
+use crate::process;
 use crate::telemetry;
 use crate::wire::gateway::{NoParams, Status};
 
@@ -36,7 +37,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Go into the background once it is ready
+    /// Go into the background once it is ready; where one runs on the state folder already,
+    /// that one stays
     #[arg(long)]
     pub(crate) detach: bool,
 
@@ -54,6 +56,8 @@ impl Serve {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
+            // Files and pipes of whoever started it, which wait for their last holder.
+            process::close_inherited();
             // Away from the terminal, so that its end is not this process's end. A process that
             // leads a group already is refused: after a restart it leads its session, and then
             // nothing is left to do. Who leads the session is not asked: in a container it may
@@ -126,17 +130,48 @@ impl Serve {
         Ok(source)
     }
 
+    /// What is asked for is so already.
+    fn there_already(&self, common: &Common, endpoint: &Endpoint) -> Result<u8, Failure> {
+        if common.json {
+            print::object(endpoint)?;
+            return Ok(0);
+        }
+        print::answer(&format!(
+            "abide runs already: process {}, {}",
+            endpoint.pid, endpoint.url
+        ))?;
+        if self.config.is_some() || self.listen.is_some() {
+            print::note(
+                "it goes on with what it was started with; for other settings: abide stop, then \
+                 start it again",
+            );
+        }
+        Ok(0)
+    }
+
     /// Starts the daemon in the background and returns once it is ready.
     pub(crate) async fn detach(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         let plan = Plan {
             state_dir: common.place.state_dir()?,
-            config: self.config,
+            config: self.config.clone(),
             listen: self.listen,
             socket: common.place.socket_to_listen()?,
             alone: false,
         };
-        let endpoint = start::start(&plan).await?.endpoint;
+        let (endpoint, is_new) = match start::running(&plan.state_dir).await {
+            Some(endpoint) => (endpoint, false),
+            None => match start::start(&plan).await {
+                Ok(started) => (started.endpoint, true),
+                Err(failure) => match start::overtaken(&plan.state_dir, &failure).await {
+                    Some(endpoint) => (endpoint, false),
+                    None => return Err(failure),
+                },
+            },
+        };
+        if !is_new {
+            return self.there_already(common, &endpoint);
+        }
         if common.json {
             print::object(&endpoint)?;
         } else {

@@ -84,11 +84,14 @@ impl Sessions {
         }
         let now = Clock::system().now();
         let heads = ["SESSION", "STATE", "ACTIVE", "MSGS", "AGENT", "WHAT"];
-        let mut table = Table::new(&heads).painted(1, |state| match state {
-            "busy" => BUSY,
-            "stopped" => BAD,
-            _ => Style::new(),
-        });
+        let mut table =
+            Table::new(&heads)
+                .fit(print::screen_width())
+                .painted(1, |state| match state {
+                    "busy" | "waiting" => BUSY,
+                    "stopped" => BAD,
+                    _ => Style::new(),
+                });
         for row in &rows {
             let session: Session = link::read(row)?;
             table.row(vec![
@@ -101,6 +104,10 @@ impl Sessions {
             ]);
         }
         print::answer(&table.lines().join("\n"))?;
+        print::note(&match rows.len() {
+            1 => "1 session".to_owned(),
+            count => format!("{count} sessions"),
+        });
         Ok(0)
     }
 

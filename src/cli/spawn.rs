@@ -11,7 +11,7 @@ use super::args::{Common, duration};
 use super::budget::budget;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::{chat, env, ids, print, text, turn};
+use super::{chat, env, ids, origin, print, text, turn};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::budget::Budget;
@@ -50,7 +50,8 @@ pub(crate) struct Spawn {
     #[arg(long, conflicts_with_all = ["cleanup", "session"])]
     keep_open: bool,
 
-    /// JSON that comes back unchanged with the result
+    /// JSON that comes back with the result: an object, beside whose fields stands the mark
+    /// of this terminal; @last does not find runs with other JSON
     #[arg(long, value_name = "JSON", value_parser = json)]
     meta: Option<Value>,
 }
@@ -127,7 +128,7 @@ impl Spawn {
         request.cleanup = self.cleanup.then_some(Cleanup::Delete);
         request.context = self.fork.then_some(Context::Fork);
         request.mode = self.keep_open.then_some(Mode::Session);
-        request.meta = self.meta;
+        request.meta = origin::marked(self.meta);
         let accepted = hand_over(&link, common, request, session.as_deref()).await?;
         if common.json {
             print::object(&accepted.raw)?;
@@ -184,6 +185,7 @@ impl Work {
                 .run_timeout
                 .map(|limit| RunTimeout(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))),
             idempotency_key: Some(key),
+            meta: origin::marked(None),
             ..Request::default()
         })
     }

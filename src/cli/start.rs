@@ -25,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// After this time the person is told that it still goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a start says whose folder another daemon has.
+const HELD: &str = "is held by another abide";
+
 /// How to start a daemon.
 pub(crate) struct Plan {
     /// Where it keeps its state.
@@ -169,13 +172,43 @@ async fn start_once(plan: &Plan) -> Result<Started, Failure> {
     }
 }
 
+/// The daemon that runs on this folder and takes work.
+pub(crate) async fn running(state: &Path) -> Option<Endpoint> {
+    let link = Link::open(&Where::folder(state)).await.ok()?;
+    let status = link
+        .ask::<Status>("gateway.status", NoParams {})
+        .await
+        .ok()?;
+    let endpoint = link.target.endpoint.clone();
+    endpoint.filter(|_| status.phase == "ready")
+}
+
+/// After a start that failed because another one was first: the daemon of that one.
+pub(crate) async fn overtaken(state: &Path, failure: &Failure) -> Option<Endpoint> {
+    let clock = Clock::system();
+    let began = clock.monotonic();
+    while failure.code == exit::HELD && failure.message.contains(HELD) {
+        let found = running(state).await;
+        if found.is_some() || clock.monotonic() - began > PATIENCE {
+            return found;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    None
+}
+
 fn command(plan: &Plan) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::local("the path of this program is unknown", error))?;
     let mut command = Command::new(program);
     command.arg("serve").arg("--background");
     command.arg("--state-dir").arg(&plan.state_dir);
-    if let Some(config) = &plan.config {
+    // Not in the folder that it was started in, which could not be removed or unmounted then.
+    command.current_dir(&plan.state_dir);
+    let named = std::env::var_os("ABIDE_CONFIG").filter(|_| !plan.alone);
+    if let Some(config) = plan.config.clone().or(named.map(PathBuf::from)) {
+        let config = std::path::absolute(&config)
+            .map_err(|error| Failure::local(config.display(), error))?;
         command.arg("--config").arg(config);
     }
     if let Some(listen) = plan.listen {

@@ -12,8 +12,9 @@ use crate::wire::lifecycle::{Steer as Request, Steered};
 
 /// Say something to a run that is at work
 ///
-/// Its next model call sees it; what is going on until then goes on. A run that is not in a
-/// turn is told in a turn of its own instead.
+/// Its next model call sees it; what is going on until then goes on. A run that has not begun or
+/// has ended takes nothing and is left as it is (exit code 9): abide send says something in its
+/// session instead.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide steer @last "Look into the tests, too""#)]
 pub(crate) struct Steer {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::args::{Common, duration};
-use super::discover::process_exists;
+use super::discover::{NO_DAEMON, process_exists};
 use super::failure::{Failure, exit};
 use super::follow::Interrupt;
 use super::link::Link;
@@ -29,7 +29,7 @@ const NAMED: usize = 5;
 /// End the daemon in an orderly way
 ///
 /// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step
-/// and go on with the next start.
+/// and go on with the next start. Where no daemon runs there is nothing to do, which is no error.
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct Stop {
@@ -44,7 +44,13 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let link = Link::open(&common.place).await?;
+        let link = match Link::open(&common.place).await {
+            // A daemon that speaks another protocol runs.
+            Err(none) if none.kind == NO_DAEMON && !self.restart => {
+                return not_running(common, &none);
+            }
+            opened => opened?,
+        };
         let before: Status = link.ask("gateway.status", NoParams {}).await?;
         let mut interrupt = Interrupt::new()?;
         let order = Drain {
@@ -100,6 +106,16 @@ impl Stop {
         }
         Ok(0)
     }
+}
+
+/// What is asked for is so already.
+fn not_running(common: &Common, none: &Failure) -> Result<u8, Failure> {
+    if common.json {
+        print::object(&json!({ "stopped": false, "message": none.message }))?;
+    } else {
+        print::note(&clean(&format!("nothing to stop: {}", none.message)));
+    }
+    Ok(0)
 }
 
 /// Says what the drain waits for. A courtesy: where it cannot be found out, the end goes on.

@@ -172,12 +172,18 @@ fn is_bullet(mark: &str) -> bool {
     matches!(mark, "-" | "*" | "•") || mark.strip_suffix(['.', ')']).is_some_and(numbered)
 }
 
-/// A table whose last column takes what the others leave of 80 columns.
+/// A table whose last column takes what the others leave of its width, 80 columns if nothing
+/// else is said.
 pub(crate) struct Table {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     paint: Option<(usize, Paint)>,
+    /// `None`: as wide as it is.
+    width: Option<usize>,
 }
+
+/// The most columns of a cell that is not the last, where the table has a width.
+const WIDEST: usize = 24;
 
 /// The colour of a cell, by what stands in it.
 type Paint = fn(&str) -> anstyle::Style;
@@ -189,7 +195,15 @@ impl Table {
             heads: heads.to_vec(),
             rows: Vec::new(),
             paint: None,
+            width: Some(COLUMNS),
         }
+    }
+
+    /// At most so wide; `None`: nothing is cut, however wide it becomes.
+    #[must_use]
+    pub(crate) fn fit(mut self, width: Option<usize>) -> Self {
+        self.width = width;
+        self
     }
 
     /// Gives the cells of a column colours.
@@ -204,17 +218,19 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as lines of at most [`COLUMNS`]. A cell that is too wide is cut.
+    /// The table as lines of at most its width. A cell that is too wide is cut.
     pub(crate) fn lines(&self) -> Vec<String> {
         let last = self.heads.len().saturating_sub(1);
         let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
+        let widest = self.width.map_or(usize::MAX, |_| WIDEST);
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row).take(last) {
-                *width = (*width).max(line(cell, 24).width());
+                *width = (*width).max(line(cell, widest).width());
             }
         }
         let taken: usize = widths.iter().take(last).map(|width| width + 2).sum();
-        widths[last] = COLUMNS.saturating_sub(taken).max(8);
+        let rest = |width: usize| width.saturating_sub(taken).max(8);
+        widths[last] = self.width.map_or(usize::MAX, rest);
         let heads: Vec<String> = self.heads.iter().map(|head| (*head).to_owned()).collect();
         let mut lines = vec![join(&heads, &widths, |_, _| HEAD)];
         lines.extend(self.rows.iter().map(|row| {
@@ -237,7 +253,7 @@ fn join(row: &[String], widths: &[usize], style: impl Fn(usize, &str) -> anstyle
             gap = 0;
             out.push_str(&styled(style(column, &cell), &cell));
         }
-        gap += width - cell.width().min(*width) + 2;
+        gap = (width - cell.width().min(*width)).saturating_add(gap + 2);
     }
     out
 }

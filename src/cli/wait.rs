@@ -17,7 +17,9 @@ use crate::wire::shapes::Run;
 /// Wait for runs and print their answers
 ///
 /// A wait changes nothing about a run: when it is over, or after Ctrl-C, the run goes on and
-/// can be waited for again.
+/// can be waited for again. What a run needs of a person is announced with the command that
+/// gives it; without a terminal the wait then ends with exit code 8. A daemon that is lost is
+/// looked for for 60 s.
 #[derive(Debug, Args)]
 #[command(after_help = "abide wait @last
 abide wait --any --timeout 30s 4f2a91c3 docs")]
@@ -56,12 +58,18 @@ impl Wait {
             any: self.any,
             window: self.timeout,
             show: !common.json,
+            json: common.json,
             person: None,
             conversation: None,
         };
         let mut interrupt = Interrupt::new()?;
+        let mut needs_person = false;
         let raw = match follow(link, &common.place, task, &mut interrupt).await? {
             End::Done(raw) | End::Window(raw) => raw,
+            End::NeedsPerson(raw) => {
+                needs_person = true;
+                raw
+            }
             End::Detached => return Ok(detached(&runs)),
         };
         if common.json {
@@ -90,7 +98,7 @@ impl Wait {
                 code = its_code;
             }
         }
-        Ok(code)
+        Ok(if needs_person { exit::PERSON } else { code })
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Watch<'a> {
     place: &'a Where,
     request: SubscribeEvents,
     events: Events,
+    /// The setting by which the last subscription was ended because it was read too slowly.
+    lagged: Option<String>,
 }
 
 /// A place in the log of events; what follows it is heard from there.
@@ -53,15 +55,15 @@ impl<'a> Watch<'a> {
         request: SubscribeEvents,
         say: impl Fn(&str),
     ) -> Result<Watch<'a>, Failure> {
+        let mut is_announced = false;
         let events = loop {
             match link.subscribe(&request).await {
                 Ok(events) => break events,
                 Err(lost) if link::is_broken(&lost) => {
                     link = link::find_again(place, lost, &say).await?;
                 }
-                // It is on its way up.
                 Err(failure) if failure.kind == "unavailable" => {
-                    tokio::time::sleep(link::RETRY).await;
+                    on_its_way(&mut is_announced, &say).await;
                 }
                 Err(failure) => return Err(failure),
             }
@@ -71,6 +73,7 @@ impl<'a> Watch<'a> {
             place,
             request,
             events,
+            lagged: None,
         })
     }
 
@@ -87,7 +90,15 @@ impl<'a> Watch<'a> {
         loop {
             match self.seen().await? {
                 Some(seen) => return Ok(seen),
-                None => self.come_back(&say).await?,
+                None => {
+                    if let Some(setting) = self.lagged.take() {
+                        say(&format!(
+                            "this reader was too slow; it goes on where it was. How far behind \
+                             one may be: {setting}"
+                        ));
+                    }
+                    self.come_back(&say).await?;
+                }
             }
         }
     }
@@ -103,6 +114,7 @@ impl<'a> Watch<'a> {
             LAGGED => {
                 let lagged: Lagged = link::read(&event.data)?;
                 self.request.since = u64::try_from(lagged.resume_from).ok();
+                self.lagged = Some(lagged.setting.into_owned()).filter(|name| !name.is_empty());
                 None
             }
             SNAPSHOT => {
@@ -124,6 +136,7 @@ impl<'a> Watch<'a> {
 
     /// Subscribes again where it was, to the daemon that answers then.
     pub(crate) async fn come_back(&mut self, mut say: impl FnMut(&str)) -> Result<(), Failure> {
+        let mut is_announced = false;
         loop {
             match self.link.subscribe(&self.request).await {
                 Ok(events) => {
@@ -134,9 +147,8 @@ impl<'a> Watch<'a> {
                     self.link = link::find_again(self.place, lost, &mut say).await?;
                     say("the daemon is back");
                 }
-                // It is on its way up.
                 Err(failure) if failure.kind == "unavailable" => {
-                    tokio::time::sleep(link::RETRY).await;
+                    on_its_way(&mut is_announced, &mut say).await;
                 }
                 Err(failure) if failure.kind.starts_with("cursor_") => {
                     say("what happened meanwhile is not kept; here is what is live now");
@@ -147,4 +159,12 @@ impl<'a> Watch<'a> {
             }
         }
     }
+}
+
+/// A pause where the daemon starts or stops; the first is announced.
+async fn on_its_way(is_announced: &mut bool, mut say: impl FnMut(&str)) {
+    if !std::mem::replace(is_announced, true) {
+        say("the daemon is starting or stopping; waiting for it");
+    }
+    tokio::time::sleep(link::RETRY).await;
 }

@@ -298,7 +298,7 @@ fn budget_use(budget: Budget, spent: Spent) -> crate::wire::budget::BudgetUse {
 pub(super) fn session(view: SessionView) -> shapes::Session {
     let SessionView {
         session,
-        busy,
+        activity,
         stop,
     } = view;
     shapes::Session {
@@ -322,7 +322,7 @@ pub(super) fn session(view: SessionView) -> shapes::Session {
         messages: session.messages,
         created_at: session.created_at,
         updated_at: session.updated_at,
-        state: if busy { "busy" } else { "idle" }.into(),
+        state: activity.as_str().into(),
         stopped: stop.map(|stop| shapes::Stopped {
             by: if stop.by_person { "person" } else { "agent" }.into(),
             at: stop.at,

@@ -98,7 +98,7 @@ pub(super) fn cursor(item: &Item) -> Option<i64> {
     match item {
         Item::Event(event) => Some(event.event.cursor),
         Item::Snapshot(snapshot) => Some(snapshot.cursor),
-        Item::Lagged(cursor) => Some(*cursor),
+        Item::Lagged { cursor, .. } => Some(*cursor),
         Item::Text(_) => None,
     }
 }
@@ -108,9 +108,10 @@ pub(super) fn text<'a>(item: &'a Item, clock: &Clock) -> Cow<'a, str> {
     match item {
         Item::Event(event) => Cow::Borrowed(event.text(stored)),
         Item::Snapshot(snapshot) => Cow::Owned(write(clock, wire::SNAPSHOT, picture(snapshot))),
-        Item::Lagged(cursor) => {
+        Item::Lagged { cursor, setting } => {
             let data = wire::Lagged {
                 resume_from: *cursor,
+                setting: (*setting).into(),
             };
             Cow::Owned(write(clock, wire::LAGGED, data))
         }

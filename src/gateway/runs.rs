@@ -135,19 +135,21 @@ async fn list(context: Arc<Context>, params: wire::ListRuns) -> Result<Written<w
             .flatten()
             .map(|(name, value)| (name, meta_value(value)))
             .collect(),
+        total: params.total,
         created_after: params.created_after,
         created_before: params.created_before,
     };
     let fetch = async |limit| {
         let registry = &context.registry;
         let (filter, cursor) = (filter.clone(), params.cursor.clone());
-        let show = |page: Page<RunDetail>| {
+        let show = |page: Page<RunDetail>, total| {
             let runs = page.items.into_iter();
             page::write::<wire::Runs>(&wire::Runs {
                 runs: runs
                     .map(|run| convert::run(run, convert::RESULT_PREVIEW))
                     .collect(),
                 next_cursor: page.next,
+                total,
             })
         };
         registry

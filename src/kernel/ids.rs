@@ -148,6 +148,12 @@ impl AgentId {
         }
     }
 
+    /// A name as callers and models give it: blanks around it do not count, and what is empty
+    /// then names no agent.
+    pub fn given(text: &str) -> Option<&str> {
+        Some(text.trim()).filter(|name| !name.is_empty())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -10,6 +10,7 @@
 
 mod capture;
 mod ends;
+mod inherited;
 mod launch;
 mod linger;
 mod marks;
@@ -23,6 +24,7 @@ mod table;
 mod tree;
 
 pub use capture::Captured;
+pub use inherited::close_inherited;
 pub use launch::{Descriptors, launched};
 pub use marks::{RUN_ID, SERVICE_ID, SOCKET, STATE_DIR, STEP_ID};
 pub use program::{Ending, Finished, Input, Program, find, signal_name};

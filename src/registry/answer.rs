@@ -12,7 +12,7 @@ use crate::kernel::session::Session;
 use crate::kernel::step::Step;
 use crate::kernel::stop::Stop;
 use crate::kernel::time::Timestamp;
-use crate::store::read::ShownSession;
+use crate::store::read::{Activity, ShownSession};
 
 /// What `sessions.send` answers: delivery and reply apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,17 +58,17 @@ pub struct ApprovalView {
 pub struct SessionView {
     /// Its row.
     pub session: Session,
-    /// A turn is going on or waiting in it.
-    pub busy: bool,
+    /// What is under way there.
+    pub activity: Activity,
     /// The cancel that is in force there until new work begins.
     pub stop: Option<Stop>,
 }
 
 impl From<ShownSession> for SessionView {
-    fn from((session, busy, stop): ShownSession) -> Self {
+    fn from((session, activity, stop): ShownSession) -> Self {
         SessionView {
             session,
-            busy,
+            activity,
             stop,
         }
     }

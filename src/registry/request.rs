@@ -255,6 +255,8 @@ pub struct RunFilter {
     pub needs_review: bool,
     /// Only those whose meta has all of these fields with these values.
     pub meta: Vec<(String, MetaValue)>,
+    /// With their number on all pages.
+    pub total: bool,
     /// Only those accepted after this point.
     pub created_after: Option<Timestamp>,
     /// Only those accepted before this point.

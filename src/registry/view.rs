@@ -205,16 +205,17 @@ impl Registry {
         })
     }
 
-    /// What `show` makes of a page of runs, newest first.
+    /// What `show` makes of a page of runs, newest first, and of their number on all pages where
+    /// that is asked for.
     pub async fn runs<R: Send + 'static>(
         &self,
         who: &Principal,
         filter: RunFilter,
         limit: u32,
         cursor: Option<String>,
-        show: impl FnOnce(Page<RunDetail>) -> Result<R, Fault> + Send + 'static,
+        show: impl FnOnce(Page<RunDetail>, Option<u64>) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, Fault> {
-        let query = read::RunQuery {
+        let mut query = read::RunQuery {
             org: who.org.clone(),
             session: self.opt_session_id(who, filter.session.as_ref())?,
             requester: self.opt_session_id(who, filter.parent.as_ref())?,
@@ -231,15 +232,21 @@ impl Registry {
             limit: limit + 1,
         };
         let registry = self.clone();
-        let shown = move |mut found: Vec<read::Shown>| {
+        let shown = move |(mut found, total): (Vec<read::Shown>, Option<u64>)| {
             let next = cut(&mut found, limit, |shown| shown.seq);
             let items = found.into_iter().map(|shown| registry.detail(shown));
-            show(Page {
+            let page = Page {
                 items: items.collect(),
                 next,
-            })
+            };
+            show(page, total)
         };
-        let rows = move |tx: &mut dyn Tx| read::runs(tx, &query);
+        let rows = move |tx: &mut dyn Tx| {
+            let found = read::runs(tx, &query)?;
+            query.before = None;
+            let total = filter.total.then(|| read::count_runs(tx, &query));
+            Ok((found, total.transpose()?))
+        };
         self.inner.store.read_then(rows, shown).await
     }
 

@@ -8,7 +8,7 @@ use super::command::Window;
 use super::filter::Filter;
 use super::pins::Pins;
 use super::transcripts::Transcripts;
-use super::tx::{DbError, Row, Tx, all, first};
+use super::tx::{DbError, Param, Row, Tx, all, first, number};
 use super::{
     approvals, bundles, consistency, environment, outbox, questions, runs, salvage, sends,
     sessions, steps, stops, waits,
@@ -263,10 +263,36 @@ pub struct RunQuery {
 
 /// A page of runs, newest first.
 pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
-    let branch = match query.tree {
-        Some(tree) => runs::branch(tx, tree)?,
-        None => None,
-    };
+    let branch = branch(tx, query)?;
+    let (conditions, params) = conditions(query, branch.as_deref());
+    let sql = format!(
+        "SELECT {} FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
+        *SHOWN, query.limit
+    );
+    let mut page = all(tx, &sql, &params, shown)?;
+    beside(tx, &mut page)?;
+    Ok(page)
+}
+
+/// How many runs there are on all pages.
+pub fn count_runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<u64, DbError> {
+    let branch = branch(tx, query)?;
+    let (conditions, params) = conditions(query, branch.as_deref());
+    let sql = format!("SELECT count(*) FROM runs WHERE {conditions}");
+    let count = number(tx, &sql, &params)?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// The runs of the tree that is asked for, where it is a part of a larger one.
+fn branch(tx: &mut dyn Tx, query: &RunQuery) -> Result<Option<Vec<RunId>>, DbError> {
+    match query.tree {
+        Some(tree) => runs::branch(tx, tree),
+        None => Ok(None),
+    }
+}
+
+/// What stands behind `WHERE` for these runs, and the values in it.
+fn conditions<'a>(query: &'a RunQuery, branch: Option<&'a [RunId]>) -> (String, Vec<Param<'a>>) {
     let mut filter = Filter::default();
     filter.by("org = ?", &query.org);
     filter.maybe("session_id = ?", query.session.as_ref().map(|id| &id.0));
@@ -284,7 +310,7 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
             .filter(|_| branch.is_none())
             .map(|id| &id.0),
     );
-    if let Some(branch) = &branch {
+    if let Some(branch) = branch {
         filter.one_of("id", branch.iter().map(|run| &run.0));
     }
     filter.maybe("created_at > ?", query.created_after.map(|at| at.0));
@@ -314,22 +340,37 @@ pub fn runs(tx: &mut dyn Tx, query: &RunQuery) -> Result<Vec<Shown>, DbError> {
              AND state = 'delivered' AND via IS NULL)",
         );
     }
-    let (conditions, params) = filter.finish();
-    let sql = format!(
-        "SELECT {} FROM runs WHERE {conditions} ORDER BY seq DESC LIMIT {}",
-        *SHOWN, query.limit
-    );
-    let mut page = all(tx, &sql, &params, shown)?;
-    beside(tx, &mut page)?;
-    Ok(page)
+    filter.finish()
 }
 
 fn is_open_state(state: &str) -> bool {
     matches!(state, "queued" | "running" | "paused" | "settling")
 }
 
-/// A session, whether a turn is going on or waiting in it, and the cancel that is in force there.
-pub type ShownSession = (Session, bool, Option<Stop>);
+/// A session, what is under way there, and the cancel that is in force there.
+pub type ShownSession = (Session, Activity, Option<Stop>);
+
+/// What is under way in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing.
+    Idle,
+    /// No turn, but a run that it asked for in another session.
+    Waiting,
+    /// A turn goes on or is queued.
+    Busy,
+}
+
+impl Activity {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Activity::Idle => "idle",
+            Activity::Waiting => "waiting",
+            Activity::Busy => "busy",
+        }
+    }
+}
 
 /// One session with what lists show beside it.
 pub fn session(
@@ -348,8 +389,13 @@ pub fn session_beside(tx: &mut dyn Tx, session: Session) -> Result<ShownSession,
     let busy = runs::live_in(tx, session.id)?
         .iter()
         .any(|run| !matches!(run.state, RunState::Ended(_)));
+    let activity = match busy {
+        true => Activity::Busy,
+        false if runs::count_live_children(tx, session.id)? > 0 => Activity::Waiting,
+        false => Activity::Idle,
+    };
     let stop = stops::of(tx, session.id)?;
-    Ok((session, busy, stop))
+    Ok((session, activity, stop))
 }
 
 /// The id of the session with that key.

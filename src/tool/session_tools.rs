@@ -5,6 +5,7 @@ use super::OUTPUT_LIMIT;
 use super::arguments::{Arguments, Parameter, Shape};
 use super::dealing::{Dealing, ms};
 use crate::contract::delegate::{Named, QuestionAsk, SendAsk, SpawnAsk, WaitAsk};
+use crate::kernel::ids::AgentId;
 use crate::kernel::session::{Cleanup, SessionMode};
 use crate::kernel::step::Effect;
 use crate::kernel::thinking::Thinking;
@@ -126,7 +127,10 @@ pub(super) const ALL: &[Dealing] = &[
                 by.site,
                 SpawnAsk {
                     task: owned(arguments.text("task")).unwrap_or_default(),
-                    agent: filled("agent"),
+                    agent: arguments
+                        .text("agent")
+                        .and_then(AgentId::given)
+                        .map(str::to_owned),
                     label: filled("label"),
                     run_timeout_ms: arguments.count("runTimeout").map(ms),
                     model: filled("model"),

@@ -1,5 +1,7 @@
 //! `events.*` and `GET /events`: what happens, as it happens.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -123,11 +125,14 @@ pub struct Snapshot {
 }
 
 /// Details of `lagged`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lagged {
     /// The `since` with which nothing is missed.
     pub resume_from: i64,
+    /// The setting that bounds how far behind a reader may be.
+    #[serde(default)]
+    pub setting: Cow<'static, str>,
 }
 
 /// Details of `message.delta`, `message.partial` and `message.reset`.

@@ -12,6 +12,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::schema;
+use crate::kernel::ids::AgentId;
 
 /// The most bytes of `meta`, as JSON.
 pub const META_LIMIT: usize = 4 * 1024;
@@ -343,6 +344,12 @@ fn bounded<'de, D: Deserializer<'de>>(from: D, most: usize) -> Result<Option<Str
         ))),
         _ => Ok(text),
     }
+}
+
+/// An agent's name, as [`AgentId::given`] reads it.
+pub(crate) fn agent<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    Ok(text.as_deref().and_then(AgentId::given).map(str::to_owned))
 }
 
 /// An absolute folder.

@@ -27,6 +27,7 @@ pub struct Turn {
     #[schemars(regex(pattern = r"\S"))]
     pub message: String,
     /// The agent of a session that must be made first.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// An id chosen by the client, a UUID of version 7.
@@ -186,6 +187,24 @@ choice! {
     }
 }
 
+impl State {
+    /// Of runs that have not ended.
+    pub const OPEN: [State; 4] = [
+        State::Queued,
+        State::Running,
+        State::Paused,
+        State::Settling,
+    ];
+    /// Of runs that have.
+    pub const ENDED: [State; 5] = [
+        State::Ok,
+        State::Error,
+        State::Timeout,
+        State::Cancelled,
+        State::Interrupted,
+    ];
+}
+
 /// `runs.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -200,6 +219,7 @@ pub struct ListRuns {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
     /// Only those of this agent.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only those with this label.
@@ -225,6 +245,9 @@ pub struct ListRuns {
     /// Only those accepted before this point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
+    /// With the number of them on all pages.
+    #[serde(default)]
+    pub total: bool,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
@@ -258,6 +281,9 @@ pub struct Runs {
     /// Where the next page begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+    /// How many there are on all pages, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// `runs.steps`.

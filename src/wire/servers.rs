@@ -78,6 +78,7 @@ pub struct Skipped {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTools {
     /// The agent; if unset that of the session.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// A session: the project around its folder counts.

@@ -74,6 +74,7 @@ pub struct Spawn {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Who does it; the default agent if unset.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// A name for people.
@@ -235,6 +236,7 @@ choice! {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
     /// The agent of its turns.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Its address; made up if unset.
@@ -312,6 +314,7 @@ pub struct ListSessions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionKey>,
     /// Only those of this agent.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only those with this label.

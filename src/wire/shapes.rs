@@ -346,7 +346,8 @@ pub struct Session {
     pub created_at: Timestamp,
     /// The last change.
     pub updated_at: Timestamp,
-    /// `busy` while a turn goes on or waits, else `idle`.
+    /// `busy` while a turn goes on or waits, `waiting` while only runs that it asked for do,
+    /// else `idle`.
     pub state: Word,
     /// Its work was cancelled, and none has begun since: ends wake no agent here.
     pub stopped: Option<Stopped>,

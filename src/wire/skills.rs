@@ -112,6 +112,7 @@ pub struct Install {
 #[serde(deny_unknown_fields)]
 pub struct TakeSnapshot {
     /// As this agent's runs would have them; all if unset.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// As in [`ListSkills`].

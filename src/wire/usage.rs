@@ -43,6 +43,7 @@ pub struct Summarize {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Only of this agent.
+    #[serde(default, deserialize_with = "input::agent")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Only of this model.

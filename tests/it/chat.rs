@@ -122,7 +122,7 @@ fn commands_are_handled_here_and_an_unknown_one_is_not_sent() {
             ("/thinking high", "thinking from the next turn on: high"),
             ("/usage", "0 messages, 0 model calls"),
             ("/attach", "nothing is under way in this session"),
-            ("/attach nowhere", "no session or run is called"),
+            ("/attach nowhere", "no run or session is called"),
             ("/agent nobody", "there is no agent nobody"),
             ("/sessions", "go on in one: /attach SESSION"),
             ("/new tour", "build in agent:build:tour, "),
@@ -425,7 +425,7 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         chat.types("[held]\n");
         chat.until_seen(|seen| seen.contains("● read (path: notes.txt)"));
         daemon.kill().await;
-        chat.until("the link to the daemon was lost; looking for it again\n");
+        chat.until("the link to the daemon was lost; looking for it again for up to 60 s\n");
         place.let_go("go");
         let daemon = place.start().await;
         chat.until("the daemon is back\n");
@@ -433,7 +433,7 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         chat.until("you> ");
         // While nothing is under way, too.
         daemon.kill().await;
-        chat.until("looking for it again\n");
+        chat.until("looking for it again for up to 60 s\n");
         let daemon = place.start().await;
         chat.until("the daemon is back\n");
         chat.types("[a]\n");

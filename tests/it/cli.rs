@@ -132,7 +132,7 @@ fn g14_without_a_daemon_every_command_says_how_to_start_one() {
     let dir = dir.to_str().unwrap();
     for line in [
         &["status"][..],
-        &["stop"],
+        &["stop", "--restart"],
         &["run", "x"],
         &["spawn", "x"],
         &["wait", "x"],

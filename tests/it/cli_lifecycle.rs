@@ -37,9 +37,16 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         client.ended(&a.id).await;
         client.quiet().await;
 
+        // As its help says.
+        let help = abide(&place, &["steer", "--help"]).out.replace('\n', " ");
+        let wanted = "A run that has not begun or has ended takes nothing and is left as it is \
+                      (exit code 9)";
+        assert!(help.contains(wanted), "{help}");
+        let before = client.run(&a.id).await;
         let said = abide(&place, &["steer", &a.id, "left"]);
         assert_eq!(said.code, 9, "{}", said.err);
         assert!(said.err.contains("has ended"), "{}", said.err);
+        assert_eq!(client.run(&a.id).await, before);
         let said = abide(&place, &["retry", &a.id]);
         assert_eq!(said.code, 0, "{}", said.err);
         client.ended(said.out.trim()).await;

@@ -235,7 +235,7 @@ fn e6_a_kill_of_the_daemon_in_between_doubles_no_line() {
         let mut boss = Terminal::start(command(&place, &["run", "[boss]"]));
         boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
         daemon.kill().await;
-        boss.until("the link to the daemon was lost; looking for it again\n");
+        boss.until("the link to the daemon was lost; looking for it again for up to 60 s\n");
         let daemon = place.start().await;
         boss.until_seen(|seen| seen.contains("└ ● read (path: notes.txt)"));
         place.let_go("go");

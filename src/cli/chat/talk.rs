@@ -13,7 +13,7 @@ use crate::cli::person::Person;
 use crate::cli::print::{self, DIM, styled};
 use crate::cli::screen::Screen;
 use crate::cli::text::{line, short};
-use crate::cli::{asked, ids, run, text, wait};
+use crate::cli::{asked, ids, origin, run, text, wait};
 use crate::clock::Clock;
 use crate::kernel::ids::RunId;
 use crate::wire::runs::{Turn, TurnAccepted};
@@ -143,32 +143,19 @@ impl<'a> Talk<'a> {
         let streams = self.editor.is_some() && Screen::is_possible();
         let begin = self.idle.as_ref().map(Idle::position).filter(|_| streams);
         let link = self.link().await?;
-        let is_there = self.person.is_there && !self.common.json;
+        let json = self.common.json;
+        let is_there = self.person.is_there && !json;
         let task = Task {
             ids: &[id],
             any: false,
             window: None,
             show: is_there,
+            json,
             person: is_there.then_some(&mut self.person),
             conversation: begin,
         };
         let place = &self.common.place;
-        let end = match is_there {
-            true => follow(link, place, task, &mut self.interrupt).await,
-            false => {
-                let alone = follow(link, place, task, &mut self.interrupt);
-                tokio::select! {
-                    end = alone => end,
-                    needs = needs_person(&self.link, &self.session) => {
-                        for text in needs? {
-                            print::note(&text);
-                        }
-                        print::note("a person is needed: abide approvals, abide answer, abide env");
-                        return Ok(Ended::NeedsPerson);
-                    }
-                }
-            }
-        };
+        let end = follow(link, place, task, &mut self.interrupt).await;
         // The editor reads what is typed next; of a pipe the rest are further messages.
         if self.editor.is_some() {
             self.ahead = self.person.rest().await;
@@ -178,6 +165,7 @@ impl<'a> Talk<'a> {
         }
         let raw = match end? {
             End::Done(raw) | End::Window(raw) => raw,
+            End::NeedsPerson(_) => return Ok(Ended::NeedsPerson),
             End::Detached => {
                 wait::detached(&[id]);
                 return Ok(Ended::Left);
@@ -241,7 +229,7 @@ impl<'a> Talk<'a> {
             run_timeout: None,
             budget: None,
             idempotency_key: Some(Clock::system().new_id().to_string()),
-            meta: None,
+            meta: origin::marked(None),
         };
         let accepted: TurnAccepted = match self.link.ask("agent.run", &request).await {
             Err(lost) if link::is_broken(&lost) => {
@@ -277,23 +265,3 @@ pub(super) enum Ended {
 fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.code, exit::USAGE | exit::NOT_FOUND | exit::REFUSED)
 }
-
-/// Returns once a run of the session or below it waits for a person: what each asks.
-async fn needs_person(link: &Link, session: &Session) -> Result<Vec<String>, Failure> {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let asked = match asked::open(link, Some(&session.key)).await {
-            Ok(asked) => asked,
-            // Whoever follows the run finds the daemon again, or says that it is gone.
-            Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => Vec::new(),
-            Err(failure) => return Err(failure),
-        };
-        if !asked.is_empty() {
-            let now = Clock::system().now();
-            return Ok(asked.iter().map(|one| one.in_short(now)).collect());
-        }
-    }
-}
-
-/// How often it is asked whether a person is needed.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(500);

@@ -9,8 +9,9 @@ use tokio::sync::{Notify, mpsc};
 
 use super::frames::{self, Framing, Input, Reader};
 use super::open::{Expected, Id, OpenCalls};
-use crate::cli::discover::{Way, Where, read_token, token_for_socket};
+use crate::cli::discover::{Way, Where};
 use crate::cli::failure::{Failure, exit};
+use crate::cli::token::{read_token, token_for_socket};
 use crate::cli::{link, print, text};
 use crate::client::ClientError;
 use crate::client::pipe::{self, Down, Up};

@@ -378,6 +378,7 @@ async fn task(
         any: false,
         window: None,
         show: !common.json,
+        json: common.json,
         person: None,
         conversation: None,
     };

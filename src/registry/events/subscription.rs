@@ -49,8 +49,13 @@ pub enum Item {
     Event(Arc<LogEvent>),
     /// Something about an answer that is coming.
     Text(Box<TextEvent>),
-    /// The last item: the reader was too slow. Everything up to this cursor was given.
-    Lagged(i64),
+    /// The last item: the reader was too slow.
+    Lagged {
+        /// Everything up to it was given.
+        cursor: i64,
+        /// The setting that bounds how slow a reader may be.
+        setting: &'static str,
+    },
 }
 
 /// What is live at one moment of the log.
@@ -267,7 +272,7 @@ impl Subscription {
             Taken::Behind { floor, head } => {
                 let behind = head - self.cursor;
                 if self.is_live && behind > self.inner.options().events_behind {
-                    return (self.lagged(), false);
+                    return (self.lagged("gateway.max_events_behind"), false);
                 }
                 (self.read(floor).await, false)
             }
@@ -292,7 +297,7 @@ impl Subscription {
                 self.chosen(events.collect())
             }
             // It was deleted while it was being read: whoever comes back is told.
-            Ok(Part::Expired(_)) => self.lagged(),
+            Ok(Part::Expired(_)) => self.lagged("retention.events"),
             Err(fault) => {
                 tracing::warn!(%fault, "the event log could not be read; it is tried again");
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -309,9 +314,12 @@ impl Subscription {
             .collect()
     }
 
-    fn lagged(&mut self) -> Vec<Item> {
+    fn lagged(&mut self, setting: &'static str) -> Vec<Item> {
         self.is_over = true;
-        vec![Item::Lagged(self.cursor)]
+        vec![Item::Lagged {
+            cursor: self.cursor,
+            setting,
+        }]
     }
 
     /// Returns when there may be something new.

@@ -156,6 +156,7 @@ fn g9_1_readers_that_never_read_cost_a_bounded_amount_and_delay_nobody() {
             }
             theirs.push(event);
         };
+        assert_eq!(lagged.data["setting"], "gateway.max_events_behind");
         let from = lagged.data["resumeFrom"].as_i64().unwrap();
         let mut again = Socket::open(&daemon, AMPLE).await;
         let resumed = again

@@ -1,0 +1,55 @@
+//! The token that opens a daemon, read from its file. Used where a connection is made.
+
+use std::path::Path;
+
+use super::failure::{Failure, exit};
+use super::print;
+use crate::config::{self, Rule, Unusable};
+
+/// The token in `file`.
+pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
+    config::read_secret(file, Rule::Named)
+        .inspect(|_| note_readable(file))
+        .map_err(|why| {
+            let message = format!("the token in {} cannot be used: {why}", file.display());
+            Failure::new(exit::AUTH, "unauthorized", message).hint(match why {
+                Unusable::Impossible(_) | Unusable::Foreign(_) => {
+                    "name the one that the daemon made, token in its state folder: --token-file \
+                     FILE; it is one line, of mode 600 and yours"
+                }
+                Unusable::Missing | Unusable::Unreadable(_) => {
+                    "run as the user who started the daemon, or use --token-file FILE"
+                }
+            })
+        })
+}
+
+/// The token to show over a socket, where most calls need none: a file that cannot be used is
+/// only spoken of.
+pub(crate) fn token_for_socket(file: Option<&Path>) -> Option<String> {
+    let file = file?;
+    match config::read_secret(file, Rule::Named) {
+        Ok(token) => {
+            note_readable(file);
+            Some(token)
+        }
+        Err(Unusable::Missing | Unusable::Unreadable(_)) => None,
+        Err(why) => {
+            print::note(&format!(
+                "note: the token in {} is not used: {why}",
+                file.display()
+            ));
+            None
+        }
+    }
+}
+
+/// Tells a person in front of a terminal that others may read a secret.
+fn note_readable(file: &Path) {
+    if print::notes_are_watched() && config::is_readable_by_others(file) {
+        let file = file.display();
+        print::note(&format!(
+            "note: others may read {file}; close it: chmod 600 {file}"
+        ));
+    }
+}

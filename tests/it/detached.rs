@@ -1,0 +1,95 @@
+//! What `serve --detach` leaves behind: a daemon that keeps nothing of the shell it was started
+//! from, and one daemon however often it is asked for.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::home::{Home, Said, said};
+
+const SERVE: &str = "\"$abide\" serve --detach --json --state-dir state --listen 127.0.0.1:0";
+
+/// A shell line in this home, to its end.
+fn shell(home: &Home, line: &str) -> Said {
+    let mut command = home.program("/bin/bash");
+    command.args(["-euc", line]);
+    command.env("PATH", "/usr/bin:/bin");
+    said(command.env("abide", env!("CARGO_BIN_EXE_abide")))
+}
+
+fn stop(home: &Home) {
+    let stopped = home.abide(&["stop", "--state-dir", "state"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.err);
+}
+
+#[test]
+fn a_daemon_in_the_background_keeps_no_descriptor_of_the_shell() {
+    let home = Home::new();
+    // The substitution ends when the last process has closed the pipe, which is descriptor 9; a
+    // lock is gone when the last one has closed its file.
+    let line = format!(
+        "exec 200>lock; flock -n 200; out=$({SERVE} 9>&1); exec 200>&-; flock -n lock true; \
+         echo \"$out\""
+    );
+    let done = shell(&home, &line);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let endpoint: Value = serde_json::from_str(&done.out).unwrap();
+    assert!(endpoint["pid"].is_u64(), "{endpoint}");
+    stop(&home);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_in_the_background_does_not_stay_in_the_folder_it_was_started_in() {
+    let home = Home::new();
+    fs::create_dir(home.path().join("away")).unwrap();
+    fs::write(home.path().join("away/c.toml"), "[lanes]\nmain = 3\n").unwrap();
+    // What was named from there is found all the same.
+    let line = format!(
+        "cd away; {} --config c.toml",
+        SERVE.replace("--state-dir state", "--state-dir ../state")
+    );
+    let done = shell(&home, &line);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let endpoint: Value = serde_json::from_str(&done.out).unwrap();
+    let folder = fs::read_link(format!("/proc/{}/cwd", endpoint["pid"])).unwrap();
+    assert_eq!(folder, home.path().join("state").canonicalize().unwrap());
+    let shown = home.abide(&["config", "show", "--state-dir", "state", "--json"]);
+    assert!(shown.out.contains("away/c.toml"), "{}", shown.out);
+    stop(&home);
+
+    // The same by the variable.
+    let line = format!(
+        "cd away; ABIDE_CONFIG=c.toml {}",
+        SERVE.replace("--state-dir state", "--state-dir ../state")
+    );
+    let done = shell(&home, &line);
+    assert_eq!(done.code, 0, "{}", done.err);
+    stop(&home);
+}
+
+#[test]
+fn several_that_ask_for_a_daemon_at_once_get_one_and_the_same() {
+    let home = Home::new();
+    let line = format!(
+        "asked=(); for n in 1 2 3 4; do {SERVE} & asked+=($!); done; \
+         for one in \"${{asked[@]}}\"; do wait \"$one\"; done"
+    );
+    let done = shell(&home, &line);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let pids: Vec<u64> = done
+        .out
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["pid"]
+                .as_u64()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(pids.len(), 4, "{}", done.out);
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    stop(&home);
+    let again = home.abide(&["stop", "--state-dir", "state"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(again.err.contains("nothing to stop"), "{}", again.err);
+}
