@@ -144,6 +144,15 @@ impl Where {
         }
     }
 
+    /// Can there be a daemon although none answers? Not where no process of it runs on its folder,
+    /// or nothing listens at a socket of this machine.
+    pub(crate) fn may_be_there(&self) -> bool {
+        match self.target() {
+            Ok(target) => target.endpoint.is_some() || !target.is_here(),
+            Err(failure) => failure.kind != NO_DAEMON,
+        }
+    }
+
     /// The folder of the daemon that these flags and the environment name by its folder, where it
     /// was stopped in an orderly way or has never run: one that was killed leaves its endpoint.
     pub(crate) fn stopped(&self) -> Option<PathBuf> {

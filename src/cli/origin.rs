@@ -46,7 +46,7 @@ pub(crate) fn here() -> &'static str {
 enum Origin {
     /// A program of this run: what it starts is not the person's.
     Run(String),
-    /// Whatever the person calls it.
+    /// The name that the caller gave.
     Named(String),
     /// A terminal, by what tells it from any other, earlier ones of the same device included.
     Terminal(String),
@@ -71,7 +71,7 @@ fn mark(origin: &Origin) -> String {
         Origin::Terminal(terminal) => format!("terminal {terminal}"),
         Origin::None => "none".to_owned(),
     };
-    // Hashed: what a person calls a terminal is not for everybody who may list runs.
+    // Hashed: the name of a terminal is not for every client that may list runs.
     let user = rustix::process::getuid().as_raw();
     let hash = blake3::hash(format!("{user} {place}").as_bytes());
     hash.to_hex()[..DIGITS].to_owned()

@@ -56,7 +56,7 @@ impl Serve {
     pub(crate) fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("serve", "--listen")?;
         if self.background {
-            // Files and pipes of whoever started it, which wait for their last holder.
+            // The caller's files and pipes: a lock or the end of a pipe waits for the last holder.
             process::close_inherited();
             // Away from the terminal, so that its end is not this process's end. A process that
             // leads a group already is refused: after a restart it leads its session, and then

@@ -45,8 +45,10 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = match Link::open(&common.place).await {
-            // A daemon that speaks another protocol runs.
-            Err(none) if none.kind == NO_DAEMON && !self.restart => {
+            // One that does not answer, or speaks another protocol, may run.
+            Err(none)
+                if none.kind == NO_DAEMON && !self.restart && !common.place.may_be_there() =>
+            {
                 return not_running(common, &none);
             }
             opened => opened?,

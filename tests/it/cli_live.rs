@@ -380,6 +380,16 @@ fn stop_returns_when_the_daemon_is_gone() {
     assert_eq!(again.code, 0, "{}", again.err);
     let wanted = "nothing to stop: no daemon runs on ";
     assert!(again.err.contains(wanted), "{}", again.err);
+    // What cannot be known is no success.
+    let far = [
+        "stop",
+        "--url",
+        "http://127.0.0.1:9",
+        "--token-file",
+        "state/token",
+    ];
+    let far = live.home.abide(&far);
+    assert_eq!(far.code, 10, "{}", far.err);
     let restart = live.abide(&["stop", "--restart"]);
     assert_eq!(restart.code, 10, "{}", restart.err);
 }

@@ -134,6 +134,8 @@ const COMMANDS: &[&[&str]] = &[
     &["send", "--from", "NAME", "agent:build:chat", "text"],
     &["spawn", "--parent", "NAME", "[other]"],
     &["chat", "NAME"],
+    &["chat", "--session", "NAME"],
+    &["skills", "refresh", "NAME"],
     &["sessions", "patch", "NAME", "--title", "x"],
     &["sessions", "reset", "NAME"],
     &["sessions", "delete", "NAME"],
@@ -143,6 +145,46 @@ const COMMANDS: &[&[&str]] = &[
 fn named<'a>(command: &[&'a str], name: &'a str) -> Vec<&'a str> {
     let word = |word: &&'a str| if *word == "NAME" { name } else { *word };
     command.iter().map(word).collect()
+}
+
+#[test]
+fn the_table_has_every_command_that_takes_a_run_or_a_session() {
+    let place = bosses();
+    let pages = |words: &[&str]| at(&place, "x", &[words, &["--help"]].concat()).out;
+    // Names of commands stand behind two blanks.
+    let names = |page: &str| -> Vec<String> {
+        page.lines()
+            .filter_map(|line| line.strip_prefix("  ")?.split_once("  "))
+            .map(|(name, _)| name.to_owned())
+            .filter(|name| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase()))
+            .collect()
+    };
+    let top = names(&pages(&[]));
+    assert!(top.len() > 30, "{top:?}");
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for name in &top {
+        lines.push(vec![name.clone()]);
+        let below = names(&pages(&[name]));
+        lines.extend(below.into_iter().map(|sub| vec![name.clone(), sub]));
+    }
+    let takes = |page: &str| {
+        ["<RUN", "[RUN", "<SESSION", "[SESSION"]
+            .iter()
+            .any(|value| page.contains(value))
+    };
+    for line in lines {
+        let words: Vec<&str> = line.iter().map(String::as_str).collect();
+        let page = pages(&words);
+        // A line that only looks like a command has no page.
+        let Some((_, options)) = page.split_once("Usage:") else {
+            continue;
+        };
+        let is_there = COMMANDS.iter().any(|command| command.starts_with(&words));
+        assert!(
+            is_there || !takes(options),
+            "{words:?} is missing in the table"
+        );
+    }
 }
 
 #[test]
