@@ -14,6 +14,7 @@ mod change;
 mod chat;
 mod completions;
 mod config;
+mod covered;
 mod demo;
 mod discover;
 mod doctor;

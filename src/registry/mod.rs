@@ -27,6 +27,7 @@ mod lifecycle;
 mod memory;
 mod options;
 mod outputs;
+mod previews;
 mod providers;
 mod questions;
 mod recall;

@@ -11,6 +11,7 @@ mod ages;
 mod announces;
 mod api;
 mod approvals;
+mod approvals_diff;
 mod approvals_shown;
 mod architecture;
 mod backups;
