@@ -88,6 +88,15 @@ impl Asked {
         }
     }
 
+    /// The run that asks.
+    pub(crate) fn run(&self) -> RunId {
+        match self {
+            Asked::Question(question) => question.run_id,
+            Asked::Approval(approval) => approval.run_id,
+            Asked::Value(missing) => missing.run,
+        }
+    }
+
     /// The first value that the run waits for.
     pub(crate) fn value_of(run: &Run) -> Option<Asked> {
         let one = missing(run).next()?;

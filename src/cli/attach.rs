@@ -44,6 +44,11 @@ enum Target {
 }
 
 impl Attach {
+    /// At this run or session.
+    pub(crate) fn to(what: String) -> Attach {
+        Attach { what }
+    }
+
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let target = match ids::run(&link, &self.what).await {

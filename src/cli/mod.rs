@@ -54,6 +54,7 @@ mod steer;
 mod stop;
 mod stream;
 mod text;
+mod top;
 mod tree;
 mod trust;
 mod untold;

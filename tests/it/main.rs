@@ -96,6 +96,7 @@ mod store_moved;
 mod swapped;
 mod sweeps;
 mod terminal;
+mod top;
 mod traces;
 #[cfg(target_os = "linux")]
 mod unread;
