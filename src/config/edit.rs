@@ -5,38 +5,56 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 /// The text with each of these settings; a key is the names on the way to it.
 pub fn edit(text: &str, settings: &[(Vec<&str>, String)]) -> Result<String, String> {
-    let mut document: DocumentMut = text
-        .parse()
-        .map_err(|fault: toml_edit::TomlError| fault.to_string())?;
+    let mut document = read(text)?;
     for (key, value) in settings {
-        let (field, tables) = key.split_last().ok_or("a setting has a name")?;
-        let mut is_dotted = false;
-        let mut table: &mut dyn TableLike = document.as_table_mut();
-        for name in tables {
-            let item = table.entry(name).or_insert_with(|| {
-                let mut new = Table::new();
-                new.set_dotted(is_dotted);
-                new.set_implicit(true);
-                Item::Table(new)
-            });
-            table = item
-                .as_table_like_mut()
-                .ok_or_else(|| format!("{name} is no table"))?;
-            is_dotted = table.is_dotted();
-        }
-        let mut new = Value::from(value.as_str());
-        match table.get_mut(field).and_then(Item::as_value_mut) {
-            Some(old) => {
-                // With the comment behind it.
-                *new.decor_mut() = old.decor().clone();
-                *old = new;
-            }
-            None => {
-                table.insert(field, Item::Value(new));
-            }
-        }
+        put(&mut document, key, Value::from(value.as_str()))?;
     }
     Ok(document.to_string())
+}
+
+/// The text with a setting that is a list of texts.
+pub fn edit_list(text: &str, key: &[&str], list: &[String]) -> Result<String, String> {
+    let mut document = read(text)?;
+    put(
+        &mut document,
+        key,
+        Value::from_iter(list.iter().map(String::as_str)),
+    )?;
+    Ok(document.to_string())
+}
+
+fn read(text: &str) -> Result<DocumentMut, String> {
+    text.parse()
+        .map_err(|fault: toml_edit::TomlError| fault.to_string())
+}
+
+fn put(document: &mut DocumentMut, key: &[&str], mut new: Value) -> Result<(), String> {
+    let (field, tables) = key.split_last().ok_or("a setting has a name")?;
+    let mut is_dotted = false;
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for name in tables {
+        let item = table.entry(name).or_insert_with(|| {
+            let mut new = Table::new();
+            new.set_dotted(is_dotted);
+            new.set_implicit(true);
+            Item::Table(new)
+        });
+        table = item
+            .as_table_like_mut()
+            .ok_or_else(|| format!("{name} is no table"))?;
+        is_dotted = table.is_dotted();
+    }
+    match table.get_mut(field).and_then(Item::as_value_mut) {
+        Some(old) => {
+            // With the comment behind it.
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+        None => {
+            table.insert(field, Item::Value(new));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

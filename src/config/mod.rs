@@ -10,7 +10,7 @@ mod reference;
 mod settings;
 mod source;
 
-pub use edit::edit;
+pub use edit::{edit, edit_list};
 pub use form::{Auth, FileWatch, ProviderKind, ServerScope};
 pub use load::{ConfigError, Loaded};
 pub use named::{Named, PriceTable, ProviderTable, ServerTable, SkillTable};

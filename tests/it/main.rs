@@ -54,6 +54,7 @@ mod mcp;
 mod memory;
 mod messages;
 mod migrations;
+mod notify;
 mod odd_files;
 mod openrpc;
 mod ops;

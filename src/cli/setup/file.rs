@@ -38,9 +38,21 @@ impl File {
 
     /// Writes these settings into it. `false`: they stood there already.
     pub(super) fn set(&mut self, settings: &[(Vec<&str>, String)]) -> Result<bool, Failure> {
+        self.change(|text| config::edit(text, settings))
+    }
+
+    /// Writes a setting into it that is a list of texts. `false`: it stood there already.
+    pub(super) fn set_list(&mut self, key: &[&str], list: &[String]) -> Result<bool, Failure> {
+        self.change(|text| config::edit_list(text, key, list))
+    }
+
+    fn change(
+        &mut self,
+        edit: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<bool, Failure> {
         let now = self.written.as_ref().or(self.before.as_ref());
         let text = now.map_or("", String::as_str);
-        let new = config::edit(text, settings).map_err(|why| {
+        let new = edit(text).map_err(|why| {
             let what = format!("{} cannot be changed: {why}", self.path.display());
             Failure::new(exit::CONFIG, "config", what).hint("nothing was changed")
         })?;
