@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::answer::find_open;
 use super::args::Common;
+pub(crate) use super::covered::in_short;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
-use super::text::{COLUMNS, Table, age, line, short, span};
-use super::{print, whole};
+use super::text::{Table, age, short};
+use super::{covered, print, whole};
 use crate::clock::Clock;
 use crate::kernel::ids::{ApprovalId, SessionKey};
-use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{
     Approval, Approvals as Page, Decision, ForgetApproval, Forgotten, ListApprovals,
     ListRemembered, RememberedPage, ResolveApproval, Scope, State,
@@ -93,7 +93,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     } else {
         let now = Clock::system().now();
         for approval in &open {
-            print::answer(&show(approval, now, print::screen_width()))?;
+            print::answer(&covered::show(approval, now, print::screen_width()))?;
         }
         print::note("decide: abide approvals allow ID, or deny ID");
     }
@@ -114,7 +114,7 @@ impl Show {
             print::object(&raw["approvals"][at])?;
             return Ok(0);
         }
-        let shown = show(&open[at], Clock::system().now(), print::screen_width());
+        let shown = covered::show(&open[at], Clock::system().now(), print::screen_width());
         print::answer(&shown)?;
         print::note("decide: abide approvals allow ID, or deny ID");
         Ok(0)
@@ -270,53 +270,4 @@ pub(crate) async fn waiting(
     let raw = link.raw("approvals.list", &request).await?;
     let page: Page = link::read(&raw)?;
     Ok((raw, page.approvals))
-}
-
-/// A call with where it comes from and when it runs out, whole: what a yes covers is never cut.
-/// Wrapped to so many columns, if the screen has a width.
-pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
-    let name = approval.label.as_deref().unwrap_or(&approval.title);
-    let head = format!(
-        "{} wants to call {} ({} old, denied in {})",
-        short(approval.id),
-        approval.tool,
-        age(approval.asked_at, now),
-        span(approval.expires_at.since(now)),
-    );
-    let origin = format!(
-        "from {}, run {}: {name} (in {})",
-        approval.agent,
-        short(approval.run_id),
-        approval.session_key
-    );
-    let mut out = print::styled(print::HEAD, whole::lines(&head, columns).join("\n"));
-    let room = columns.unwrap_or(COLUMNS).min(COLUMNS) - 2;
-    out.push_str(&format!("\n  {}\n", line(&origin, room)));
-    out.push_str(&whole::arguments(&approval.arguments, columns));
-    let within = columns.map(|columns| columns.saturating_sub(2));
-    for said in whole::lines(&format!("because {}", approval.why), within) {
-        out.push_str(&format!("  {said}\n"));
-    }
-    out
-}
-
-/// One line for a list of what goes on; a cut one names the command that shows it whole.
-pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
-    let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
-    let covers = approval.covers.clone();
-    let what = covers.unwrap_or_else(|| approval.arguments.to_string());
-    let text = format!(
-        "! {} {who} (run {}) wants to call {}, {} left: {}",
-        short(approval.id),
-        short(approval.run_id),
-        approval.tool,
-        span(approval.expires_at.since(now)),
-        whole::visible(&what).replace('\n', "⏎"),
-    );
-    let all = line(&text, COLUMNS);
-    if !all.ends_with('…') {
-        return all;
-    }
-    let whole = format!(" whole: abide approvals show {}", short(approval.id));
-    format!("{}{whole}", line(&text, COLUMNS - whole.len()))
 }

@@ -13,7 +13,7 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry,
-    review, rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, trust,
+    review, rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, top, trust,
     usage, wait,
 };
 use crate::daemon;
@@ -86,6 +86,7 @@ enum Command {
     Answer(answer::Answer),
     Approvals(approvals::Approvals),
     Ps(ps::Ps),
+    Top(top::Top),
     Sessions(sessions::Sessions),
     Logs(logs::Logs),
     History(history::History),
@@ -188,6 +189,7 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Answer(command) => Box::pin(command.run(common)),
         Command::Approvals(command) => Box::pin(command.run(common)),
         Command::Ps(command) => Box::pin(command.run(common)),
+        Command::Top(command) => Box::pin(command.run(common)),
         Command::Sessions(command) => Box::pin(command.run(common)),
         Command::Logs(command) => Box::pin(command.run(common)),
         Command::History(command) => Box::pin(command.run(common)),

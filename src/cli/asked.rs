@@ -10,7 +10,7 @@ use super::env::missing;
 use super::failure::{Failure, exit};
 use super::link::Link;
 use super::text::{COLUMNS, clean, line, short};
-use super::{answer, approvals, ids, print, whole};
+use super::{answer, approvals, covered, ids, print, whole};
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::secret::Given;
 use crate::kernel::time::Timestamp;
@@ -54,9 +54,9 @@ impl Put {
 #[derive(Clone)]
 pub(crate) enum Asked {
     /// In its own words.
-    Question(Question),
+    Question(Box<Question>),
     /// Whether it may call a tool.
-    Approval(Approval),
+    Approval(Box<Approval>),
     /// A value that is missing in its environment.
     Value(Missing),
 }
@@ -88,6 +88,35 @@ impl Asked {
         }
     }
 
+    /// The run that asks.
+    pub(crate) fn run(&self) -> RunId {
+        match self {
+            Asked::Question(question) => question.run_id,
+            Asked::Approval(approval) => approval.run_id,
+            Asked::Value(missing) => missing.run,
+        }
+    }
+
+    /// The first value that the run waits for.
+    pub(crate) fn value_of(run: &Run) -> Option<Asked> {
+        let one = missing(run).next()?;
+        Some(Asked::Value(Missing {
+            run: run.run_id,
+            who: clean(run.label.as_deref().unwrap_or(run.agent.as_str())),
+            name: clean(&one.name),
+            why: one.missing.clone().unwrap_or_default(),
+        }))
+    }
+
+    /// All of it as people read it.
+    pub(crate) fn text(&self, now: Timestamp) -> String {
+        match self {
+            Asked::Question(question) => answer::show(question, now),
+            Asked::Value(missing) => missing.show(),
+            Asked::Approval(approval) => covered::show(approval, now, print::notes_width()),
+        }
+    }
+
     /// Is what a person says to it not to be seen?
     pub(crate) fn is_secret(&self) -> bool {
         matches!(self, Asked::Value(_))
@@ -97,10 +126,9 @@ impl Asked {
     /// has been shown to its end before it is taken.
     pub(crate) fn pages(&self, now: Timestamp) -> VecDeque<String> {
         match self {
-            Asked::Question(question) => [answer::show(question, now)].into(),
-            Asked::Value(missing) => [missing.show()].into(),
-            Asked::Approval(approval) => {
-                let text = approvals::show(approval, now, print::notes_width());
+            Asked::Question(_) | Asked::Value(_) => [self.text(now)].into(),
+            Asked::Approval(_) => {
+                let text = self.text(now);
                 let lines: Vec<&str> = text.lines().collect();
                 let page = match print::notes_size() {
                     Some((_, rows)) => rows.saturating_sub(BELOW).max(PAGE),
@@ -115,7 +143,7 @@ impl Asked {
     pub(crate) fn in_short(&self, now: Timestamp) -> String {
         match self {
             Asked::Question(question) => answer::in_short(question, now),
-            Asked::Approval(approval) => approvals::in_short(approval, now),
+            Asked::Approval(approval) => covered::in_short(approval, now),
             Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
         }
     }
@@ -217,10 +245,16 @@ pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Ve
         Some(session) => values(link, session).await?,
         None => Vec::new(),
     };
-    let approvals = approvals.into_iter().map(Asked::Approval);
+    let approvals = approvals
+        .into_iter()
+        .map(|one| Asked::Approval(Box::new(one)));
     Ok(approvals
-        .chain(questions.into_iter().map(Asked::Question))
-        .chain(values.into_iter().map(Asked::Value))
+        .chain(
+            questions
+                .into_iter()
+                .map(|one| Asked::Question(Box::new(one))),
+        )
+        .chain(values)
         .collect())
 }
 
@@ -242,7 +276,7 @@ impl Missing {
 }
 
 /// The values that runs in the tree of this session wait for: the first of each run.
-async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Missing>, Failure> {
+async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
     let request = ListRuns {
         states: vec![State::Paused],
         limit: PageSize(PAGE_LIMIT),
@@ -251,16 +285,11 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Missing>, Failu
     let page: Runs = link.ask("runs.list", &request).await?;
     let mut found = Vec::new();
     for run in page.runs {
-        let Some(one) = missing(&run).next() else {
+        let Some(value) = Asked::value_of(&run) else {
             continue;
         };
         if is_below(link, session, &run).await? {
-            found.push(Missing {
-                run: run.run_id,
-                who: clean(run.label.as_deref().unwrap_or(run.agent.as_str())),
-                name: clean(&one.name),
-                why: one.missing.clone().unwrap_or_default(),
-            });
+            found.push(value);
         }
     }
     Ok(found)

@@ -44,6 +44,11 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
+    /// At this run or session.
+    pub(crate) fn to(what: String) -> Attach {
+        Attach { what }
+    }
+
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let link = Link::open(&common.place).await?;
         let target = ids::either(&link, &self.what).await?;

@@ -31,7 +31,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "See what became of it",
         &[
-            "ps", "wait", "attach", "logs", "history", "inbox", "sessions", "events", "usage",
+            "ps", "top", "wait", "attach", "logs", "history", "inbox", "sessions", "events",
+            "usage",
         ],
     ),
     (

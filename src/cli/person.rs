@@ -100,6 +100,15 @@ impl Person {
         }
     }
 
+    /// The bytes of the keys that are pressed next, on a terminal in raw mode; `None` at the end of
+    /// the input. Nothing is lost when this is dropped.
+    pub(crate) async fn bytes(&mut self) -> Option<Vec<u8>> {
+        if self.pending.is_empty() && !self.read().await {
+            return None;
+        }
+        Some(std::mem::take(&mut self.pending))
+    }
+
     /// What comes of the keys that are pressed next, on a terminal that gives them as they are.
     pub(crate) async fn key(&mut self) -> Typed {
         if self.pending.is_empty() && !self.read().await {

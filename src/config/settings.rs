@@ -195,6 +195,15 @@ settings! {
     /// How long a person's leave for a call of a tool is waited for; then it is a no.
     Reload "approvals.timeout" =>
         approval_timeout: Duration = Duration::from_mins(10), Period;
+    /// The command that notifies a person when something waits or has ended: a program and its
+    /// arguments, without a shell; notifications are off if empty.
+    Reload "notify.command" => notify_command: Vec<String> = Vec::new(), Texts;
+    /// Is it run where a person is needed: for an approval, a question, a value or a review?
+    Reload "notify.needs_person" => notify_needs_person: bool = true, Flag;
+    /// Is it run where a run has ended that no other run has asked for?
+    Reload "notify.ended" => notify_ended: bool = true, Flag;
+    /// How long it may take; then it is ended.
+    Reload "notify.timeout" => notify_timeout: Duration = Duration::from_secs(10), Period;
     /// Hosts, addresses and networks that fetch may reach although they are not public.
     Start "fetch.allow_private" => fetch_private: Vec<String> = Vec::new(), Texts;
     /// Open runs that were at work and without activity for longer are closed at a start; those

@@ -11,6 +11,7 @@ pub mod finding;
 pub mod journal;
 pub mod linked;
 pub mod pin;
+pub mod preview;
 pub mod processes;
 pub mod reach;
 pub mod rows;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::BoxFuture;
 use super::journal::RunView;
+use super::preview::{Preview, Waiting};
 use crate::kernel::approval::Consent;
 use crate::kernel::ids::RunId;
 use crate::kernel::message::{Block, Compacted};
@@ -129,6 +130,10 @@ pub trait Runner: Send + Sync + 'static {
     /// Whether the effect of a tool's step may begin. Asked before each try, and before anything
     /// is begun.
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission>;
+
+    /// What a person sees of a call that waits for approval, beside its arguments. Reads files and
+    /// changes nothing.
+    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview>;
 
     /// The run has ended: once this resolves, nothing is left of what it was lent; what went wrong
     /// with that, as warnings of the run. Called for every run, in every outcome.

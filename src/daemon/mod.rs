@@ -8,6 +8,7 @@ mod folder;
 mod key;
 mod local;
 mod lock;
+mod notifications;
 pub mod offline;
 pub mod ollama;
 mod parts;
@@ -203,6 +204,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     )?;
     let skills = workers.skills;
     let library = Arc::clone(&skills.library);
+    let programs = workers.programs.clone();
     let processes = Arc::clone(&workers.processes);
     let servers = workers.servers.clone();
     let agent_files = parts::watcher(&clock, &config);
@@ -229,8 +231,22 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     // Accepting begins before the rows are restored, so that clients are told how far it is
     // instead of being refused; every call answers `unavailable` until then.
     let (names, followed) = watch::channel(parts::names(&config));
+    let (notifications, notified) = watch::channel(notifications::Settings::of(&config));
+    let notifier = notifications::Notifier {
+        processes: programs.clone(),
+        environment: parts::desktop_environment(&config),
+        folder: folder.clone(),
+        clock: clock.clone(),
+    };
+    let owner = Principal {
+        org: parts::ORG.to_owned(),
+        user: "admin".to_owned(),
+        run: None,
+        with_token: false,
+    };
     let followers = Followers {
         store,
+        notifications,
         registry: registry.clone(),
         drain_timeout,
         names,
@@ -269,7 +285,6 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             untouched,
         },
     ));
-    let programs = workers.programs;
     let clean = AbortOnDropHandle::new(tokio::spawn(async move { programs.keep_clean().await }));
     let locking = AbortOnDropHandle::new(tokio::spawn(keep_lock(Arc::clone(&lock))));
     let reloads = tokio::spawn(signals::reload_at_hangups(hangups, Arc::clone(&process)));
@@ -293,12 +308,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
             control: Arc::clone(&process) as Arc<dyn Control>,
             clock: clock.clone(),
             token: token.text,
-            principal: Principal {
-                org: parts::ORG.to_owned(),
-                user: "admin".to_owned(),
-                run: None,
-                with_token: false,
-            },
+            principal: owner.clone(),
             token_file: token.path.clone(),
             origins: Arc::new(move |pid| processes.origin(pid)),
             boot,
@@ -380,6 +390,12 @@ async fn run(options: Options) -> Result<Ending, Failure> {
     });
     servers.start();
     let mut working = tokio::spawn(service.run(restored.effects));
+    let notifying = AbortOnDropHandle::new(tokio::spawn(notifications::keep(
+        registry.clone(),
+        owner,
+        notifier,
+        notified,
+    )));
     let stop_watching = CancellationToken::new();
     let watching = tokio::spawn(parts::keep_agents(
         registry.clone(),
@@ -404,6 +420,7 @@ async fn run(options: Options) -> Result<Ending, Failure> {
         _ = writer_ended => return Err(Failure::store("its writer ended")),
     };
     locked(&lock).ending();
+    drop(notifying);
     // A reading under way is told of before the store closes.
     stop_watching.cancel();
     let watched = async { watching.await.is_ok() && keeping.await.is_ok() };

@@ -348,6 +348,14 @@ pub fn environment(config: &Config) -> Environment {
     Environment::base(std::env::vars_os(), &config.env_pass)
 }
 
+/// What the command of a notification gets of this process's environment: it shows something on
+/// the desktop of its user.
+pub fn desktop_environment(config: &Config) -> Environment {
+    let desktop = super::notifications::DESKTOP.map(str::to_owned);
+    let pass = [&config.env_pass[..], &desktop[..]].concat();
+    Environment::base(std::env::vars_os(), &pass)
+}
+
 /// With what commands are started.
 pub fn shell(
     folder: &Path,

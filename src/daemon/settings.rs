@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::parts;
+use super::{notifications, parts};
 use crate::agent;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded, Source, is_live, shown};
@@ -42,6 +42,8 @@ struct State {
 pub struct Followers {
     /// Limits and recovery.
     pub store: Store,
+    /// What a person is told of, and by which command.
+    pub notifications: watch::Sender<notifications::Settings>,
     /// Lanes and times.
     pub registry: Registry,
     /// How long its drains take, which only a start decides.
@@ -179,6 +181,12 @@ impl InForce {
         parts.registry.configure(options);
         parts.names.send_replace(parts::names(config));
         parts.runner.send_replace(parts::times(config));
+        let notifications = notifications::Settings::of(config);
+        parts.notifications.send_if_modified(|known| {
+            let changed = *known != notifications;
+            *known = notifications;
+            changed
+        });
         let other = {
             let known = self.lock();
             known.running.config.named.providers != config.named.providers

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::method::Table;
 use super::page::Written;
-use super::{Context, convert, page};
-use crate::kernel::approval::{ApprovalState, Choice, Remember};
+use super::{Context, page};
+use crate::contract::preview::{ChangeEffect, FileChange};
+use crate::kernel::approval::{ApprovalState, Choice, Remember, Remembered};
 use crate::kernel::fault::Fault;
-use crate::registry::ApprovalFilter;
+use crate::registry::{ApprovalFilter, ApprovalView};
 use crate::wire::approvals as wire;
 
 pub(super) fn register(table: &mut Table) {
@@ -35,7 +36,7 @@ async fn list(
             .approvals(&context.principal, filter, limit, cursor)
             .await?;
         Ok(wire::Approvals {
-            approvals: page.items.into_iter().map(convert::approval).collect(),
+            approvals: page.items.into_iter().map(approval).collect(),
             next_cursor: page.next,
         })
     };
@@ -58,7 +59,7 @@ async fn resolve(
     let resolved = registry
         .resolve_approval(&context.principal, params.id, choice, remember)
         .await?;
-    Ok(convert::approval(resolved))
+    Ok(approval(resolved))
 }
 
 async fn remembered(
@@ -71,7 +72,7 @@ async fn remembered(
             .remembered(&context.principal, limit, params.cursor.clone())
             .await?;
         Ok(wire::RememberedPage {
-            remembered: page.items.into_iter().map(convert::remembered).collect(),
+            remembered: page.items.into_iter().map(remembered_one).collect(),
             next_cursor: page.next,
         })
     };
@@ -87,4 +88,70 @@ async fn forget(
         .forget_approval(&context.principal, params.id)
         .await?;
     Ok(wire::Forgotten { forgotten })
+}
+
+/// A call that waits for leave, with where it comes from.
+fn approval(view: ApprovalView) -> wire::Approval {
+    let ApprovalView {
+        approval,
+        origin,
+        root,
+        env,
+        preview,
+    } = view;
+    wire::Approval {
+        id: approval.id,
+        run_id: approval.run,
+        session_key: origin.session,
+        root_session_key: root,
+        agent: origin.agent,
+        label: origin.label,
+        title: origin.title,
+        depth: origin.depth,
+        tool: approval.tool,
+        arguments: approval.arguments,
+        why: approval.consent.why,
+        covers: Some(approval.consent.covers).filter(|covers| !covers.is_empty()),
+        folder: preview.folder,
+        env,
+        change: preview.change.map(change),
+        asked_at: approval.asked_at,
+        expires_at: approval.expires_at,
+        state: approval.state.as_str().into(),
+        resolved_by: approval.resolved_by,
+        remember: approval.remember.map(|scope| scope.as_str().into()),
+        ended_at: approval.ended_at,
+    }
+}
+
+/// What a call that waits for approval would do to a file.
+fn change(change: FileChange) -> wire::Change {
+    let (effect, diff, reason) = match change.effect {
+        ChangeEffect::Creates(diff) => ("creates", Some(diff), None),
+        ChangeEffect::Changes(diff) => ("changes", Some(diff), None),
+        ChangeEffect::Nothing => ("nothing", None, None),
+        ChangeEffect::Fails(why) => ("fails", None, Some(why)),
+        ChangeEffect::NotShown(why) => ("not_shown", None, Some(why)),
+    };
+    wire::Change {
+        path: change.path,
+        effect: effect.into(),
+        diff,
+        reason,
+    }
+}
+
+/// A decision that counts for later calls.
+fn remembered_one(one: Remembered) -> wire::Remembered {
+    wire::Remembered {
+        id: one.id,
+        scope: one.scope.as_str().into(),
+        agent: one.agent,
+        session_id: (one.scope == Remember::Session).then_some(one.session),
+        tool: one.tool,
+        covers: Some(one.covers).filter(|covers| !covers.is_empty()),
+        decision: one.choice.as_str().into(),
+        by: one.by,
+        at: one.at,
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::contract::allow::AllowList;
 use crate::contract::catalog::{AgentSummary, Aside};
 use crate::kernel::announce::RESULT_LIMIT;
-use crate::kernel::approval::{Approval, Remember, Remembered};
+use crate::kernel::approval::Approval;
 use crate::kernel::budget::{Budget, Spent, micros};
 use crate::kernel::ids::{AgentId, RunId};
 use crate::kernel::overlay::EnvName;
@@ -14,9 +14,9 @@ use crate::kernel::run::{PauseReason, RunState};
 use crate::kernel::step::{Step, StepKind};
 use crate::kernel::text;
 use crate::kernel::thinking::Thinking;
-use crate::registry::{ApprovalView, InboxEntry, QuestionView, RunDetail, SessionView, Waited};
+use crate::registry::{InboxEntry, QuestionView, RunDetail, SessionView, Waited};
 use crate::wire::input::ThinkingLevel;
-use crate::wire::{agents, approvals, questions, runs, shapes};
+use crate::wire::{agents, questions, runs, shapes};
 
 /// The most bytes of a result in a list.
 pub(super) const RESULT_PREVIEW: usize = 1024;
@@ -147,50 +147,6 @@ fn open_approval(approval: Approval) -> shapes::OpenApproval {
         why: approval.consent.why,
         asked_at: approval.asked_at,
         expires_at: approval.expires_at,
-    }
-}
-
-/// A call that waits for leave, with where it comes from.
-pub(super) fn approval(view: ApprovalView) -> approvals::Approval {
-    let ApprovalView {
-        approval,
-        origin,
-        root,
-    } = view;
-    approvals::Approval {
-        id: approval.id,
-        run_id: approval.run,
-        session_key: origin.session,
-        root_session_key: root,
-        agent: origin.agent,
-        label: origin.label,
-        title: origin.title,
-        depth: origin.depth,
-        tool: approval.tool,
-        arguments: approval.arguments,
-        why: approval.consent.why,
-        covers: Some(approval.consent.covers).filter(|covers| !covers.is_empty()),
-        asked_at: approval.asked_at,
-        expires_at: approval.expires_at,
-        state: approval.state.as_str().into(),
-        resolved_by: approval.resolved_by,
-        remember: approval.remember.map(|scope| scope.as_str().into()),
-        ended_at: approval.ended_at,
-    }
-}
-
-/// A decision that counts for later calls.
-pub(super) fn remembered(one: Remembered) -> approvals::Remembered {
-    approvals::Remembered {
-        id: one.id,
-        scope: one.scope.as_str().into(),
-        agent: one.agent,
-        session_id: (one.scope == Remember::Session).then_some(one.session),
-        tool: one.tool,
-        covers: Some(one.covers).filter(|covers| !covers.is_empty()),
-        decision: one.choice.as_str().into(),
-        by: one.by,
-        at: one.at,
     }
 }
 

@@ -113,6 +113,18 @@ async fn status(context: Arc<Context>, _: wire::NoParams) -> Result<wire::Status
             quarantined: report.quarantined,
         }),
         notices: context.control.notices(),
+        lanes: context
+            .registry
+            .lanes()
+            .await?
+            .into_iter()
+            .map(|lane| wire::LaneUse {
+                name: lane.name.into(),
+                running: lane.running,
+                queued: lane.queued,
+                limit: lane.limit as u64,
+            })
+            .collect(),
         counts: wire::Counts {
             queued: counts.queued,
             running: counts.running,

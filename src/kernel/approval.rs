@@ -61,6 +61,8 @@ pub struct Consent {
     /// What a remembered decision covers of the tool: a command, a file, a host; empty: every
     /// call of it.
     pub covers: String,
+    /// What is decided on, where the step does not hold it: the command of a program.
+    pub arguments: Option<Value>,
 }
 
 /// A person's leave for one call of a tool.

@@ -46,6 +46,10 @@ pub(super) async fn admit(
     let consent = Consent {
         why: redactor.whole(&consent.why).into_owned(),
         covers: redactor.covering(&consent.covers),
+        arguments: consent.arguments.map(|mut arguments| {
+            redactor.in_value(&mut arguments);
+            arguments
+        }),
     };
     let covers = storable(&consent.covers);
     reach("drive.asking");

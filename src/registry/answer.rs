@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::contract::preview::Preview;
 use crate::kernel::approval::Approval;
 use crate::kernel::delegation::ChildCall;
 use crate::kernel::ids::{AgentId, AnnounceId, MessageId, RunId, SessionKey};
@@ -51,6 +52,10 @@ pub struct ApprovalView {
     pub origin: Asker,
     /// The top of the tree, where people look.
     pub root: Option<SessionKey>,
+    /// The names that are set in the environment of the run's programs.
+    pub env: Vec<String>,
+    /// What the call works on, as it is now.
+    pub preview: Preview,
 }
 
 /// A session as the doors show it.

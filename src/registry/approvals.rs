@@ -5,7 +5,8 @@ use super::answer::{ApprovalView, Page};
 use super::questions::origin;
 use super::request::ApprovalFilter;
 use super::view::{cut, place};
-use super::{Principal, Registry};
+use super::{Principal, Registry, previews};
+use crate::contract::preview::Preview;
 use crate::kernel::approval::{Approval, ApprovalState, Choice, Remember, Remembered};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::ApprovalId;
@@ -40,10 +41,9 @@ impl Registry {
         });
         let mut found = listed.await?;
         let next = cut(&mut found, limit, |(seq, _)| *seq);
-        Ok(Page {
-            items: found.into_iter().filter_map(|(_, view)| view).collect(),
-            next,
-        })
+        let mut items: Vec<ApprovalView> = found.into_iter().filter_map(|(_, view)| view).collect();
+        previews::add(&self.inner, &mut items).await;
+        Ok(Page { items, next })
     }
 
     /// Decides on an approval: its call is made, or refused with these words. The same decision
@@ -63,11 +63,12 @@ impl Registry {
             by: who.by(),
         }));
         match self.inner.store.submit(command).await? {
-            Reply::Approval(approval) => self
-                .inner
-                .store
-                .read_now(|tx| with_origin(tx, *approval))?
-                .ok_or_else(|| Fault::not_found("approval", id)),
+            Reply::Approval(approval) => {
+                let found = self.inner.store.read_now(|tx| with_origin(tx, *approval))?;
+                let mut views = Vec::from_iter(found);
+                previews::add(&self.inner, &mut views).await;
+                views.pop().ok_or_else(|| Fault::not_found("approval", id))
+            }
             other => Err(super::spawn::unexpected(&other)),
         }
     }
@@ -112,5 +113,7 @@ fn with_origin(tx: &mut dyn Tx, approval: Approval) -> Result<Option<ApprovalVie
         root,
         origin,
         approval,
+        env: Vec::new(),
+        preview: Preview::default(),
     }))
 }

@@ -27,6 +27,7 @@ mod lifecycle;
 mod memory;
 mod options;
 mod outputs;
+mod previews;
 mod providers;
 mod questions;
 mod recall;
@@ -58,6 +59,7 @@ pub use events::{
     EventFilter, Item, KindPattern, LogEvent, Said, Snapshot, StoredEvent, Subscribe, Subscription,
     TextEvent,
 };
+pub use gauges::LaneUse;
 pub use options::{LaneCaps, Options, SkillEnvironment};
 pub use outputs::OutputPart;
 pub use request::*;

@@ -5,15 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::prompt::conversation;
 use super::rights::rights;
-use super::turn::{SUMMARY_LIMIT, answer_of, has_unseen_input, pinned_agent};
+use super::turn::{SUMMARY_LIMIT, answer_of, has_unseen_input, pinned_agent, read_agent};
 use crate::agent::{AgentDefinition, CommandSpec, Progress, Stdin, TASK};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
+use crate::contract::preview::{Preview, Waiting};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::message::{Block, Role, plain_text};
@@ -65,12 +66,20 @@ impl CommandRunner {
         }])
     }
 
-    fn program(&self, view: &RunView, step: &Step, command: &CommandSpec) -> Program {
-        let task = task(view, step);
-        let folder = match &view.run.cwd {
+    /// Where the program works: the run's folder, and in it the one that its agent names.
+    fn folder(&self, cwd: Option<&str>, command: Option<&CommandSpec>) -> PathBuf {
+        let folder = match cwd {
             Some(cwd) => PathBuf::from(cwd),
             None => self.workspace.to_path_buf(),
         };
+        match command.and_then(|command| command.cwd.as_ref()) {
+            Some(cwd) => folder.join(cwd),
+            None => folder,
+        }
+    }
+
+    fn program(&self, view: &RunView, step: &Step, command: &CommandSpec) -> Program {
+        let task = task(view, step);
         Program {
             argv: command
                 .argv
@@ -78,10 +87,7 @@ impl CommandRunner {
                 .map(|argument| argument.replace(TASK, &task))
                 .collect(),
             environment: view.environment.variables.clone(),
-            folder: match &command.cwd {
-                Some(cwd) => folder.join(cwd),
-                None => folder,
-            },
+            folder: self.folder(view.run.cwd.as_deref(), Some(command)),
             input: match command.stdin {
                 Stdin::Task => Input::Text(task),
                 Stdin::None => Input::Nothing,
@@ -113,7 +119,7 @@ impl Runner for CommandRunner {
         Next::EndTurn(Some(plain_text(answer_of(view, latest))))
     }
 
-    fn admit(&self, view: Arc<RunView>, _: Arc<Step>) -> BoxFuture<'static, Admission> {
+    fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
         let admitted = pinned_agent(&view).and_then(|definition| {
             let argv = definition
                 .command
@@ -124,8 +130,30 @@ impl Runner for CommandRunner {
                 &argv.unwrap_or_default(),
             ))
         });
-        let admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
+        let mut admitted = admitted.unwrap_or_else(|error| Admission::Refused(error.message));
+        if let Admission::Asks(consent) = &mut admitted
+            && let Ok(definition) = pinned_agent(&view)
+            && let Some(command) = &definition.command
+        {
+            // The rules are about the command as the agent's file has it; a person decides on what
+            // is started.
+            let program = self.program(&view, &step, command);
+            consent.arguments = Some(match program.input {
+                Input::Text(text) => json!({ "argv": program.argv, "stdin": text }),
+                _ => json!({ "argv": program.argv }),
+            });
+        }
         Box::pin(std::future::ready(admitted))
+    }
+
+    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+        let definition = read_agent(&call.agent).ok();
+        let command = definition.as_ref().and_then(|one| one.command.as_ref());
+        let folder = self.folder(call.cwd.as_deref(), command);
+        Box::pin(std::future::ready(Preview {
+            folder: Some(folder.display().to_string()),
+            change: None,
+        }))
     }
 
     fn ended(&self, _: RunId) -> BoxFuture<'static, Vec<String>> {

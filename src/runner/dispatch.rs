@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::turn::pinned_agent;
+use super::turn::{pinned_agent, read_agent};
 use super::{CommandRunner, TurnRunner};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
+use crate::contract::preview::{Preview, Waiting};
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::RunId;
 use crate::kernel::step::Step;
@@ -35,6 +36,13 @@ impl Runner for Runners {
 
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
         self.of(&view).admit(view, step)
+    }
+
+    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+        match read_agent(&call.agent).is_ok_and(|definition| definition.command.is_some()) {
+            true => self.command.preview(call),
+            false => self.turn.preview(call),
+        }
     }
 
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {

@@ -18,6 +18,8 @@ use crate::config::PriceTable;
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::linked;
+use crate::contract::pin::Pin;
+use crate::contract::preview::{Preview, Waiting};
 use crate::contract::rows::MemoryRows;
 use crate::contract::runner::{Admission, Next, Runner, StepOutcome, TextSink};
 use crate::kernel::ids::{RunId, StepId};
@@ -246,6 +248,23 @@ impl Runner for TurnRunner {
         }
     }
 
+    fn preview(&self, call: Waiting) -> BoxFuture<'static, Preview> {
+        let root = match call.cwd {
+            Some(cwd) => PathBuf::from(cwd),
+            None => self.workspace.to_path_buf(),
+        };
+        let folder = Some(root.display().to_string());
+        let change = self
+            .tools
+            .preview(root, &call.tool, &call.arguments, call.redactor);
+        Box::pin(async move {
+            Preview {
+                folder,
+                change: change.await,
+            }
+        })
+    }
+
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
         self.tools.release(run)
     }
@@ -309,7 +328,12 @@ fn asked_for(view: &RunView) -> Option<Next> {
 
 /// The agent as the run pinned it.
 pub(super) fn pinned_agent(view: &RunView) -> Result<Arc<AgentDefinition>, RunError> {
-    view.agent.read(|json| {
+    read_agent(&view.agent)
+}
+
+/// A definition as a run has pinned it.
+pub(super) fn read_agent(pin: &Pin) -> Result<Arc<AgentDefinition>, RunError> {
+    pin.read(|json| {
         serde_json::from_str(json).map_err(|error| {
             let message = format!("the agent that this run pinned cannot be read: {error}");
             RunError::new("pins", message)

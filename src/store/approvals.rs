@@ -33,6 +33,7 @@ pub fn decode(row: &dyn Row) -> Result<Approval, DbError> {
         consent: Consent {
             why: row.text(at!(why))?.to_owned(),
             covers: row.text(at!(covers))?.to_owned(),
+            arguments: None,
         },
         asked_at: time(row, at!(asked_at))?,
         expires_at: time(row, at!(expires_at))?,

@@ -16,6 +16,29 @@ pub struct Gauges {
     pub pending_announces: u64,
 }
 
+/// Runs that hold a slot and runs that want one, by lane in the order of [`Lane::ALL`].
+pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
+    let mut lanes: Vec<(Lane, u64, u64)> = Lane::ALL.iter().map(|lane| (*lane, 0, 0)).collect();
+    tx.query(
+        "SELECT lane, state, count(*) FROM runs \
+         WHERE ended_at IS NULL AND state IN ('running', 'queued') GROUP BY lane, state",
+        &[],
+        &mut |row| {
+            let lane = row.text(0)?;
+            let count = u64::try_from(row.int(2)?).unwrap_or(0);
+            let is_running = row.text(1)? == "running";
+            if let Some(found) = lanes.iter_mut().find(|(of, ..)| of.as_str() == lane) {
+                match is_running {
+                    true => found.1 = count,
+                    false => found.2 = count,
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(lanes)
+}
+
 /// Counts what is live, in one moment.
 pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
     let states = runs::count_live(tx)?;

@@ -123,6 +123,11 @@ impl Catalogue {
         }
     }
 
+    /// Folders that no tool may see.
+    pub(super) fn denied(&self) -> &[PathBuf] {
+        &self.denied
+    }
+
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let mut tools = self.tools.iter();
         tools.find(|tool| tool.name() == name).cloned()

@@ -103,7 +103,8 @@ impl Tool for Edit {
     }
 }
 
-enum Change {
+/// What becomes of a text.
+pub(super) enum Change {
     /// The whole new text, and where the change is in it.
     Made(String, usize),
     /// It was made before.
@@ -112,7 +113,8 @@ enum Change {
     Impossible(String),
 }
 
-fn replaced(text: &str, old: &str, new: &str) -> Change {
+/// `new` in the place of `old`, which must be there exactly once.
+pub(super) fn replaced(text: &str, old: &str, new: &str) -> Change {
     if old == new {
         return Change::Impossible("old_text and new_text are the same".to_owned());
     }

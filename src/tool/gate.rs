@@ -46,7 +46,11 @@ pub(super) fn admission(name: &str, verdict: Verdict, covers: String) -> Admissi
     let Verdict { decision, why } = verdict;
     match decision {
         Decision::Allow => Admission::Goes,
-        Decision::Ask => Admission::Asks(Consent { why, covers }),
+        Decision::Ask => Admission::Asks(Consent {
+            why,
+            covers,
+            arguments: None,
+        }),
         Decision::Deny => Admission::Refused(format!(
             "denied: {why}. The call of {name} was not made, nothing was done. Go on without it, \
              or say in your result what you could not do."

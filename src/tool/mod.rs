@@ -19,6 +19,7 @@ mod list;
 mod mcp;
 mod memory_tools;
 mod output;
+mod preview;
 mod put;
 mod read;
 mod session_tools;

@@ -175,6 +175,16 @@ pub struct Approval {
     /// the tool if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
+    /// The folder in which the call works, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// The names that are set in the environment of the run's programs, never their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// While it is open, for `write` and `edit`: what the call would do to its file, as the file
+    /// is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<Change>,
     /// When it was asked for.
     pub asked_at: Timestamp,
     /// When it runs out as a no.
@@ -190,6 +200,22 @@ pub struct Approval {
     /// When it was over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+}
+
+/// What a call would do to a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The file, from the folder on.
+    pub path: String,
+    /// `creates`, `changes`, `nothing` (the file holds this already), `fails` (the call would
+    /// fail) or `not_shown`.
+    pub effect: Word,
+    /// With `creates` and `changes`: a unified diff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// With `fails` and `not_shown`: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A decision that counts for later calls.

@@ -142,8 +142,24 @@ pub struct Status {
     /// them: `gateway.doctor` says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+    /// How full the lanes are; the last is `global`, all of them together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneUse>,
     /// What is live.
     pub counts: Counts,
+}
+
+/// A lane and how full it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LaneUse {
+    /// `main`, `subagent`, `nested` or `global`.
+    pub name: Word,
+    /// Runs that hold a slot of it.
+    pub running: u64,
+    /// Runs that want one.
+    pub queued: u64,
+    /// How many may hold one at once; 0: it is closed.
+    pub limit: u64,
 }
 
 /// A provider of models.

@@ -132,6 +132,8 @@ const COMMANDS: &[&[&str]] = &[
     &["events", "--session", "NAME"],
     &["send", "NAME", "text"],
     &["send", "--from", "NAME", "agent:build:chat", "text"],
+    &["run", "--session", "NAME", "[other]"],
+    &["spawn", "--session", "NAME", "[other]"],
     &["spawn", "--parent", "NAME", "[other]"],
     &["chat", "NAME"],
     &["chat", "--session", "NAME"],

@@ -2,6 +2,8 @@
 //! the daemon, and only then makes it the default.
 
 mod found;
+mod notifications;
+mod provider;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -41,6 +43,7 @@ const LIMIT_MS: u64 = 300_000;
 #[derive(Debug, Args)]
 #[command(after_help = "abide setup
 abide setup --check
+abide setup --notify
 abide setup --provider ollama --model qwen3:8b --yes
 abide setup --provider openai --model gpt-5-mini --paid --yes")]
 pub(crate) struct Setup {
@@ -59,6 +62,10 @@ pub(crate) struct Setup {
     /// Ask nothing
     #[arg(long)]
     yes: bool,
+
+    /// Only have the daemon notify you, by a program of your desktop, when a run needs you or ends
+    #[arg(long, conflicts_with_all = ["model", "paid", "provider", "check"])]
+    notify: bool,
 
     /// Only say what is there; needs no daemon and changes nothing
     #[arg(long, conflicts_with_all = ["model", "yes", "paid", "provider"])]
@@ -80,6 +87,9 @@ impl Choice {
 impl Setup {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
         common.place.refuse_address("setup", "--state-dir")?;
+        if self.notify {
+            return notifications::set_up(common, self.asks(common)).await;
+        }
         let config = serve::settings(None)?.config;
         let found = Found::look(&config).await;
         if self.check {
@@ -89,7 +99,7 @@ impl Setup {
             }
             return Ok(0);
         }
-        let asks = !self.yes && !common.json && io::stdin().is_terminal();
+        let asks = self.asks(common);
         let choice = self.choose(&found, &config, asks)?;
         self.confirm(&choice, &config, asks)?;
         let mut interrupt = Interrupt::new()?;
@@ -107,10 +117,18 @@ impl Setup {
                         file.path().display()
                     )))?,
                 }
+                if asks && config.notify_command.is_empty() && notifications::found().is_some() {
+                    return notifications::set_up(common, asks).await;
+                }
                 Ok(0)
             }
             Err(failure) => Err(undo(common, &mut file, failure).await),
         }
+    }
+
+    /// Is a person there who may be asked?
+    fn asks(&self, common: &Common) -> bool {
+        !self.yes && !common.json && io::stdin().is_terminal()
     }
 
     fn choose(&self, found: &Found, config: &Config, asks: bool) -> Result<Choice, Failure> {
@@ -255,7 +273,7 @@ async fn prove(
 ) -> Result<Value, Failure> {
     let provider = choice.provider.as_str();
     let config = serve::settings(None)?.config;
-    let fields = table(&config, found, provider);
+    let fields = provider::table(&config, found, provider);
     let fields: Vec<_> = fields
         .iter()
         .map(|(field, value)| (vec!["providers", provider, field], Change::text(value)))
@@ -312,39 +330,6 @@ async fn prove(
         "toolCalls": calls,
         "needsRestart": reloaded.needs_restart,
     }))
-}
-
-/// What is to stand in the table of a provider.
-fn table(config: &Config, found: &Found, provider: &str) -> Vec<(&'static str, String)> {
-    let known = config.named.providers.get(provider);
-    if provider == ollama::NAME {
-        let url = format!("{}/v1", found.ollama.address);
-        let there = ollama::base_url(config, provider).is_some_and(|known| known == url);
-        let works = found.ollama.problem.is_none();
-        return match works && !there {
-            true => vec![("base_url", url)],
-            false => Vec::new(),
-        };
-    }
-    let Some(key) = found::key_of(provider) else {
-        return Vec::new();
-    };
-    let mut fields = Vec::new();
-    let has_key = known.is_some_and(|table| {
-        table.api_key_env.is_some() || table.api_key_file.is_some() || table.api_key_cred.is_some()
-    });
-    if !has_key {
-        fields.push(("api_key_env", key.variable.to_owned()));
-    }
-    if let Some(url) = key.base_url {
-        if known.is_none_or(|table| table.kind.is_none()) {
-            fields.push(("kind", "openai".to_owned()));
-        }
-        if known.is_none_or(|table| table.base_url.is_none()) {
-            fields.push(("base_url", url.to_owned()));
-        }
-    }
-    fields
 }
 
 async fn reload(link: &Link) -> Result<Reloaded, Failure> {

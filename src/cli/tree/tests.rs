@@ -335,8 +335,8 @@ fn g14_7_what_descendants_ask_stands_at_the_top_with_origin_and_expiry() {
     });
     merge(&mut question, origin);
     tree.asks(vec![
-        Asked::Approval(serde_json::from_value(approval).unwrap()),
-        Asked::Question(serde_json::from_value(question).unwrap()),
+        Asked::Approval(Box::new(serde_json::from_value(approval).unwrap())),
+        Asked::Question(Box::new(serde_json::from_value(question).unwrap())),
     ]);
     seen("asked", &tree);
 }

@@ -59,10 +59,14 @@ pub fn request(context: &mut Context<'_>, asked: RequestApproval) -> Result<Repl
         agent: run.agent.clone(),
         // An agent that is a program has no tool: its start is what is asked for.
         tool: step.tool.clone().unwrap_or_else(|| step.kind.to_string()),
-        arguments: step.input.clone(),
+        arguments: match &asked.consent.arguments {
+            Some(arguments) => arguments.clone(),
+            None => step.input.clone(),
+        },
         consent: Consent {
             why: storable(&asked.consent.why),
             covers: storable(&asked.consent.covers),
+            arguments: None,
         },
         asked_at: now,
         expires_at: until(context, asked.window_ms),

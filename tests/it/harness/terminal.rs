@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
+use abide::clock::Clock;
 use anstream::adapter::StripBytes;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::PATIENCE;
 
@@ -39,7 +40,12 @@ impl Terminal {
     }
 
     /// With so many columns; a `TERM` that the command has stays.
-    pub(crate) fn sized(mut command: Command, columns: u16) -> Terminal {
+    pub(crate) fn sized(command: Command, columns: u16) -> Terminal {
+        Terminal::of_size(command, columns, ROWS)
+    }
+
+    /// With so many columns and lines.
+    pub(crate) fn of_size(mut command: Command, columns: u16, rows: u16) -> Terminal {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
@@ -50,7 +56,7 @@ impl Terminal {
             .open(name)
             .unwrap()
             .into();
-        tcsetwinsize(&line, size(columns)).unwrap();
+        tcsetwinsize(&line, size(columns, rows)).unwrap();
         if !command.get_envs().any(|(name, _)| name == "TERM") {
             command.env("TERM", "xterm");
         }
@@ -81,7 +87,7 @@ impl Terminal {
             raw: Vec::new(),
             text: Vec::new(),
             strip: StripBytes::new(),
-            screen: vt100::Parser::new(ROWS, columns, 0),
+            screen: vt100::Parser::new(rows, columns, 0),
         }
     }
 
@@ -103,11 +109,15 @@ impl Terminal {
 
     /// Returns once what stands on the screen fits, with its lines.
     pub(crate) fn until_seen(&mut self, fits: impl Fn(&str) -> bool) -> String {
+        let clock = Clock::system();
+        let began = clock.monotonic();
         loop {
             let seen = self.seen();
             if fits(&seen) {
                 return seen;
             }
+            // What is drawn again and again never keeps still.
+            assert!(clock.monotonic() - began < PATIENCE, "not seen:\n{seen}");
             match self.written.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.take(&bytes),
                 Err(why) => panic!("it does not look like that ({why}):\n{seen}"),
@@ -140,13 +150,27 @@ impl Terminal {
 
     /// What a person does who makes the window smaller or larger.
     pub(crate) fn resize(&mut self, columns: u16) {
-        tcsetwinsize(&self.keys, size(columns)).unwrap();
-        self.screen.screen_mut().set_size(ROWS, columns);
+        let (rows, _) = self.screen.screen().size();
+        tcsetwinsize(&self.keys, size(columns, rows)).unwrap();
+        self.screen.screen_mut().set_size(rows, columns);
+    }
+
+    /// Does it echo what is typed and give it line by line, as a shell expects it?
+    pub(crate) fn is_as_shells_leave_it(&self) -> bool {
+        let modes = tcgetattr(&self.keys).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
+            && !self.screen.screen().alternate_screen()
+            && !self.screen.screen().hide_cursor()
     }
 
     /// What Ctrl-C sends.
     pub(crate) fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.signal(Signal::INT);
+    }
+
+    /// Sends the command a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Its exit code, and the text that it wrote last.
@@ -164,9 +188,9 @@ impl Terminal {
     }
 }
 
-fn size(columns: u16) -> Winsize {
+fn size(columns: u16, rows: u16) -> Winsize {
     Winsize {
-        ws_row: ROWS,
+        ws_row: rows,
         ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,

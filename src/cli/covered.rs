@@ -1,0 +1,150 @@
+//! What an approval covers, as text for people: the call, its folder, the names in its environment
+//! and what it would do to a file. Nothing of it is cut. Used by everything that shows an approval.
+
+use anstyle::Style;
+use serde_json::Value;
+
+use super::print::{BAD, DIM, GOOD, HEAD, styled};
+use super::text::{COLUMNS, age, line, short, span};
+use super::whole;
+use crate::kernel::time::Timestamp;
+use crate::wire::approvals::{Approval, Change};
+
+/// Arguments that a diff shows in their stead.
+const IN_DIFF: [&str; 3] = ["content", "old_text", "new_text"];
+
+/// A call with where it comes from and when it is denied, whole. Wrapped to so many columns, if
+/// the screen has a width.
+pub(crate) fn show(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
+    let mut out = String::new();
+    for (style, text) in lines(approval, now, columns) {
+        out.push_str(&styled(style, text));
+        out.push('\n');
+    }
+    out
+}
+
+/// The same as lines, each with its style.
+pub(crate) fn lines(
+    approval: &Approval,
+    now: Timestamp,
+    columns: Option<usize>,
+) -> Vec<(Style, String)> {
+    let name = approval.label.as_deref().unwrap_or(&approval.title);
+    let head = format!(
+        "{} wants to call {} ({} old, denied in {})",
+        short(approval.id),
+        approval.tool,
+        age(approval.asked_at, now),
+        span(approval.expires_at.since(now)),
+    );
+    let origin = format!(
+        "from {}, run {}: {name} (in {})",
+        approval.agent,
+        short(approval.run_id),
+        approval.session_key
+    );
+    let mut out: Vec<(Style, String)> = whole::lines(&head, columns)
+        .into_iter()
+        .map(|said| (HEAD, said))
+        .collect();
+    let room = columns.unwrap_or(COLUMNS).min(COLUMNS).saturating_sub(2);
+    out.push((Style::new(), format!("  {}", line(&origin, room))));
+    let indented = |text: &str, by: usize, style: Style| {
+        let within = columns.map(|columns| columns.saturating_sub(by));
+        let indent = " ".repeat(by);
+        let said = whole::lines(text, within).into_iter();
+        said.map(move |said| (style, format!("{indent}{said}")))
+            .collect::<Vec<_>>()
+    };
+    if let Some(folder) = &approval.folder {
+        out.extend(indented(&format!("in folder {folder}"), 2, Style::new()));
+    }
+    if !approval.env.is_empty() {
+        let names = approval.env.join(", ");
+        let text = format!("with {names} in its environment");
+        out.extend(indented(&text, 2, Style::new()));
+    }
+    let diff = approval.change.as_ref().and_then(|one| one.diff.as_deref());
+    let arguments = match diff {
+        Some(_) => without_texts(&approval.arguments),
+        None => approval.arguments.clone(),
+    };
+    let arguments = whole::arguments(&arguments, columns);
+    out.extend(
+        arguments
+            .lines()
+            .map(|said| (Style::new(), said.to_owned())),
+    );
+    if let Some(change) = &approval.change {
+        out.extend(indented(&told(change), 2, Style::new()));
+    }
+    for said in diff.into_iter().flat_map(diff_lines) {
+        out.extend(indented(said, 4, colour(said)));
+    }
+    out.extend(indented(
+        &format!("because {}", approval.why),
+        2,
+        Style::new(),
+    ));
+    out
+}
+
+/// What is said of a change beside its diff.
+fn told(change: &Change) -> String {
+    let path = &change.path;
+    let reason = change.reason.as_deref().unwrap_or("no reason is given");
+    match &*change.effect {
+        "creates" => format!("creates {path}:"),
+        "changes" => format!("changes {path}:"),
+        "nothing" => format!("leaves {path} as it is now"),
+        "fails" => format!("would fail, as {path} is now: {reason}"),
+        _ => format!("{path}: no diff is shown: {reason}"),
+    }
+}
+
+/// The arguments without those that the diff shows.
+fn without_texts(arguments: &Value) -> Value {
+    let mut arguments = arguments.clone();
+    if let Value::Object(fields) = &mut arguments {
+        fields.retain(|name, _| !IN_DIFF.contains(&name.as_str()));
+    }
+    arguments
+}
+
+/// The lines of a diff. A carriage return at the end of one belongs to it, and is shown.
+fn diff_lines(diff: &str) -> impl Iterator<Item = &str> {
+    diff.strip_suffix('\n').unwrap_or(diff).split('\n')
+}
+
+fn colour(line: &str) -> Style {
+    match line.as_bytes().first() {
+        _ if line.starts_with("+++ ") || line.starts_with("--- ") => DIM,
+        Some(b'+') => GOOD,
+        Some(b'-') => BAD,
+        Some(b'@' | b'\\') => DIM,
+        _ => Style::new(),
+    }
+}
+
+/// One line for a list of what goes on; a cut one names the command that shows it whole.
+pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
+    let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
+    let covers = approval.covers.clone();
+    let what = covers.unwrap_or_else(|| approval.arguments.to_string());
+    let text = format!(
+        "! {} {who} (run {}) wants to call {}, {} left: {}",
+        short(approval.id),
+        short(approval.run_id),
+        approval.tool,
+        span(approval.expires_at.since(now)),
+        whole::visible(&what).replace('\n', "⏎"),
+    );
+    let hint = format!(" whole: abide approvals show {}", short(approval.id));
+    let all = line(&text, COLUMNS);
+    // What is written is not on the line, however short the path is.
+    if !all.ends_with('…') && approval.change.is_none() {
+        return all;
+    }
+    format!("{}{hint}", line(&text, COLUMNS - hint.len()))
+}

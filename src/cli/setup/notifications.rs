@@ -1,0 +1,87 @@
+//! `abide setup --notify`: finds a program that shows notifications, and has the daemon use it.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::said;
+use crate::cli::args::Common;
+use crate::cli::config::Writer;
+use crate::cli::failure::{Failure, exit};
+use crate::cli::print;
+use crate::config::Change;
+use crate::process;
+
+/// What shows the second argument under the first as its heading.
+const APPLE_SCRIPT: &str = "on run argv\n\
+    display notification (item 2 of argv) with title (item 1 of argv)\n\
+    end run";
+
+/// The commands that are known, by the program that each needs; the first that is there is offered.
+const KNOWN: [(&str, &[&str]); 3] = [
+    (
+        "notify-send",
+        &["notify-send", "--app-name=abide", "--", "{title}", "{text}"],
+    ),
+    (
+        "terminal-notifier",
+        &[
+            "terminal-notifier",
+            "-title",
+            "{title}",
+            "-message",
+            "{text}",
+        ],
+    ),
+    (
+        "osascript",
+        &["osascript", "-e", APPLE_SCRIPT, "{title}", "{text}"],
+    ),
+];
+
+/// The command of the first of these programs that is there.
+pub(super) fn found() -> Option<Vec<String>> {
+    // Without it there is no place to look at.
+    let path = std::env::var_os("PATH")?;
+    let is_there = |name: &str| process::find(name, Some(&path), &PathBuf::from("/")).is_ok();
+    let (_, command) = KNOWN.iter().find(|(name, _)| is_there(name))?;
+    Some(command.iter().map(|one| (*one).to_owned()).collect())
+}
+
+/// Has the daemon notify the person by the command that was found, if they want that.
+pub(super) async fn set_up(common: &Common, asks: bool) -> Result<u8, Failure> {
+    let Some(command) = found() else {
+        let message = "no program was found that shows notifications (notify-send, \
+                       terminal-notifier, osascript); nothing was changed";
+        return Err(Failure::new(exit::NOT_FOUND, "not_found", message).hint(
+            "name one of your own: abide config set notify.command …, see docs/notifications.md",
+        ));
+    };
+    let name = command.first().map_or("", String::as_str).to_owned();
+    if asks {
+        let question =
+            format!("notify you by {name} when a run needs you or has ended? (yes or no) ");
+        if !matches!(said(&question)?.to_ascii_lowercase().as_str(), "y" | "yes") {
+            print::note("notifications stay off; later: abide setup --notify");
+            return Ok(0);
+        }
+    }
+    let mut writer = Writer::open(common, "setup", None).await?;
+    let change = Change::texts(command.iter().map(String::as_str));
+    writer.write(vec![vec![(vec!["notify", "command"], change)]])?;
+    let is_obeyed = writer.reload().await?.is_some();
+    match common.json {
+        true => print::object(&json!({ "command": command, "file": writer.path() }))?,
+        false => {
+            let from = match is_obeyed {
+                true => "",
+                false => ", from the daemon's next start on",
+            };
+            print::note(&format!(
+                "{name} is run when a run needs you or has ended{from}; off again: abide config \
+                 unset notify.command"
+            ));
+        }
+    }
+    Ok(0)
+}

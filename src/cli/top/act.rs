@@ -1,0 +1,67 @@
+//! What a person has done from `abide top`, carried out over a link of its own while the picture goes
+//! on, and what came of it on one line.
+
+use crate::cli::asked::Asked;
+use crate::cli::discover::Where;
+use crate::cli::failure::Failure;
+use crate::cli::link::{self, Link};
+use crate::cli::text::{clean, short};
+use crate::clock::Clock;
+use crate::kernel::ids::{MessageId, RunId};
+use crate::wire::lifecycle::{CancelRun, Cancelled, Steer, Steered};
+
+/// Something that the daemon is asked for.
+pub(super) enum Act {
+    /// This is answered so.
+    Answer(Box<Asked>, String),
+    /// This run is cancelled.
+    Cancel(RunId),
+    /// This run is steered by this text.
+    Steer(RunId, String),
+}
+
+impl Act {
+    /// Carries it out; what came of it.
+    pub(super) async fn carry_out(self, place: &Where) -> String {
+        match self.done(place).await {
+            Ok(said) => clean(&said),
+            Err(failure) if link::is_broken(&failure) => {
+                "the link was lost, and it is not known whether it was done; look again".to_owned()
+            }
+            Err(failure) => clean(&failure.message),
+        }
+    }
+
+    async fn done(self, place: &Where) -> Result<String, Failure> {
+        let link = Link::open(place).await?;
+        Ok(match self {
+            Act::Answer(asked, said) => {
+                asked.answer(&link, &said).await?;
+                asked.decided(&said)
+            }
+            Act::Cancel(run_id) => {
+                let reason = Some("abide top".to_owned());
+                let request = CancelRun { run_id, reason };
+                let done: Cancelled = link.ask("runs.cancel", &request).await?;
+                match (done.cancelled.len(), done.not_ended.len()) {
+                    (0, 0) => format!("{} had ended already", short(run_id)),
+                    (1, 0) => format!("cancelled: {}", short(run_id)),
+                    (ended, 0) => format!("cancelled: {ended} runs"),
+                    (ended, open) => format!("cancelled: {ended} runs; {open} are still ending"),
+                }
+            }
+            Act::Steer(run_id, message) => {
+                let request = Steer {
+                    run_id,
+                    message,
+                    message_id: Some(MessageId(Clock::system().new_id())),
+                };
+                let said: Steered = link.ask("runs.steer", &request).await?;
+                format!(
+                    "said; the next model call of {} sees it",
+                    short(said.run_id)
+                )
+            }
+        })
+    }
+}

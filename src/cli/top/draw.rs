@@ -1,0 +1,358 @@
+//! The picture of `abide top`: what the model knows, on a screen of any size.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Margin, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
+
+use super::help;
+use super::model::{At, Model, Over, Waits};
+use super::rows;
+use crate::cli::text::{line, short, span, wrap};
+use crate::kernel::time::Timestamp;
+use crate::wire::gateway::{ModelProvider, Status};
+
+/// A smaller screen shows only that it is too small.
+const LEAST: (u16, u16) = (24, 8);
+/// A narrower screen leaves out what matters less.
+const NARROW: u16 = 60;
+/// A screen so wide shows the selected run beside the others.
+const WIDE: u16 = 120;
+/// Lines above and below the lists.
+const AROUND: u16 = 5;
+
+pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const GOOD: Style = Style::new().fg(Color::Green);
+pub(super) const BAD: Style = Style::new().fg(Color::Red);
+pub(super) const BUSY: Style = Style::new().fg(Color::Cyan);
+pub(super) const ASKS: Style = Style::new().fg(Color::Yellow);
+
+/// Draws all of it. What lies over the lists is laid out for this size, too.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
+    let area = frame.area();
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let text = format!("too small; {} x {} at least", LEAST.0, LEAST.1);
+        frame.render_widget(Paragraph::new(line(&text, area.width.into())), area);
+        return;
+    }
+    let waiting = waiting_height(model, area.height - AROUND);
+    let [head, lanes, models, asked, runs, message, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(waiting),
+        Constraint::Min(2),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    one_line(frame, head, head_line(model));
+    if let Some(status) = &model.status {
+        one_line(frame, lanes, lanes_line(status, lanes.width));
+        one_line(frame, models, models_line(status, now, models.width));
+    }
+    if waiting > 0 {
+        asked_list(frame, asked, model, now);
+    }
+    let [list, beside] = match area.width >= WIDE {
+        true => Layout::horizontal([Constraint::Min(40), Constraint::Percentage(40)]).areas(runs),
+        false => [runs, Rect::default()],
+    };
+    run_list(frame, list, model, now);
+    if !beside.is_empty() {
+        selected_run(frame, beside, model, now);
+    }
+    let said = model.message.clone().unwrap_or_default();
+    one_line(
+        frame,
+        message,
+        Line::styled(line(&said, message.width.into()), ASKS),
+    );
+    one_line(frame, keys, keys_line(model, keys.width));
+    over(frame, area, model, now);
+}
+
+/// What waits takes a third of the room at most, with its head.
+fn waiting_height(model: &Model, room: u16) -> u16 {
+    let count = u16::try_from(model.waiting.len()).unwrap_or(u16::MAX);
+    match count {
+        0 => 0,
+        count => count.min((room / 3).max(2) - 1) + 1,
+    }
+}
+
+fn one_line(frame: &mut Frame<'_>, area: Rect, line: Line<'_>) {
+    frame.render_widget(Paragraph::new(line), area);
+}
+
+fn head_line(model: &Model) -> Line<'static> {
+    let mut spans = vec![Span::styled("abide top", BOLD)];
+    let state = match (&model.status, model.lost) {
+        (_, true) => Some(("  no daemon: looking for it".to_owned(), BAD)),
+        (None, false) => Some(("  reading".to_owned(), DIM)),
+        (Some(status), false) if status.phase != "ready" => {
+            Some((format!("  the daemon is {}", line(&status.phase, 16)), ASKS))
+        }
+        _ => None,
+    };
+    spans.extend(state.map(|(text, style)| Span::styled(text, style)));
+    if let Some(status) = &model.status {
+        let counts = status.counts;
+        for (count, name, style) in [
+            (counts.running, "running", BUSY),
+            (counts.queued, "queued", Style::new()),
+            (counts.paused, "paused", ASKS),
+            (counts.settling, "settling", Style::new()),
+        ] {
+            if count > 0 {
+                spans.push(Span::styled(format!("  {count} {name}"), style));
+            }
+        }
+        if counts.pending_announces > 0 {
+            let text = format!("  {} results to deliver", counts.pending_announces);
+            spans.push(Span::raw(text));
+        }
+    }
+    Line::from(spans)
+}
+
+/// How full the lanes are; on a narrow screen those that are in use.
+fn lanes_line(status: &Status, width: u16) -> Line<'static> {
+    let mut spans = vec![Span::styled("lanes", DIM)];
+    let is_narrow = width < NARROW;
+    for lane in status.lanes.iter().rev() {
+        let is_all = &*lane.name == "global";
+        if is_narrow && !is_all && lane.running + lane.queued == 0 {
+            continue;
+        }
+        let name = if is_all {
+            "all".to_owned()
+        } else {
+            line(&lane.name, 12)
+        };
+        let is_full = lane.running >= lane.limit && (lane.queued > 0 || lane.limit == 0);
+        let style = if is_full { ASKS } else { Style::new() };
+        spans.push(Span::styled(
+            format!("  {name} {}/{}", lane.running, lane.limit),
+            style,
+        ));
+    }
+    Line::from(spans)
+}
+
+/// The providers: those that take no requests first, since the line may be cut.
+fn models_line(status: &Status, now: Timestamp, width: u16) -> Line<'static> {
+    let told = |provider: &ModelProvider| {
+        let name = line(&provider.name, 20);
+        let health = provider.health.as_ref();
+        let state = health.map_or("", |health| &*health.state);
+        match (&provider.problem, state) {
+            (Some(problem), _) => (0, format!("{name} cannot be asked: {problem}"), BAD),
+            (None, "paused") => {
+                let until = health.and_then(|health| health.until);
+                let left = until.map_or(String::new(), |until| span(until.since(now)));
+                let why = health.and_then(|health| health.reason.clone());
+                let why = why.unwrap_or_default();
+                (1, format!("{name} paused {left}: {why}"), ASKS)
+            }
+            (None, "ok") => (3, format!("{name} ok"), Style::new()),
+            // It was not asked since the start.
+            (None, "") => (4, name, DIM),
+            (None, state) => (2, format!("{name} {state}"), ASKS),
+        }
+    };
+    let mut all: Vec<_> = status.providers.iter().map(told).collect();
+    all.sort_by_key(|(order, ..)| *order);
+    let mut spans = vec![Span::styled("models", DIM)];
+    for (_, text, style) in all {
+        let text = format!("  {}", line(&text, usize::from(width) / 2));
+        spans.push(Span::styled(text, style));
+    }
+    Line::from(spans)
+}
+
+fn asked_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+    let width = usize::from(area.width);
+    let head = format!("waits for you: {}", model.waiting.len());
+    let texts = model.waiting.iter().map(|one| {
+        let is_here = model.selected() == Some(At::Waiting(one.id()));
+        let text = rows::waiting(one, now, width);
+        (Line::styled(text, ASKS), is_here)
+    });
+    list(frame, area, &head, texts.collect());
+}
+
+fn run_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+    let more = if model.more { " or more" } else { "" };
+    let head = format!("runs: {}{more}", model.runs.len());
+    if model.runs.is_empty() {
+        let hint = "none; start one: abide run \"what is to be done\"";
+        let text = Line::styled(line(hint, area.width.into()), DIM);
+        return list(frame, area, &head, vec![(text, false)]);
+    }
+    let texts = model.runs.iter().map(|(level, run)| {
+        let is_here = model.selected() == Some(At::Run(run.run_id));
+        (rows::run(run, *level, now, area.width.into()), is_here)
+    });
+    list(frame, area, &head, texts.collect());
+}
+
+/// A head and the part of these lines in which the selected one is.
+fn list(frame: &mut Frame<'_>, area: Rect, head: &str, lines: Vec<(Line<'static>, bool)>) {
+    let [top, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let height = usize::from(below.height);
+    let here = lines.iter().position(|(_, is_here)| *is_here).unwrap_or(0);
+    let first = (here + 1).saturating_sub(height);
+    let after = lines.len().saturating_sub(first + height);
+    let head = match (first, after) {
+        (0, 0) => head.to_owned(),
+        (above, below) => format!("{head} ({above} above, {below} below)"),
+    };
+    one_line(
+        frame,
+        top,
+        Line::styled(line(&head, top.width.into()), BOLD),
+    );
+    let shown = lines.into_iter().skip(first).take(height);
+    let shown: Vec<Line<'_>> = shown
+        .map(|(line, is_here)| match is_here {
+            true => line.patch_style(Style::new().add_modifier(Modifier::REVERSED)),
+            false => line,
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(shown), below);
+}
+
+fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
+    let Some(run) = model.selected_run().and_then(|id| model.run(id)) else {
+        return;
+    };
+    let block = Block::bordered().title(format!(" {} ", short(run.run_id)));
+    let inner = block.inner(area);
+    let lines: Vec<Line<'_>> = rows::details(run, now)
+        .iter()
+        .flat_map(|text| wrap(text, inner.width.into()))
+        .map(Line::raw)
+        .collect();
+    frame.render_widget(block, area);
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn keys_line(model: &Model, width: u16) -> Line<'static> {
+    let text = match &model.over {
+        Over::Nothing => match model.selected_waiting() {
+            Some(Waits::For(_)) => "q quit · ? help · Enter show and answer · a attach",
+            _ => "q quit · ? help · a attach · s steer · c cancel · Tab what waits",
+        },
+        Over::Help(_) => "any key closes this",
+        Over::Detail(detail) => detail_keys(
+            detail.is_read(),
+            matches!(detail.asked, crate::cli::asked::Asked::Approval(_)),
+        ),
+        Over::Steer(..) => "Enter sends it · Esc drops it",
+        Over::Cancel(_) => "y cancel it · n leave it",
+    };
+    Line::styled(line(text, width.into()), DIM)
+}
+
+fn detail_keys(is_read: bool, is_approval: bool) -> &'static str {
+    match (is_read, is_approval) {
+        (true, true) => "y allow · n deny · Esc later",
+        (false, true) => "Space next page, then y allow · n deny · Esc later",
+        (_, false) => "Enter answers · Esc later · Up Down scroll",
+    }
+}
+
+/// What lies over the lists.
+fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
+    // What was said last and the keys stay in sight.
+    let keys = area.height - 2;
+    let whole = Rect {
+        height: keys,
+        ..area
+    };
+    let run_name = |model: &Model, id| {
+        let name = model.run(id).map(crate::cli::tree::name);
+        format!("{} {}", name.unwrap_or("run"), short(id))
+    };
+    let title = match &model.over {
+        Over::Nothing => return,
+        Over::Help(_) => "keys".to_owned(),
+        Over::Detail(_) => "waits for you".to_owned(),
+        Over::Steer(run, _) => format!("steer {}", run_name(model, *run)),
+        Over::Cancel(run) => format!("cancel {} and all below it?", run_name(model, *run)),
+    };
+    let title = format!(
+        " {} ",
+        line(&title, usize::from(area.width).saturating_sub(6))
+    );
+    let place = match &model.over {
+        Over::Steer(..) | Over::Cancel(_) => Rect {
+            y: keys.saturating_sub(3),
+            height: 3.min(keys),
+            ..area
+        },
+        _ => whole,
+    };
+    frame.render_widget(Clear, place);
+    frame.render_widget(Block::bordered().title(title), place);
+    let inner = place.inner(Margin::new(1, 1));
+    let width = usize::from(inner.width);
+    match &mut model.over {
+        Over::Nothing => {}
+        Over::Help(top) => {
+            let lines = help::lines(width);
+            *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
+            let shown = lines.into_iter().skip(*top).map(Line::raw);
+            frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), inner);
+        }
+        Over::Detail(detail) => {
+            let is_line = !matches!(detail.asked, crate::cli::asked::Asked::Approval(_));
+            let height = inner
+                .height
+                .saturating_sub(u16::from(is_line || inner.height > 2));
+            detail.lay_out(width, height.into(), now);
+            let lines = detail.shown().iter();
+            let lines: Vec<Line<'_>> = lines
+                .map(|(style, text)| Line::styled(text.clone(), rows::style_of(*style)))
+                .collect();
+            frame.render_widget(Paragraph::new(lines), Rect { height, ..inner });
+            let foot = match (is_line, detail.more()) {
+                (true, _) => typed(&detail.typed, detail.asked.is_secret(), width),
+                (false, 0) => Line::styled("the end", DIM),
+                (false, more) => Line::styled(format!("{more} more lines: Space"), ASKS),
+            };
+            let place = Rect {
+                y: inner.y + height,
+                height: inner.height - height,
+                ..inner
+            };
+            one_line(frame, place, foot);
+        }
+        Over::Steer(_, text) => one_line(frame, inner, typed(text, false, width)),
+        Over::Cancel(_) => {
+            let text = "what it has done so far is kept";
+            one_line(frame, inner, Line::raw(line(text, width)));
+        }
+    }
+}
+
+/// What was typed; of a long line its end.
+fn typed(text: &str, is_secret: bool, width: usize) -> Line<'static> {
+    let shown: String = match is_secret {
+        true => "*".repeat(text.chars().count()),
+        false => text.to_owned(),
+    };
+    let mut rest = shown.as_str();
+    while unicode_width::UnicodeWidthStr::width(rest) + 3 > width && !rest.is_empty() {
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        rest = &rest[first..];
+    }
+    Line::from(vec![
+        Span::styled("> ", BOLD),
+        Span::raw(rest.to_owned()),
+        Span::styled(" ", Style::new().add_modifier(Modifier::REVERSED)),
+    ])
+}

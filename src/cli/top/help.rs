@@ -1,0 +1,43 @@
+//! The keys of `abide top`, as its help shows them.
+
+use crate::cli::text::wrap;
+
+/// What each key does.
+const KEYS: [(&str, &str); 11] = [
+    (
+        "Up Down",
+        "select a line (also k and j, Page Up and Down, Home and End)",
+    ),
+    ("Tab", "go from what waits for you to the runs, and back"),
+    (
+        "Enter",
+        "show what waits, whole, and answer it; of a run: attach to it",
+    ),
+    ("Space", "there: the next page"),
+    ("y", "there: allow the call, once its end was shown"),
+    ("n", "there: deny it"),
+    (
+        "a",
+        "attach: follow the run as abide attach does, and come back",
+    ),
+    (
+        "s",
+        "steer: a line that the next model call of the run sees",
+    ),
+    ("c", "cancel the run and all below it, after a second key"),
+    ("Esc", "close what lies over the lists"),
+    ("q", "quit; the runs go on"),
+];
+
+/// As lines of so many columns.
+pub(super) fn lines(columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (key, what) in KEYS {
+        let told = wrap(what, columns.saturating_sub(9).max(8));
+        for (at, part) in told.iter().enumerate() {
+            let key = if at == 0 { key } else { "" };
+            lines.push(format!("{key:<8} {part}"));
+        }
+    }
+    lines
+}

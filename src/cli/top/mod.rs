@@ -1,0 +1,271 @@
+//! `abide top`: everything that goes on, on a full screen. Here is the loop: events, keys, signals and
+//! answers of the daemon come in, and each time a picture goes out. `model.rs` is what is known,
+//! `press.rs` what a key does, `draw.rs` the picture, `terminal.rs` the terminal.
+
+mod act;
+mod detail;
+mod draw;
+mod help;
+mod keys;
+mod model;
+mod press;
+mod read;
+mod rows;
+mod signals;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use ratatui::Terminal;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::args::Common;
+use super::attach::Attach;
+use super::failure::Failure;
+use super::link::Link;
+use super::person::Person;
+use super::print;
+use super::watch::{Seen, Watch};
+use crate::clock::Clock;
+use crate::failpoint;
+use crate::kernel::ids::RunId;
+use keys::Key;
+use model::Model;
+use press::Next;
+use read::Reader;
+use signals::Ends;
+use terminal::{Crossterm, Taken};
+
+/// Ages on the screen are drawn anew so often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// See and steer everything that goes on, on a full screen
+///
+/// Runs as trees, what waits for you, how full the lanes are and how the providers of models are,
+/// as it happens. Approvals are shown whole, with their diff, before they can be given. Keys are
+/// shown below the lists, and all of them with ?. A daemon that is restarted is found again. Without
+/// a terminal use abide ps; programs use abide ps --json or abide events --json.
+#[derive(Debug, Args)]
+#[command(after_help = "abide top")]
+pub(crate) struct Top {}
+
+impl Top {
+    pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        failpoint::configure_from_env().map_err(Failure::usage)?;
+        if common.json {
+            return Err(Failure::usage("abide top draws a screen and has no JSON")
+                .hint("for programs: abide ps --json, abide events --json"));
+        }
+        terminal::check()?;
+        let link = Link::open(&common.place).await?;
+        let watch = Watch::open(link, &common.place, read::events(), print::note).await?;
+        let mut ends = Ends::new()?;
+        let mut screen = Screen {
+            taken: Taken::over()?,
+            terminal: Terminal::new(Crossterm::new()).map_err(failed)?,
+            model: Model::default(),
+            clock: Clock::system(),
+        };
+        screen.terminal.clear().map_err(failed)?;
+        let mut looking = Looking {
+            common,
+            watch,
+            person: Person::new(),
+            reader: Reader::new(Clock::system()),
+            acts: FuturesUnordered::new(),
+        };
+        loop {
+            match looking.look(&mut screen, &mut ends).await? {
+                Out::Quit(code) => return Ok(code),
+                Out::Attach(run) => {
+                    if let Some(code) = looking.attach(run, &mut screen, &mut ends).await? {
+                        return Ok(code);
+                    }
+                    ends.forget_interrupt()?;
+                }
+            }
+        }
+    }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::local("the screen cannot be drawn", error)
+}
+
+/// Why the loop was left.
+enum Out {
+    /// For good, with this exit code.
+    Quit(u8),
+    /// To follow a run.
+    Attach(RunId),
+}
+
+/// The terminal and what it shows.
+struct Screen {
+    // Dropped last: what is drawn goes before the terminal is given back.
+    terminal: Terminal<Crossterm>,
+    model: Model,
+    clock: Clock,
+    taken: Taken,
+}
+
+impl Screen {
+    fn draw(&mut self) -> Result<(), Failure> {
+        failpoint::reach("cli.top.draw");
+        let now = self.clock.now();
+        let model = &mut self.model;
+        self.terminal
+            .draw(|frame| draw::draw(frame, model, now))
+            .map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// What the daemon is asked for beside the picture.
+type Acting<'a> = Pin<Box<dyn Future<Output = String> + 'a>>;
+
+/// Everything that comes in.
+struct Looking<'a> {
+    common: &'a Common,
+    watch: Watch<'a>,
+    person: Person,
+    reader: Reader,
+    acts: FuturesUnordered<Acting<'a>>,
+}
+
+impl<'a> Looking<'a> {
+    /// Goes on until the person wants something else, or a signal comes.
+    async fn look(&mut self, screen: &mut Screen, ends: &mut Ends) -> Result<Out, Failure> {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            screen.draw()?;
+            tokio::select! {
+                code = ends.next() => if let Some(code) = code {
+                    return Ok(Out::Quit(code));
+                },
+                bytes = self.person.bytes() => {
+                    if let Some(out) = self.press(screen, bytes)? {
+                        return Ok(out);
+                    }
+                }
+                seen = self.watch.seen() => match seen? {
+                    Some(Seen::Event(event)) => self.reader.hear(&event),
+                    Some(Seen::Picture(..)) => self.reader.anew(),
+                    None => {
+                        if let Some(code) = self.come_back(screen, ends).await? {
+                            return Ok(Out::Quit(code));
+                        }
+                    }
+                },
+                () = self.reader.due() => {
+                    self.reader.read(&self.watch.link, &mut screen.model).await?;
+                }
+                Some(said) = self.acts.next(), if !self.acts.is_empty() => {
+                    screen.model.message = Some(said);
+                    self.reader.anew();
+                }
+                _ = tick.tick() => {}
+            }
+        }
+    }
+
+    /// Takes keys one by one: what a key decides on was drawn before it counts.
+    fn press(
+        &mut self,
+        screen: &mut Screen,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<Option<Out>, Failure> {
+        // The terminal is gone.
+        let Some(bytes) = bytes else {
+            return Ok(Some(Out::Quit(0)));
+        };
+        for key in keys::read(&bytes) {
+            match press::press(&mut screen.model, key) {
+                Next::Draw => {}
+                Next::Redraw => screen.terminal.clear().map_err(failed)?,
+                Next::Quit => return Ok(Some(Out::Quit(0))),
+                Next::Attach(run) => return Ok(Some(Out::Attach(run))),
+                Next::Do(act) => self.acts.push(Box::pin(act.carry_out(&self.common.place))),
+            }
+            screen.draw()?;
+        }
+        Ok(None)
+    }
+
+    /// Looks for the daemon, with the last picture on the screen; a code: the person or a signal
+    /// ends it. The error says that it has not come back in time.
+    async fn come_back(
+        &mut self,
+        screen: &mut Screen,
+        ends: &mut Ends,
+    ) -> Result<Option<u8>, Failure> {
+        screen.model.lost = true;
+        let text = "the link to the daemon was lost; it is looked for, for a minute at most";
+        screen.model.message = Some(text.to_owned());
+        let Looking {
+            watch,
+            person,
+            reader,
+            ..
+        } = self;
+        let mut back = pin!(watch.come_back(|_| {}));
+        loop {
+            screen.draw()?;
+            tokio::select! {
+                back = &mut back => {
+                    back?;
+                    screen.model.lost = false;
+                    screen.model.message = Some("the daemon is back".to_owned());
+                    reader.anew();
+                    return Ok(None);
+                }
+                code = ends.next() => if code.is_some() {
+                    return Ok(code);
+                },
+                bytes = person.bytes() => {
+                    let keys = keys::read(&bytes.unwrap_or(vec![b'q']));
+                    if keys.iter().any(|key| matches!(key, Key::Char('q') | Key::Interrupt)) {
+                        return Ok(Some(0));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follows a run as `abide attach` does, on the terminal as it was before, and comes back; a
+    /// code: a signal ends it.
+    async fn attach(
+        &mut self,
+        run: RunId,
+        screen: &mut Screen,
+        ends: &mut Ends,
+    ) -> Result<Option<u8>, Failure> {
+        self.person.rest().await;
+        screen.taken.leave();
+        let attach = Attach::to(run.to_string());
+        let attached = Box::pin(attach.run(self.common));
+        tokio::select! {
+            ended = attached => if let Err(failure) = ended {
+                print::note(&failure.to_string());
+            },
+            code = ends.terminated() => return Ok(Some(code)),
+        }
+        print::note(&print::styled(print::DIM, "Enter goes back to abide top"));
+        tokio::select! {
+            // The end of the input ends the loop, too.
+            _ = self.person.line() => {}
+            code = ends.terminated() => return Ok(Some(code)),
+        }
+        self.person.rest().await;
+        screen.taken.enter()?;
+        screen.terminal.clear().map_err(failed)?;
+        self.reader.anew();
+        Ok(None)
+    }
+}

@@ -1,0 +1,170 @@
+//! Runs and what waits for a person as lines of the lists of `abide top`.
+
+use anstyle::{AnsiColor, Color as Ink, Effects};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::draw::{BAD, BUSY, DIM, GOOD};
+use super::model::Waits;
+use crate::cli::asked::Asked;
+use crate::cli::text::{age, line, short, span};
+use crate::cli::tree;
+use crate::cli::whole;
+use crate::kernel::time::Timestamp;
+use crate::wire::shapes::Run;
+
+/// Deeper runs are not indented further.
+const DEEPEST: usize = 8;
+
+/// A run of this level: its mark and name, its state, and what there is to know of it.
+pub(super) fn run(run: &Run, level: usize, now: Timestamp, width: usize) -> Line<'static> {
+    let (mark, style) = match &*run.state {
+        "ok" => ("✓", GOOD),
+        "running" | "settling" => ("●", BUSY),
+        "queued" => ("○", Style::new()),
+        "paused" => ("‖", super::draw::ASKS),
+        _ => ("✗", BAD),
+    };
+    let branch = match level {
+        0 => String::new(),
+        level => format!("{}└ ", "  ".repeat(level.min(DEEPEST) - 1)),
+    };
+    let name = line(tree::name(run), 24);
+    let begin = format!("{branch}{mark} ");
+    let id = short(run.run_id);
+    let rest = format!(" {} {}", run.state, news(run, now));
+    let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(begin.as_str()));
+    let text = line(&format!("{id} {name}{rest}"), room);
+    Line::from(vec![Span::styled(begin, style), Span::raw(text)]).style(
+        if tree::is_ended(&run.state) {
+            DIM
+        } else {
+            Style::new()
+        },
+    )
+}
+
+/// What there is to know of a run: news first, they must not be cut off.
+fn news(run: &Run, now: Timestamp) -> String {
+    let title = &run.title;
+    match (&*run.state, &run.step) {
+        ("queued", _) => match &run.held_up {
+            Some(why) => format!("{why}: {title}"),
+            None => format!("{}: {title}", age(run.created_at, now)),
+        },
+        ("paused", _) => format!("{}: {title}", pause(run)),
+        (state, Some(step)) if !tree::is_ended(state) => {
+            let quiet = age(run.last_activity_at, now);
+            format!("step {} {}, {quiet} ago: {title}", step.seq, step.what)
+        }
+        _ => match (&run.error, run.ended_at) {
+            (Some(error), _) => format!("{}: {title}", error.message),
+            (None, Some(at)) => format!("{} ago: {title}", age(at, now)),
+            (None, None) => title.clone(),
+        },
+    }
+}
+
+/// Why a run is paused; what it needs of a person stands above the runs, with how to give it.
+fn pause(run: &Run) -> String {
+    match run.pause_reason.as_deref() {
+        Some("approval") => "waits for your approval".to_owned(),
+        Some("input") => "waits for your answer".to_owned(),
+        _ => tree::pause(run),
+    }
+}
+
+/// What waits for a person, on one line.
+pub(super) fn waiting(one: &Waits, now: Timestamp, width: usize) -> String {
+    let text = match one {
+        Waits::For(asked) => asks(asked, now),
+        Waits::Review(run) => format!(
+            "! {} has a call that may have happened: abide review {}",
+            tree::name(run),
+            short(run.run_id)
+        ),
+    };
+    line(&text, width)
+}
+
+/// What a run asks, with how long it may be answered.
+fn asks(asked: &Asked, now: Timestamp) -> String {
+    let left = |until: Timestamp| span(until.since(now));
+    match asked {
+        Asked::Approval(asked) => {
+            let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
+            let covers = asked.covers.clone();
+            let what = covers.unwrap_or_else(|| asked.arguments.to_string());
+            let what = whole::visible(&what).replace('\n', "⏎");
+            format!(
+                "! {who} wants to call {}, {} left: {what}",
+                asked.tool,
+                left(asked.expires_at)
+            )
+        }
+        Asked::Question(asked) => {
+            let who = asked.label.as_deref().unwrap_or(asked.agent.as_str());
+            format!(
+                "? {who} asks, {} left: {}",
+                left(asked.expires_at),
+                asked.text
+            )
+        }
+        Asked::Value(_) => asked.in_short(now),
+    }
+}
+
+/// What there is to know of the selected run, where there is room for it.
+pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
+    let mut lines = vec![
+        format!("{} ({})", run.title, run.state),
+        format!("agent {}, model {}", run.agent, run.model),
+        format!("session {}", run.session_key),
+        format!(
+            "{}, {} model calls, {} tokens",
+            tree::calls(run.tool_calls),
+            run.loops,
+            run.usage.input_tokens + run.usage.output_tokens
+        ),
+        format!("accepted {} ago", age(run.created_at, now)),
+    ];
+    if let Some(deadline) = run.deadline_at.filter(|_| !tree::is_ended(&run.state)) {
+        lines.push(format!(
+            "its time limit is in {}",
+            span(deadline.since(now))
+        ));
+    }
+    if &*run.state == "paused" {
+        lines.push(pause(run));
+    }
+    if let Some(step) = &run.step {
+        lines.push(format!("step {}: {}", step.seq, step.what));
+    }
+    lines.extend(run.warnings.iter().map(|warning| format!("! {warning}")));
+    lines.extend(run.error.iter().map(|error| error.message.clone()));
+    lines.extend(run.result.iter().cloned());
+    lines
+        .iter()
+        .map(|text| crate::cli::text::clean(text))
+        .collect()
+}
+
+/// A style of the plain output, as the screen draws it.
+pub(super) fn style_of(style: anstyle::Style) -> Style {
+    let mut out = Style::new();
+    out.fg = match style.get_fg_color() {
+        Some(Ink::Ansi(AnsiColor::Green)) => Some(Color::Green),
+        Some(Ink::Ansi(AnsiColor::Red)) => Some(Color::Red),
+        Some(Ink::Ansi(AnsiColor::Cyan)) => Some(Color::Cyan),
+        _ => None,
+    };
+    for (effect, modifier) in [
+        (Effects::BOLD, Modifier::BOLD),
+        (Effects::DIMMED, Modifier::DIM),
+    ] {
+        if style.get_effects().contains(effect) {
+            out = out.add_modifier(modifier);
+        }
+    }
+    out
+}

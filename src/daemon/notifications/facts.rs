@@ -1,0 +1,252 @@
+//! What a notification says: a few words for a person, and facts for a program. No values of
+//! environments are among them: what runs say is stored masked.
+
+use serde_json::json;
+
+use crate::kernel::run::Run;
+use crate::kernel::text;
+use crate::registry::RunDetail;
+
+/// The most characters of a text.
+const TEXT: usize = 300;
+/// The most characters of a heading.
+const TITLE: usize = 80;
+/// So many of several are named.
+const NAMED: usize = 5;
+
+/// One notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// `approval`, `question`, `value`, `review`, `ended`, or `several`.
+    pub(super) kind: &'static str,
+    /// What it is about: an approval, a question, or a run.
+    pub(super) id: String,
+    /// The run.
+    pub(super) run: String,
+    /// Its agent.
+    pub(super) agent: String,
+    /// Its session.
+    pub(super) session: String,
+    /// How the run is, or how it ended.
+    pub(super) state: String,
+    /// A heading.
+    pub(super) title: String,
+    /// One line.
+    pub(super) text: String,
+    /// How many things it is about.
+    pub(super) count: usize,
+}
+
+impl Facts {
+    fn of(run: &Run, kind: &'static str, id: String, title: String, said: &str) -> Facts {
+        Facts {
+            kind,
+            id,
+            run: run.id.to_string(),
+            agent: run.agent.to_string(),
+            session: run.session_key.to_string(),
+            state: run.state.as_str().to_owned(),
+            title: text::preview(&printable(&title), TITLE),
+            text: text::preview(&printable(said), TEXT),
+            count: 1,
+        }
+    }
+
+    /// All that a run waits for that a person can give.
+    pub(super) fn of_waits(detail: &RunDetail) -> Vec<Facts> {
+        let run = &detail.run;
+        let who = name(run);
+        let mut all = Vec::new();
+        for asked in &detail.approvals {
+            let what = match asked.consent.covers.as_str() {
+                "" => asked.arguments.to_string(),
+                covers => covers.to_owned(),
+            };
+            let title = format!("{who} wants to call {}", asked.tool);
+            all.push(Facts::of(
+                run,
+                "approval",
+                asked.id.to_string(),
+                title,
+                &what,
+            ));
+        }
+        for asked in &detail.questions {
+            let title = format!("{who} asks");
+            all.push(Facts::of(
+                run,
+                "question",
+                asked.id.to_string(),
+                title,
+                &asked.text,
+            ));
+        }
+        for (variable, why) in &detail.lacks {
+            let title = format!("{who} has no value for {variable}");
+            let id = format!("{}:{variable}", run.id);
+            all.push(Facts::of(run, "value", id, title, why));
+        }
+        for step in &detail.reviews {
+            let title = format!("{who} needs a review");
+            let tool = step.tool.as_deref().unwrap_or("its program");
+            let said = format!("{tool} may have been carried out when the daemon was killed");
+            let id = step.id.to_string();
+            all.push(Facts::of(run, "review", id, title, &said));
+        }
+        all
+    }
+
+    /// The end of a run.
+    pub(super) fn of_end(run: &Run) -> Facts {
+        let title = format!("{} ended {}", name(run), run.state.as_str());
+        let said = match &run.error {
+            Some(error) => error.message.as_str(),
+            None => run.title.as_str(),
+        };
+        Facts::of(run, "ended", run.id.to_string(), title, said)
+    }
+
+    /// Several in one.
+    pub(super) fn of_several(all: &[Facts]) -> Option<Facts> {
+        let (first, rest) = all.split_first()?;
+        if rest.is_empty() {
+            return Some(first.clone());
+        }
+        let ended = all.iter().filter(|one| one.kind == "ended").count();
+        let title = match (all.len() - ended, ended) {
+            (0, ended) => format!("{ended} runs ended"),
+            (waiting, 0) => format!("{waiting} things wait for you"),
+            (waiting, ended) => format!("{waiting} things wait for you, {ended} runs ended"),
+        };
+        let mut named: Vec<&str> = all
+            .iter()
+            .take(NAMED)
+            .map(|one| one.title.as_str())
+            .collect();
+        if all.len() > NAMED {
+            named.push("…");
+        }
+        Some(Facts {
+            kind: "several",
+            title,
+            text: text::preview(&named.join("; "), TEXT),
+            count: all.len(),
+            ..first.clone()
+        })
+    }
+
+    /// As variables of the command's environment.
+    pub(super) fn variables(&self) -> [(&'static str, String); 9] {
+        [
+            ("ABIDE_NOTIFY_KIND", self.kind.to_owned()),
+            ("ABIDE_NOTIFY_ID", self.id.clone()),
+            ("ABIDE_NOTIFY_RUN_ID", self.run.clone()),
+            ("ABIDE_NOTIFY_AGENT", self.agent.clone()),
+            ("ABIDE_NOTIFY_SESSION", self.session.clone()),
+            ("ABIDE_NOTIFY_STATE", self.state.clone()),
+            ("ABIDE_NOTIFY_TITLE", self.title.clone()),
+            ("ABIDE_NOTIFY_TEXT", self.text.clone()),
+            ("ABIDE_NOTIFY_COUNT", self.count.to_string()),
+        ]
+    }
+
+    /// An argument of the command, with `{title}`, `{text}` and the like filled in. What is filled
+    /// in is not read again.
+    pub(super) fn fill(&self, argument: &str) -> String {
+        let mut out = String::with_capacity(argument.len());
+        let mut rest = argument;
+        while let Some(at) = rest.find('{') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let end = rest.find('}').map_or(rest.len(), |end| end + 1);
+            match &rest[..end] {
+                "{kind}" => out.push_str(self.kind),
+                "{run}" => out.push_str(&self.run),
+                "{agent}" => out.push_str(&self.agent),
+                "{title}" => out.push_str(&self.title),
+                "{text}" => out.push_str(&self.text),
+                "{json}" => out.push_str(&self.json()),
+                // A brace of the command's own.
+                _ => {
+                    out.push('{');
+                    rest = &rest[1..];
+                    continue;
+                }
+            }
+            rest = &rest[end..];
+        }
+        out.push_str(rest);
+        out
+    }
+
+    fn json(&self) -> String {
+        json!({
+            "kind": self.kind, "id": self.id, "runId": self.run, "agent": self.agent,
+            "sessionKey": self.session, "state": self.state, "title": self.title,
+            "text": self.text, "count": self.count,
+        })
+        .to_string()
+    }
+}
+
+fn name(run: &Run) -> &str {
+    run.label.as_deref().unwrap_or(run.agent.as_str())
+}
+
+/// On one line, without what a program that shows it could obey.
+fn printable(text: &str) -> String {
+    let shown = text.chars().map(|ch| match ch {
+        _ if ch.is_whitespace() || ch.is_control() => ' ',
+        // They turn the direction of writing, or are not seen.
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' => ' ',
+        '\u{feff}' => ' ',
+        other => other,
+    });
+    let shown: String = shown.collect();
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(title: &str) -> Facts {
+        Facts {
+            kind: "ended",
+            id: "1".to_owned(),
+            run: "2".to_owned(),
+            agent: "build".to_owned(),
+            session: "agent:build:x".to_owned(),
+            state: "ok".to_owned(),
+            title: title.to_owned(),
+            text: "it is done".to_owned(),
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn arguments_are_filled_in_once() {
+        let one = facts("{text} {json}");
+        assert_eq!(one.fill("{title}: {text}"), "{text} {json}: it is done");
+        assert_eq!(one.fill("{\"a\": {kind}}"), "{\"a\": ended}");
+        assert_eq!(one.fill("{none} {"), "{none} {");
+        let json: serde_json::Value = serde_json::from_str(&one.fill("{json}")).unwrap();
+        assert_eq!(json["title"], "{text} {json}");
+    }
+
+    #[test]
+    fn several_are_one_with_their_number() {
+        let all: Vec<Facts> = (0..9).map(|n| facts(&format!("run {n}"))).collect();
+        let one = Facts::of_several(&all).unwrap();
+        assert_eq!((one.kind, one.count), ("several", 9));
+        assert_eq!(one.title, "9 runs ended");
+        assert_eq!(one.text, "run 0; run 1; run 2; run 3; run 4; …");
+        assert_eq!(Facts::of_several(&all[..1]), Some(facts("run 0")));
+        assert_eq!(Facts::of_several(&[]), None);
+    }
+
+    #[test]
+    fn what_is_shown_is_one_line_that_steers_nothing() {
+        assert_eq!(printable("a\n\u{1b}[2J\u{202e}b\0 c\u{200b}"), "a [2J b c");
+    }
+}

@@ -1,0 +1,229 @@
+//! Notifies a person outside of the daemon when something waits for them, or when work has ended: a
+//! command that the settings name is run for it. Here is the loop, which the daemon starts; `facts.rs`
+//! says what a notification holds, `send.rs` runs the command. Nothing here changes a run.
+
+mod facts;
+mod send;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::kernel::fault::Fault;
+use crate::kernel::ids::RunId;
+use crate::registry::{
+    EventFilter, Item, KindPattern, LogEvent, Principal, Registry, RunFilter, Subscribe,
+};
+use facts::Facts;
+use send::Sending;
+pub use send::{DESKTOP, Notifier};
+
+/// What happens within this time is one notification, and what is answered in it is none.
+const TOGETHER: Duration = Duration::from_millis(300);
+/// A store that could not be read is asked again after this long.
+const AGAIN: Duration = Duration::from_secs(1);
+/// So many open runs are looked at for what they wait for.
+const RUNS: u32 = 500;
+/// At most this many ends wait for a notification; later ones are dropped.
+const ENDS: usize = 1000;
+/// The states of a run that has not ended.
+const OPEN: [&str; 4] = ["queued", "running", "paused", "settling"];
+
+/// What the settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The program and its arguments; empty: notifications are off.
+    command: Vec<String>,
+    needs_person: bool,
+    ended: bool,
+    timeout: Duration,
+}
+
+impl Settings {
+    /// Those of the configuration.
+    pub fn of(config: &Config) -> Settings {
+        Settings {
+            command: config.notify_command.clone(),
+            needs_person: config.notify_needs_person,
+            ended: config.notify_ended,
+            timeout: config.notify_timeout,
+        }
+    }
+
+    fn are_on(&self) -> bool {
+        !self.command.is_empty() && (self.needs_person || self.ended)
+    }
+}
+
+/// Notifies of everything that the settings ask for, until this is dropped. Called once the rows are
+/// restored: what still waits from before is notified once more.
+pub async fn keep(
+    registry: Registry,
+    who: Principal,
+    notifier: Notifier,
+    mut settings: watch::Receiver<Settings>,
+) {
+    let mut known = Known::default();
+    loop {
+        let now = settings.borrow_and_update().clone();
+        let watching = async {
+            match now.are_on() {
+                true => known.watch(&registry, &who, &notifier, &now).await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            fault = watching => {
+                tracing::warn!(%fault, "notifications pause: the event log could not be followed");
+                tokio::time::sleep(AGAIN).await;
+            }
+            // The daemon ends with its settings.
+            changed = settings.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+/// What was notified.
+#[derive(Default)]
+struct Known {
+    /// What waits and was notified, by its name.
+    notified: BTreeSet<String>,
+    /// Runs that have ended and are to be notified.
+    ends: Vec<RunId>,
+}
+
+impl Known {
+    /// Goes on until the log cannot be followed: why not.
+    async fn watch(
+        &mut self,
+        registry: &Registry,
+        who: &Principal,
+        notifier: &Notifier,
+        settings: &Settings,
+    ) -> Fault {
+        let request = Subscribe {
+            filter: EventFilter {
+                kinds: kinds(),
+                ..EventFilter::default()
+            },
+            ..Subscribe::default()
+        };
+        let mut events = match registry.subscribe(who, request).await {
+            Ok(events) => events,
+            Err(fault) => return fault,
+        };
+        let mut sending = Sending::default();
+        let clock = &notifier.clock;
+        let mut due = Some(clock.monotonic());
+        loop {
+            // While the command runs for others, what comes is gathered.
+            let at = due.filter(|_| sending.has_room());
+            let look = async {
+                match at {
+                    Some(at) => tokio::time::sleep(at.saturating_sub(clock.monotonic())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                items = events.next() => {
+                    let Some(items) = items else {
+                        return Fault::internal("the event log went on without this reader");
+                    };
+                    let heard = items.iter().filter(|item| self.hear(item, settings)).count();
+                    if heard > 0 {
+                        due.get_or_insert(clock.monotonic() + TOGETHER);
+                    }
+                }
+                () = look => due = match self.news(registry, who, settings).await {
+                    Ok(news) => {
+                        sending.send(notifier, settings, news);
+                        None
+                    }
+                    Err(fault) => {
+                        tracing::warn!(%fault, "what waits for a person could not be read");
+                        Some(clock.monotonic() + AGAIN)
+                    }
+                },
+                () = sending.one_is_over() => {}
+            }
+        }
+    }
+
+    /// Is this event a reason to look for something new?
+    fn hear(&mut self, item: &Item, settings: &Settings) -> bool {
+        let Item::Event(event) = item else {
+            return false;
+        };
+        let event: &LogEvent = event;
+        if event.event.kind != "run.ended" {
+            return settings.needs_person;
+        }
+        let Some(run) = event.event.run.filter(|_| settings.ended) else {
+            return false;
+        };
+        if self.ends.len() == ENDS {
+            tracing::warn!(%run, "its end is not notified: too many ends wait for that");
+            return false;
+        }
+        self.ends.push(run);
+        true
+    }
+
+    /// What is to be notified now. What was answered meanwhile is not among it.
+    async fn news(
+        &mut self,
+        registry: &Registry,
+        who: &Principal,
+        settings: &Settings,
+    ) -> Result<Vec<Facts>, Fault> {
+        let mut news = Vec::new();
+        if settings.needs_person {
+            let waiting = waiting(registry, who).await?;
+            self.notified.retain(|name| waiting.contains_key(name));
+            for (name, facts) in waiting {
+                if self.notified.insert(name) {
+                    news.push(facts);
+                }
+            }
+        }
+        for run in std::mem::take(&mut self.ends) {
+            // It may be deleted by now.
+            if let Ok(detail) = registry.run(who, run).await
+                && detail.run.parent_run.is_none()
+            {
+                news.push(Facts::of_end(&detail.run));
+            }
+        }
+        Ok(news)
+    }
+}
+
+/// The events after which something new may wait, or has ended.
+fn kinds() -> Vec<KindPattern> {
+    let kinds = [
+        "run.ended",
+        "run.paused",
+        "approval.requested",
+        "question.asked",
+        "env.missing",
+        "gateway.started",
+    ];
+    kinds.into_iter().filter_map(KindPattern::parse).collect()
+}
+
+/// Everything that waits for a person now, by its name.
+async fn waiting(registry: &Registry, who: &Principal) -> Result<BTreeMap<String, Facts>, Fault> {
+    let filter = RunFilter {
+        states: OPEN.map(str::to_owned).into(),
+        ..RunFilter::default()
+    };
+    let found = registry.runs(who, filter, RUNS, None, |page, _| {
+        let facts = page.items.iter().flat_map(Facts::of_waits);
+        Ok(facts.map(|facts| (facts.id.clone(), facts)).collect())
+    });
+    found.await
+}
