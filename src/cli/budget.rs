@@ -36,7 +36,11 @@ fn tokens(text: &str) -> Option<u64> {
     };
     let tokens = number.parse::<f64>().ok()? * factor;
     // A fraction of a token is none; beyond 2^53 no model goes.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is within the range that is looked at"
+    )]
     (1.0..9e15).contains(&tokens).then_some(tokens as u64)
 }
 

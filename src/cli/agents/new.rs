@@ -141,7 +141,7 @@ fn editor() -> Result<Vec<OsString>, Failure> {
             .hint("set one, or leave --edit away; nothing was written"));
     };
     // As git does: a line for the shell, so that arguments and quotes work.
-    let mut call = OsString::from(line);
+    let mut call = line;
     call.push(" \"$@\"");
     Ok(vec!["sh".into(), "-c".into(), call, "sh".into()])
 }

@@ -40,7 +40,7 @@ impl Drive<'_> {
                 remember,
                 used,
             } => Recorded::Shortened {
-                summary,
+                summary: summary.map(Box::new),
                 told,
                 remember,
                 used,

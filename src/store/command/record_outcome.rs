@@ -43,7 +43,7 @@ pub enum Recorded {
     /// The transcript is shorter for the model, or needs not be.
     Shortened {
         /// What stands for the entries that it names.
-        summary: Option<(String, Compacted)>,
+        summary: Option<Box<(String, Compacted)>>,
         /// What has come of it, on one line.
         told: String,
         /// What of it goes into the long-term memory.
@@ -84,7 +84,7 @@ impl Recorded {
                 Some(NewMessage::tool_result(id, step.run, call, text, *is_error))
             }
             Recorded::Shortened { summary, .. } => {
-                let (text, compacted) = summary.as_ref()?;
+                let (text, compacted) = summary.as_deref()?;
                 Some(NewMessage::compaction(id, step.run, text, compacted))
             }
             Recorded::TooLong(_) | Recorded::Failed { .. } => None,
@@ -154,11 +154,11 @@ pub fn record(
     let error = outcome.error();
     let mut warnings = Vec::new();
     if let Recorded::Shortened {
-        summary: Some((_, compacted)),
+        summary: Some(summary),
         ..
     } = &mut outcome
     {
-        compacted.open = open_runs(context, &run)?;
+        summary.1.open = open_runs(context, &run)?;
     }
     let mut message = outcome.message(&step, context.message_id());
     match outcome {

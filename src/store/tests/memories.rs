@@ -91,7 +91,7 @@ pub fn what_a_summary_keeps_stands_with_it_and_a_full_memory_ends_no_turn(mut be
     let run = accepted(bench.run(super::turn("agent:build:a", "one"))).run;
     let shorten = |bench: &mut Bench, step: u32, texts: &[&str]| {
         let outcome = Recorded::Shortened {
-            summary: Some(("the gist".to_owned(), Compacted::default())),
+            summary: Some(Box::new(("the gist".to_owned(), Compacted::default()))),
             told: "shorter".to_owned(),
             remember: texts.iter().map(|text| (*text).to_owned()).collect(),
             used: None,
@@ -200,7 +200,7 @@ pub fn a_summary_names_the_runs_that_are_open(mut bench: Bench) {
     bench.started(over);
     bench.ended(over, "found");
     let outcome = Recorded::Shortened {
-        summary: Some(("the gist".to_owned(), Compacted::default())),
+        summary: Some(Box::new(("the gist".to_owned(), Compacted::default()))),
         told: "shorter".to_owned(),
         remember: Vec::new(),
         used: None,
