@@ -7,6 +7,8 @@
 //! programs through [`process`]. [`daemon`] puts the parts together; [`cli`] is what a person
 //! types.
 
+pub use abide_kernel::kernel;
+
 pub mod agent;
 pub mod cli;
 pub mod client;
@@ -18,7 +20,6 @@ pub mod failpoint;
 pub mod file_work;
 pub mod front_matter;
 pub mod gateway;
-pub mod kernel;
 pub mod outbound;
 pub mod process;
 pub mod provider;

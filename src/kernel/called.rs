@@ -98,10 +98,10 @@ fn quoted(who: &str, message: Message) -> Option<Message> {
 mod tests {
     use super::*;
     use crate::kernel::ids::{AgentId, MessageId};
-    use crate::kernel::machine::tests::queued;
     use crate::kernel::message::NewMessage;
     use crate::kernel::noted::Noted;
     use crate::kernel::run::AnnouncePolicy;
+    use crate::kernel::sample::queued;
     use serde_json::json;
     use uuid::Uuid;
 

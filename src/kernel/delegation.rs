@@ -316,8 +316,8 @@ mod tests {
     use super::*;
     use crate::kernel::event::{Owed, RunEvent};
     use crate::kernel::machine::apply;
-    use crate::kernel::machine::tests::queued;
     use crate::kernel::run::{AnnouncePolicy, RunError};
+    use crate::kernel::sample::queued;
     use crate::kernel::time::Moment;
 
     fn delegated(face: Face) -> Delegated {

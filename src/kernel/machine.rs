@@ -324,4 +324,4 @@ fn name(event: &RunEvent) -> &'static str {
 
 #[cfg(test)]
 #[path = "machine_tests.rs"]
-pub(crate) mod tests;
+mod tests;

@@ -31,6 +31,9 @@ pub mod recover;
 pub mod redact;
 pub mod run;
 pub mod said;
+#[doc(hidden)]
+pub mod sample;
+mod schema;
 pub mod secret;
 pub mod send;
 pub mod session;

@@ -214,8 +214,8 @@ fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::machine::tests::queued;
     use crate::kernel::run::{AnnouncePolicy, CancelRequest};
+    use crate::kernel::sample::queued;
     use proptest::prelude::*;
     use serde_json::Value;
     use uuid::Uuid;

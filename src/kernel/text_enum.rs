@@ -1,5 +1,7 @@
 //! Enums with a checked text form: one text for rows, wire and people.
 
+/// An enum of which each value has one text.
+#[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -30,4 +32,4 @@ macro_rules! text_enum {
         }
     };
 }
-pub(crate) use text_enum;
+pub use text_enum;

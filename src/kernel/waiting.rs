@@ -208,8 +208,8 @@ mod tests {
     use crate::kernel::event::{Owed, RunEvent};
     use crate::kernel::ids::{RunId, StepId};
     use crate::kernel::machine::apply;
-    use crate::kernel::machine::tests::queued;
     use crate::kernel::run::{AnnouncePolicy, Outcome, Usage};
+    use crate::kernel::sample::queued;
     use crate::kernel::step::{Effect, StepKind, StepState, Wait};
     use crate::kernel::time::{Moment, Timestamp};
     use proptest::prelude::*;

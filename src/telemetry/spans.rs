@@ -197,8 +197,8 @@ fn tokens(used: Usage) -> [(&'static str, Attribute); 2] {
 mod tests {
     use super::*;
     use crate::kernel::ids::{RunId, StepId};
-    use crate::kernel::machine::tests::queued;
     use crate::kernel::run::{AnnouncePolicy, Outcome, RunError};
+    use crate::kernel::sample::queued;
     use crate::kernel::step::{Effect, Intent, Used};
     use serde_json::json;
     use uuid::Uuid;

@@ -329,7 +329,10 @@ static TREE: LazyLock<(Vec<Source>, BTreeSet<String>)> = LazyLock::new(tree);
 fn tree() -> (Vec<Source>, BTreeSet<String>) {
     let source = root().join("src");
     let mut files = Vec::new();
-    walk(source.join("lib.rs"), Vec::new(), false, &mut files);
+    // The kernel is a package of its own, with the same paths.
+    for package in ["lib.rs", "kernel/lib.rs"] {
+        walk(source.join(package), Vec::new(), false, &mut files);
+    }
     let rooms = files
         .iter()
         .filter_map(|file| file.module.first().cloned())
