@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::Value;
 
 use super::AgentDefinition;
-use super::base::{Base, Trust, is_of, parse_stored, read_base};
+use super::base::{Base, Trust, is_of, parse_stored, read_base, user_files};
 use super::folder::{self, Dialect, Found};
 use super::health::Ground;
 use super::kept;
@@ -408,6 +408,11 @@ impl Catalog for Agents {
         say_unread(&before.unread, &base.unread);
         *self.base.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(base);
         Ok(())
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.nearby().forget();
+        self.base().state != user_files(&self.options)
     }
 
     fn unread(&self) -> Vec<String> {

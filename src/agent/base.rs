@@ -31,6 +31,8 @@ pub(super) struct Base {
     files: [Vec<Found>; 2],
     /// What could not be read, and why.
     pub(super) unread: Vec<String>,
+    /// The state of the user's files before they were read; `None`: it could not be told.
+    pub(super) state: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -102,6 +104,8 @@ pub(super) fn read_base(
     generation: u64,
     before: Option<&Base>,
 ) -> Result<Base, Fault> {
+    // Before they are read: a change after that is seen by the next look.
+    let state = user_files(options);
     let servers = Arc::clone(&options.servers.borrow());
     let ground = Ground {
         models,
@@ -194,7 +198,15 @@ pub(super) fn read_base(
         trusted,
         files,
         unread,
+        state,
     })
+}
+
+/// The state of the user's own files, by names, sizes and times.
+pub(super) fn user_files(options: &Options) -> Option<u64> {
+    let folders = [&options.personal, &options.config];
+    let folders: Vec<PathBuf> = folders.into_iter().flatten().cloned().collect();
+    crate::watch::readable_signature(&folders).ok()
 }
 
 pub(super) fn parse_stored(format: &str, name: &str, text: &str) -> Result<Draft, Broken> {

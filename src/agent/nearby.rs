@@ -63,6 +63,11 @@ impl Nearby {
         Some(known.set.clone())
     }
 
+    /// Every place is looked at again.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
     /// Keeps what was found.
     pub(super) fn keep(
         &mut self,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::process::RUN_ID;
+use crate::wire::input::META_LIMIT;
 use crate::wire::runs::MetaValue;
 
 /// The field of a run's `meta` that has the mark.
@@ -15,11 +16,21 @@ const NAMED: &str = "ABIDE_TERMINAL";
 /// So many digits of the hash are the mark.
 const DIGITS: usize = 16;
 
-/// `meta` with the mark of where this process runs. Other JSON than an object cannot bear one.
+/// `meta` with the mark of where this process runs. Other JSON than an object cannot bear one, nor
+/// one that has a field of that name or would become too long by it.
 pub(crate) fn marked(meta: Option<Value>) -> Option<Value> {
     match meta.unwrap_or_else(|| Value::Object(Map::new())) {
+        Value::Object(fields) if fields.contains_key(FIELD) => Some(Value::Object(fields)),
         Value::Object(mut fields) => {
             fields.insert(FIELD.to_owned(), Value::String(mark(&origin())));
+            let marked = Value::Object(fields);
+            if marked.to_string().len() <= META_LIMIT {
+                return Some(marked);
+            }
+            let Value::Object(mut fields) = marked else {
+                return Some(marked);
+            };
+            fields.shift_remove(FIELD);
             Some(Value::Object(fields))
         }
         other => Some(other),
@@ -141,6 +152,10 @@ mod tests {
             panic!("a mark is a text");
         };
         assert_eq!(meta[FIELD], mark.as_str());
+        let own = serde_json::json!({ FIELD: "mine" });
+        assert_eq!(marked(Some(own.clone())), Some(own));
+        let long = serde_json::json!({ "a": "x".repeat(META_LIMIT - 10) });
+        assert_eq!(marked(Some(long.clone())), Some(long));
         let bare = serde_json::json!([1]);
         assert_eq!(marked(Some(bare.clone())), Some(bare));
     }

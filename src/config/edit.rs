@@ -5,6 +5,9 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::named;
 
+/// What some editors put in front of a file in UTF-8.
+const MARK: &str = "\u{feff}";
+
 /// What becomes of a setting.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -53,9 +56,21 @@ pub fn path(key: &str) -> Vec<&str> {
 
 /// The text with each of these changes; a key is the names on the way to it.
 pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, String> {
+    // Ends of lines and the mark of its encoding stay, too.
+    let (mark, text) = match text.strip_prefix(MARK) {
+        Some(rest) => (MARK, rest),
+        None => ("", text),
+    };
+    let has_returns = text.contains("\r\n");
     let mut document: DocumentMut = text
         .parse()
         .map_err(|fault: toml_edit::TomlError| fault.to_string())?;
+    // New settings come behind a file that holds nothing but comments.
+    let mut before = String::new();
+    if document.is_empty() && !text.trim().is_empty() {
+        before = format!("{}\n", text.trim_end());
+        document = DocumentMut::new();
+    }
     for (key, change) in changes {
         let (field, tables) = key.split_last().ok_or("a setting has a name")?;
         let mut is_dotted = false;
@@ -91,7 +106,14 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
             }
         }
     }
-    Ok(document.to_string())
+    let mut new = match document.is_empty() {
+        true if !before.is_empty() => text.to_owned(),
+        _ => before + &document.to_string(),
+    };
+    if has_returns {
+        new = new.replace("\r\n", "\n").replace('\n', "\r\n");
+    }
+    Ok(format!("{mark}{new}"))
 }
 
 /// Does a table or setting stand in this text? In one that is not TOML none does.
@@ -153,6 +175,21 @@ mod tests {
         assert_eq!(after, "# mine\n[lanes]\n# of children\nsubagent = 3\n");
         let absent = edit(before, &[(path("lanes.global"), Change::Unset)]).unwrap();
         assert_eq!(absent, before);
+    }
+
+    #[test]
+    fn ends_of_lines_and_the_mark_of_the_encoding_stay() {
+        let before = "\u{feff}# mine\r\n[lanes]\r\nmain = 2\r\n";
+        let change = (path("lanes.main"), Change::Set(3.into()));
+        let only = "# mine\n#[lanes]\n";
+        let after = edit(only, std::slice::from_ref(&change)).unwrap();
+        assert_eq!(after, format!("{only}[lanes]\nmain = 3\n"));
+        assert_eq!(
+            edit(only, &[(path("lanes.main"), Change::Unset)]).unwrap(),
+            only
+        );
+        let after = edit(before, &[change]).unwrap();
+        assert_eq!(after, before.replace('2', "3"));
     }
 
     #[test]

@@ -73,6 +73,8 @@ impl Source {
     pub fn find(named: Option<PathBuf>) -> Source {
         let named = named.or_else(|| std::env::var_os("ABIDE_CONFIG").map(PathBuf::from));
         let is_named = named.is_some();
+        // What a daemon says of it must be found from any folder.
+        let named = named.map(|path| std::path::absolute(&path).unwrap_or(path));
         Source {
             file: named.or_else(usual_file),
             named: is_named,

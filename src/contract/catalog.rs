@@ -334,6 +334,10 @@ pub trait Catalog: Send + Sync + 'static {
     /// Once this returns, files and rows as they are now count. Touches the disk.
     fn reload(&self) -> Result<(), Fault>;
 
+    /// Has one of the user's files changed since they were read? Earlier looks at projects count no
+    /// more after this. Touches the disk, and is cheap beside a reading.
+    fn is_outdated(&self) -> bool;
+
     /// Which of this user's files could not be read at the last reading, and why: what was known
     /// of them counts, and another reading is due.
     fn unread(&self) -> Vec<String>;

@@ -77,7 +77,7 @@ pub(crate) async fn serve<S>(
         End::Close(CloseCode::Away, reason) => close(&mut socket, CloseCode::Away, reason).await,
         End::Close(code, reason) => {
             close(&mut socket, code, reason).await;
-            linger(&mut socket).await;
+            linger(&mut socket, &shutdown).await;
         }
         End::TooLarge => {
             let most = dispatcher.limits().payload;
@@ -90,7 +90,7 @@ pub(crate) async fn serve<S>(
             let text = error_text(Id::Null, fault);
             if socket.send(Message::text(text)).await.is_ok() {
                 close(&mut socket, CloseCode::Size, "message too large").await;
-                linger(&mut socket).await;
+                linger(&mut socket, &shutdown).await;
             }
         }
     }
@@ -193,14 +193,17 @@ where
 
 /// Takes what is still on its way: where a connection ends with something unread, its peer's system
 /// throws away the good-bye.
-async fn linger<S>(socket: &mut WebSocketStream<S>)
+async fn linger<S>(socket: &mut WebSocketStream<S>, shutdown: &CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut rest, mut nowhere) = (socket.get_mut().take(LINGER_BYTES), tokio::io::sink());
     let gone = tokio::io::copy(&mut rest, &mut nowhere);
-    // The time is a favour, not a duty: any outcome is fine.
-    let _ = tokio::time::timeout(LINGER, gone).await;
+    // The time is a favour, not a duty: any outcome is fine, and a stop does not wait for it.
+    tokio::select! {
+        _ = tokio::time::timeout(LINGER, gone) => {}
+        () = shutdown.cancelled() => {}
+    }
 }
 
 async fn close<S>(socket: &mut WebSocketStream<S>, code: CloseCode, reason: &'static str)

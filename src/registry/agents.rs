@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::MutexGuard;
+
 use super::{Inner, Principal, Registry};
 use crate::contract::catalog::{
     AgentSummary, Covers, Definition, Listing, Overrides, Place, Resolved, ToolSet,
@@ -243,7 +245,7 @@ impl Inner {
     ) -> Result<Resolved, Fault> {
         match self.resolve_known(org, folder, name, overrides).await {
             Err(fault) if fault.kind == Kind::NotFound => {
-                reload(self, ReloadReason::Watch).await?;
+                look_again(self).await?;
                 self.resolve_known(org, folder, name, overrides).await
             }
             known => known,
@@ -310,7 +312,7 @@ impl Inner {
     ) -> Result<T, Fault> {
         match self.ask_catalog(org, folder.clone(), ask.clone()).await {
             Err(fault) if fault.kind == Kind::NotFound => {
-                reload(self, ReloadReason::Watch).await?;
+                look_again(self).await?;
                 self.ask_catalog(org, folder, ask).await
             }
             known => known,
@@ -344,10 +346,34 @@ impl Inner {
     }
 }
 
+/// Reads the files again if they are others than when they were read last: a notice of a file that
+/// was just saved takes a moment.
+async fn look_again(inner: &Arc<Inner>) -> Result<(), Fault> {
+    let looking = Arc::clone(inner);
+    if !off_thread(move || Ok(looking.catalog.is_outdated())).await? {
+        return Ok(());
+    }
+    let alone = inner.reloading.lock().await;
+    // Of several who find a new file one reads it.
+    let looking = Arc::clone(inner);
+    if !off_thread(move || Ok(looking.catalog.is_outdated())).await? {
+        return Ok(());
+    }
+    reload_alone(inner, ReloadReason::Watch, &alone).await
+}
+
 /// As [`Registry::reload_agents`], for the service loop.
 pub(super) async fn reload(inner: &Arc<Inner>, reason: ReloadReason) -> Result<(), Fault> {
     // One after another: a slow reading must not count after a later one.
-    let _alone = inner.reloading.lock().await;
+    let alone = inner.reloading.lock().await;
+    reload_alone(inner, reason, &alone).await
+}
+
+async fn reload_alone(
+    inner: &Arc<Inner>,
+    reason: ReloadReason,
+    _alone: &MutexGuard<'_, ()>,
+) -> Result<(), Fault> {
     let reading = Arc::clone(inner);
     off_thread(move || reading.catalog.reload()).await?;
     let built_in = inner.catalog.built_in();

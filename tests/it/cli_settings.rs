@@ -192,3 +192,29 @@ fn the_daemons_log_is_shown_and_followed() {
     drop(terminal);
     assert_eq!(abide(&place, &["stop"]).0, 0);
 }
+
+/// The file that the daemon reads is found from any folder.
+#[test]
+fn a_daemon_with_a_relative_path_to_its_settings_obeys_a_change_from_elsewhere() {
+    let place = place();
+    let other = place.path().join("other");
+    fs::create_dir(&other).unwrap();
+    run(async {
+        let mut command = place.command(&["serve", "--config", "abide.toml"]);
+        command.env_remove("ABIDE_CONFIG");
+        let daemon = place.start_command(command).await.unwrap();
+        let mut command = place.command(&["config", "set", "lanes.main", "7"]);
+        let said = command
+            .env_remove("ABIDE_CONFIG")
+            .current_dir(&other)
+            .output()
+            .unwrap();
+        let told = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(told.trim(), "the daemon obeys it now");
+        assert!(file(&place).contains("main = 7"), "{}", file(&place));
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        let (code, _, told) = abide(&place, &["mcp", "add", "", "--", "true"]);
+        assert_eq!(code, 2, "{told}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

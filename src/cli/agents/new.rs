@@ -121,8 +121,8 @@ impl New {
              description: {description}\n\
              {model}\n\
              # thinking: medium               # off, minimal, low, medium, high, xhigh, max\n\
-             # tools: [read, grep, list]      # else all; the list: abide agents show {name}\n\
-             # gate: {{shell: ask, write: ask}} # allow, ask or deny, for each tool\n\
+             # tools: [read, grep, shell]     # else all but shell; the list: abide agents show {name}\n\
+             # gate: {{shell: ask, write: ask}} # allow, ask or deny, for each tool that it has\n\
              # write_scope: workspace         # own: a folder of its own, none: nowhere\n\
              # mode: all                      # primary: for people, subagent: for spawned work\n\
              ---\n\

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{File, text};
+use super::file::{Changes, File};
+use super::text;
 use crate::cli::args::Common;
 use crate::cli::failure::{Failure, exit};
 use crate::cli::link::Link;
@@ -14,9 +15,6 @@ use crate::cli::text::clean;
 use crate::config::{self, Change, ConfigError, Loaded, Origin, Source};
 use crate::wire::config::{Config as InForce, Reloaded, Setting};
 use crate::wire::gateway::NoParams;
-
-/// The changes of one command, each with the names on the way to its setting.
-pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, Change)>;
 
 /// A file of settings that a command changes, and the daemon that reads it, if one is there.
 pub(in crate::cli) struct Writer {
@@ -38,10 +36,12 @@ impl Writer {
             Err(failure) if failure.code == exit::NO_DAEMON => None,
             Err(failure) => return Err(failure),
         };
+        // One that does not say where its folder is cannot be found from another one.
         let of_daemon = match &link {
             Some(link) => in_force(link).await?.file.map(PathBuf::from),
             None => None,
         };
+        let of_daemon = of_daemon.filter(|path| path.is_absolute());
         let mut source = Source::find(named);
         if source.named && of_daemon.is_some() && source.file != of_daemon {
             // Another daemon's.
@@ -72,20 +72,14 @@ impl Writer {
     ) -> Result<(Loaded, bool), Failure> {
         let mut refused = None;
         for changes in tries {
-            let new = self.file.with(&changes)?;
-            match self.source.load_with(&new) {
-                Ok(loaded) => return Ok((loaded, self.file.write(new)?)),
-                Err(why) => refused = Some(why),
+            let source = &self.source;
+            let judge = |new: &str| source.load_with(new).map_err(NotTaken);
+            match self.file.change(&changes, judge) {
+                Ok(done) => return Ok(done),
+                Err(failure) => refused = Some(failure),
             }
         }
-        Err(match refused {
-            Some(ConfigError::Value { key, reason, .. }) => {
-                Failure::usage(format!("{key}: {reason}"))
-            }
-            Some(other) => Failure::new(exit::CONFIG, "config", other.to_string()),
-            None => Failure::usage("no value was given"),
-        }
-        .hint("nothing was changed"))
+        Err(refused.unwrap_or_else(|| Failure::usage("no value was given")))
     }
 
     /// The running daemon has read the file again; `None`: no daemon reads it. Where it refuses,
@@ -117,7 +111,20 @@ impl Writer {
 
     /// Is there such a file before the change?
     pub(in crate::cli) fn is_new(&self) -> bool {
-        !self.file.is_there()
+        !self.file.was_there()
+    }
+}
+
+/// Why a start would not take a text.
+struct NotTaken(ConfigError);
+
+impl From<NotTaken> for Failure {
+    fn from(NotTaken(why): NotTaken) -> Failure {
+        match why {
+            ConfigError::Value { key, reason, .. } => Failure::usage(format!("{key}: {reason}")),
+            other => Failure::new(exit::CONFIG, "config", other.to_string()),
+        }
+        .hint("nothing was changed")
     }
 }
 
@@ -233,7 +240,9 @@ impl Said {
                 self.in_force = "overridden";
                 self.from = setting.from;
             }
-            _ if setting.pending.is_none() => self.in_force = "now",
+            _ if setting.pending.is_none() && setting.value == self.value => {
+                self.in_force = "now";
+            }
             _ => {}
         }
         self.counts = setting.value;

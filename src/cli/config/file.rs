@@ -1,16 +1,27 @@
-//! The file of settings while a command changes it: it can be put back as it was.
+//! The file of settings while a command changes it: changes come one after another, a reader sees
+//! the old text or the new, and it can be put back as it was.
 
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File as Handle};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::cli::failure::{Failure, exit};
 use crate::config::{self, Change};
 
-/// A file that is changed, as it was and as it was last written.
+/// The changes of one command, each with the names on the way to its setting.
+pub(in crate::cli) type Changes<'a> = Vec<(Vec<&'a str>, Change)>;
+
+/// Links that lead to the file, at most.
+const LINKS: usize = 16;
+
+/// A file that is changed, as it was before the first change and as it was last written.
 pub(in crate::cli) struct File {
     path: PathBuf,
+    /// `None`: it was not there.
     before: Option<String>,
     written: Option<String>,
 }
@@ -18,15 +29,11 @@ pub(in crate::cli) struct File {
 impl File {
     /// The file as it is now; it may be missing.
     pub(in crate::cli) fn open(path: &Path) -> Result<File, Failure> {
-        let before = match fs::read_to_string(path) {
-            Ok(text) => Some(text),
-            Err(fault) if fault.kind() == ErrorKind::NotFound => None,
-            Err(fault) => return Err(Failure::local(path.display(), fault)),
-        };
+        // Where it is a link, what it leads to is changed and the link stays.
+        let path = target(path).map_err(|fault| Failure::local(path.display(), fault))?;
         Ok(File {
-            // Where it is a link, what it leads to is changed and the link stays.
-            path: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
-            before,
+            before: read(&path).map_err(|fault| Failure::local(path.display(), fault))?,
+            path,
             written: None,
         })
     }
@@ -38,72 +45,118 @@ impl File {
 
     /// Does it have this table or setting?
     pub(in crate::cli) fn has(&self, path: &[&str]) -> bool {
-        config::has(self.text(), path)
+        let now = self.written.as_ref().or(self.before.as_ref());
+        now.is_some_and(|text| config::has(text, path))
     }
 
-    /// Is there one?
-    pub(in crate::cli) fn is_there(&self) -> bool {
+    /// Was there one before the change?
+    pub(in crate::cli) fn was_there(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Its text with these changes.
-    pub(in crate::cli) fn with(&self, changes: &[(Vec<&str>, Change)]) -> Result<String, Failure> {
-        config::edit(self.text(), changes).map_err(|why| {
+    /// Writes the text with these changes, if `judge` takes it, and gives what that said. Whether it
+    /// is another text than before. No other command's change is lost.
+    pub(in crate::cli) fn change<T, E: Into<Failure>>(
+        &mut self,
+        changes: &Changes<'_>,
+        judge: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<(T, bool), Failure> {
+        let failure = |fault: io::Error| Failure::local(self.path.display(), fault);
+        let _alone = self.lock().map_err(failure)?;
+        let now = read(&self.path).map_err(failure)?;
+        let text = now.as_deref().unwrap_or_default();
+        let new = config::edit(text, changes).map_err(|why| {
             let what = format!("{} cannot be changed: {why}", self.path.display());
             Failure::new(exit::CONFIG, "config", what).hint("nothing was changed")
-        })
-    }
-
-    /// Writes this text into it. `false`: it stood there already.
-    pub(in crate::cli) fn write(&mut self, new: String) -> Result<bool, Failure> {
-        if new == self.text() {
-            return Ok(false);
+        })?;
+        let said = judge(&new).map_err(Into::into)?;
+        if new == text {
+            return Ok((said, false));
         }
-        write(&self.path, &new).map_err(|fault| Failure::local(self.path.display(), fault))?;
+        write(&self.path, &new).map_err(failure)?;
+        if self.written.is_none() {
+            self.before = now;
+        }
         self.written = Some(new);
-        Ok(true)
+        Ok((said, true))
     }
 
-    fn text(&self) -> &str {
-        let now = self.written.as_ref().or(self.before.as_ref());
-        now.map_or("", String::as_str)
-    }
-
-    /// Puts it back as it was, unless somebody else has changed it since. Says which.
+    /// Puts it back as it was, unless another program has changed it since. Says which.
     pub(in crate::cli) fn put_back(&mut self) -> String {
         let path = self.path.display().to_string();
         let Some(written) = self.written.take() else {
             return format!("{path} was not changed");
         };
-        if fs::read_to_string(&self.path).ok().as_ref() != Some(&written) {
-            return format!("{path} was changed by somebody else meanwhile and is left as it is");
+        let alone = self.lock();
+        if read(&self.path).ok().flatten().as_ref() != Some(&written) {
+            return format!("another program has changed {path} meanwhile; it is left as it is");
         }
-        let done = match &self.before {
+        let done = alone.and_then(|_alone| match &self.before {
             Some(text) => write(&self.path, text),
             None => fs::remove_file(&self.path),
-        };
+        });
         match done {
             Ok(()) => format!("{path} is as it was before"),
             Err(fault) => format!("{path} could not be put back: {fault}"),
         }
     }
+
+    fn folder(&self) -> &Path {
+        let folder = self.path.parent();
+        folder
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
+    }
+
+    /// While this is held no other command changes a file of this folder.
+    fn lock(&self) -> io::Result<Handle> {
+        fs::create_dir_all(self.folder())?;
+        let folder = Handle::open(self.folder())?;
+        flock(&folder, FlockOperation::LockExclusive)?;
+        Ok(folder)
+    }
 }
 
-/// In one piece: a reader sees the old text or the new.
+/// Where these links lead; the last one may lead to a file that is not there yet.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = std::path::absolute(path)?;
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(next) => path = path.parent().unwrap_or(Path::new("/")).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links lead to it"))
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(fault) if fault.kind() == ErrorKind::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// In one piece: a reader sees the old text or the new. Owner and permissions stay.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    // What a kill has left of an earlier one is written over.
-    let beside = path.with_extension("toml.new");
+    let mut beside = OsString::from(".");
+    beside.push(path.file_name().unwrap_or_default());
+    beside.push(".new");
+    let beside = path.with_file_name(beside);
+    // What a kill has left of an earlier one; by the lock it is no other command's.
+    match fs::remove_file(&beside) {
+        Err(fault) if fault.kind() != ErrorKind::NotFound => return Err(fault),
+        _ => {}
+    }
     let written = fs::OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&beside)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             if let Ok(about) = fs::metadata(path) {
+                keep_owner(&file, (about.uid(), about.gid()))?;
                 file.set_permissions(about.permissions())?;
             }
             file.sync_all()
@@ -114,4 +167,91 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         drop(fs::remove_file(&beside));
     }
     written
+}
+
+/// The user who could read the old file can read the new one.
+fn keep_owner(file: &Handle, (user, group): (u32, u32)) -> io::Result<()> {
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) == (user, group) {
+        return Ok(());
+    }
+    std::os::unix::fs::fchown(file, Some(user), Some(group)).map_err(|fault| {
+        io::Error::other(format!(
+            "it belongs to user {user}, and would not any more after a change: {fault}. Change it \
+             as that user"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn set(key: &'static str, value: i64) -> Changes<'static> {
+        vec![(config::path(key), Change::Set(value.into()))]
+    }
+
+    fn taken(_: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    #[test]
+    fn changes_at_once_are_all_kept_and_no_reader_sees_less() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.toml");
+        fs::write(&path, "# by hand\n").unwrap();
+        let keys = ["a.b", "c.d", "e.f", "g.h"];
+        std::thread::scope(|scope| {
+            let writers = keys.map(|key| {
+                let path = &path;
+                scope.spawn(move || {
+                    for value in 0..25 {
+                        let mut file = File::open(path).unwrap();
+                        file.change(&set(key, value), taken).unwrap();
+                    }
+                })
+            });
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(text.starts_with("# by hand\n"), "{text:?}");
+            }
+        });
+        let text: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+        for key in keys {
+            let (table, field) = key.split_once('.').unwrap();
+            assert_eq!(text[table][field].as_integer(), Some(24), "{key}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn owner_permissions_and_links_stay_and_it_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("real.toml");
+        let link = folder.path().join("abide.toml");
+        symlink("real.toml", &link).unwrap();
+        // A link to a file that is not there yet makes that one.
+        let mut file = File::open(&link).unwrap();
+        file.change(&set("a.b", 1), taken).unwrap();
+        assert!(link.is_symlink() && path.is_file());
+        assert!(file.put_back().contains("is as it was before"));
+        assert!(!path.exists());
+
+        fs::write(&path, "x = 1\r\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            std::os::unix::fs::chown(&path, Some(65534), Some(65534)).unwrap();
+        }
+        let mut file = File::open(&link).unwrap();
+        file.change(&set("a.b", 1), taken).unwrap();
+        let about = fs::metadata(&path).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, 0o640);
+        assert_eq!(about.uid() == 65534, is_root);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "x = 1\r\n\r\n[a]\r\nb = 1\r\n");
+        fs::write(&path, "y = 1\n").unwrap();
+        assert!(file.put_back().contains("another program has changed"));
+    }
 }

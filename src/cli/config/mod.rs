@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-pub(super) use self::change::{Changes, Writer};
-pub(super) use self::file::File;
+pub(super) use self::change::Writer;
+pub(super) use self::file::{Changes, File};
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};

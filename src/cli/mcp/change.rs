@@ -16,7 +16,8 @@ use crate::cli::failure::{Failure, exit};
 use crate::cli::link::Link;
 use crate::cli::text::clean;
 use crate::cli::{env, print};
-use crate::config::Change;
+use crate::config::{self, Change};
+use crate::kernel::overlay::looks_secret;
 use crate::kernel::secret::Given;
 use crate::wire::gateway::NoParams;
 use crate::wire::servers::{Server, Servers};
@@ -90,8 +91,14 @@ pub(super) struct Remove {
 
 impl Add {
     pub(super) async fn run(mut self, common: &Common) -> Result<u8, Failure> {
-        let mut writer = Writer::open(common, "mcp add", self.config.take()).await?;
         let name = self.name.clone();
+        if config::unknown(&format!("mcp.{name}.command")).is_some() {
+            return Err(
+                Failure::usage(format!("{:?} is no name for a server", clean(&name)))
+                    .hint("abide mcp add NAME -- COMMAND; nothing was changed"),
+            );
+        }
+        let mut writer = Writer::open(common, "mcp add", self.config.take()).await?;
         let mut changes = self.changes()?;
         if writer.has(&["mcp", &name]) {
             if !self.replace {
@@ -107,6 +114,18 @@ impl Add {
             Some(link) => started(link, &name).await?,
             None => None,
         };
+        let plain: Vec<&str> = self
+            .env
+            .iter()
+            .filter_map(|one| plain_secret(one))
+            .collect();
+        if let Some(first) = plain.first() {
+            print::note(&format!(
+                "note: the value of {} stands in the file as it is; the daemon can read it from its \
+                 own environment in place of that: --env {first}=@env:{first}",
+                plain.join(", ")
+            ));
+        }
         let is_bad = server
             .as_ref()
             .is_some_and(|server| server.state == "failed");
@@ -181,6 +200,12 @@ fn variables(given: &BTreeMap<String, Given>) -> Value {
         };
         (name.as_str(), value)
     }))
+}
+
+/// The name of a variable whose value looks like a secret and is no reference.
+fn plain_secret(given: &str) -> Option<&str> {
+    let (name, value) = given.split_once('=').unwrap_or((given, ""));
+    (looks_secret(name) && (!value.starts_with('@') || value.starts_with("@@"))).then_some(name)
 }
 
 /// The server once it has started or cannot; as it is when that takes too long.

@@ -278,8 +278,8 @@ async fn prove(
         .iter()
         .map(|(field, value)| (vec!["providers", provider, field], Change::text(value)))
         .collect();
-    let text = file.with(&fields)?;
-    if file.write(text)? {
+    let taken = |_: &str| Ok::<_, Failure>(());
+    if file.change(&fields, taken)?.1 {
         reload(&link).await?;
     }
     let status: Status = link.ask("gateway.status", NoParams {}).await?;
@@ -320,8 +320,7 @@ async fn prove(
         return Err(Failure::new(exit::FAILED, "setup", message).hint(journal));
     }
     let model = (vec!["defaults", "model"], Change::text(&choice.name()));
-    let text = file.with(&[model])?;
-    file.write(text)?;
+    file.change(&vec![model], taken)?;
     let reloaded = reload(&link).await?;
     Ok(json!({
         "model": choice.name(),

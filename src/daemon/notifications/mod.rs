@@ -24,12 +24,12 @@ pub use send::{DESKTOP, Notifier};
 const TOGETHER: Duration = Duration::from_millis(300);
 /// A store that could not be read is asked again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many open runs are looked at for what they wait for.
+/// So many runs are looked at in one go for what they wait for.
 const RUNS: u32 = 500;
 /// At most this many ends wait for a notification; later ones are dropped.
 const ENDS: usize = 1000;
-/// The states of a run that has not ended.
-const OPEN: [&str; 4] = ["queued", "running", "paused", "settling"];
+/// The states in which a run may wait for a person.
+const MAY_WAIT: [&str; 3] = ["running", "paused", "settling"];
 
 /// What the settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,12 +66,17 @@ pub async fn keep(
     mut settings: watch::Receiver<Settings>,
 ) {
     let mut known = Known::default();
+    // A change of the settings ends no command that runs.
+    let mut sending = Sending::default();
     loop {
         let now = settings.borrow_and_update().clone();
         let watching = async {
             match now.are_on() {
-                true => known.watch(&registry, &who, &notifier, &now).await,
-                false => std::future::pending().await,
+                true => {
+                    let watching = known.watch(&registry, &who, (&notifier, &now), &mut sending);
+                    watching.await
+                }
+                false => sending.go_on().await,
             }
         };
         tokio::select! {
@@ -102,8 +107,8 @@ impl Known {
         &mut self,
         registry: &Registry,
         who: &Principal,
-        notifier: &Notifier,
-        settings: &Settings,
+        (notifier, settings): (&Notifier, &Settings),
+        sending: &mut Sending,
     ) -> Fault {
         let request = Subscribe {
             filter: EventFilter {
@@ -116,7 +121,6 @@ impl Known {
             Ok(events) => events,
             Err(fault) => return fault,
         };
-        let mut sending = Sending::default();
         let clock = &notifier.clock;
         let mut due = Some(clock.monotonic());
         loop {
@@ -217,13 +221,22 @@ fn kinds() -> Vec<KindPattern> {
 
 /// Everything that waits for a person now, by its name.
 async fn waiting(registry: &Registry, who: &Principal) -> Result<BTreeMap<String, Facts>, Fault> {
-    let filter = RunFilter {
-        states: OPEN.map(str::to_owned).into(),
-        ..RunFilter::default()
-    };
-    let found = registry.runs(who, filter, RUNS, None, |page, _| {
-        let facts = page.items.iter().flat_map(Facts::of_waits);
-        Ok(facts.map(|facts| (facts.id.clone(), facts)).collect())
-    });
-    found.await
+    let mut all = BTreeMap::new();
+    let mut cursor = None;
+    loop {
+        let filter = RunFilter {
+            states: MAY_WAIT.map(str::to_owned).into(),
+            ..RunFilter::default()
+        };
+        let page = registry.runs(who, filter, RUNS, cursor, |page, _| {
+            let facts: Vec<Facts> = page.items.iter().flat_map(Facts::of_waits).collect();
+            Ok((facts, page.next))
+        });
+        let (facts, next) = page.await?;
+        all.extend(facts.into_iter().map(|facts| (facts.id.clone(), facts)));
+        if next.is_none() {
+            return Ok(all);
+        }
+        cursor = next;
+    }
 }

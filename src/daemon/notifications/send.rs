@@ -1,6 +1,7 @@
 //! Runs the command of a notification: bounded in time and in number, and without effect on
 //! anything else when it fails.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -48,7 +49,7 @@ pub const DESKTOP: [&str; 7] = [
 #[derive(Default)]
 pub(super) struct Sending {
     running: FuturesUnordered<BoxFuture<'static, ()>>,
-    waiting: Vec<BoxFuture<'static, ()>>,
+    waiting: VecDeque<BoxFuture<'static, ()>>,
 }
 
 impl Sending {
@@ -73,16 +74,23 @@ impl Sending {
                     );
                 }
             });
-            self.waiting.push(sent);
+            self.waiting.push_back(sent);
         }
         self.start();
     }
 
     fn start(&mut self) {
         while self.running.len() < AT_ONCE
-            && let Some(next) = self.waiting.pop()
+            && let Some(next) = self.waiting.pop_front()
         {
             self.running.push(next);
+        }
+    }
+
+    /// Lets the commands go on, and returns never.
+    pub(super) async fn go_on<T>(&mut self) -> T {
+        loop {
+            self.one_is_over().await;
         }
     }
 

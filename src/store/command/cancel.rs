@@ -11,7 +11,7 @@ use super::subtree::{Below, is_within};
 use crate::kernel::event::RunEvent;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
-use crate::kernel::run::{CancelRequest, Run};
+use crate::kernel::run::{CancelRequest, Outcome, Run, RunState};
 use crate::kernel::session::Session;
 use crate::store::{db_fault, runs, sessions};
 
@@ -227,7 +227,10 @@ fn mark(
                 list.push(run.session);
             }
         }
-        if run.state.is_terminal() {
+        if let RunState::Ended(outcome) = run.state {
+            if outcome == Outcome::Cancelled {
+                done.cancelled.push(run.id);
+            }
             continue;
         }
         let run = move_in_fall(context, &run, RunEvent::CancelRequested(request))?;
