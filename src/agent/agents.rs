@@ -434,9 +434,15 @@ impl Catalog for Agents {
 
     fn covers(&self, folder: &str) -> Result<Covers, Fault> {
         let asked = Path::new(folder);
-        let whole = asked
-            .canonicalize()
-            .map_err(|fault| Fault::params("folder", format!("{folder}: {fault}")))?;
+        let whole = asked.canonicalize().map_err(|fault| {
+            Fault::params(
+                "folder",
+                match fault.kind() {
+                    std::io::ErrorKind::NotFound => format!("there is no folder {folder}"),
+                    _ => format!("{folder}: {fault}"),
+                },
+            )
+        })?;
         match project::find(&whole) {
             Some(found) if found == whole => {}
             Some(found) => {

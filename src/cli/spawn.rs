@@ -250,6 +250,10 @@ impl Accepted {
 
 pub(crate) fn task(given: String) -> Result<String, Failure> {
     if given != "-" {
+        if given.trim().is_empty() {
+            return Err(Failure::usage("the text is empty")
+                .hint("say what is to be done, or - to read it from standard input"));
+        }
         return Ok(given);
     }
     let mut text = String::new();

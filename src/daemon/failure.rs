@@ -35,13 +35,13 @@ pub enum Failure {
     },
     /// Somebody listens on the address.
     #[error(
-        "{0} is taken by another program. Nothing was restored. Free it, or choose another with \
+        "{0} is in use by another program. Nothing was started. Free it, or choose another with \
          --listen (port 0 picks a free one)"
     )]
     AddressTaken(SocketAddr),
     /// Somebody answers at the Unix socket.
     #[error(
-        "another daemon answers at {0}. Nothing was restored. End it, or choose another socket \
+        "another daemon answers at {0}. Nothing was started. End it, or choose another socket \
          with --socket"
     )]
     SocketTaken(PathBuf),

@@ -156,7 +156,10 @@ impl Registry {
         if since > head.max(last) {
             return Err(Fault::new(
                 Kind::CursorUnknown,
-                format!("the log has not come to cursor {since} yet; it is another store's"),
+                format!(
+                    "there is no event {since} yet, the newest is {}: the cursor is another store's",
+                    head.max(last)
+                ),
             ));
         }
         if since < oldest {
