@@ -85,7 +85,7 @@ impl Approvals {
 }
 
 async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
-    let (raw, open) = waiting(link, None).await?;
+    let (raw, open) = waiting(link, None, true).await?;
     if common.json {
         print::object(&raw)?;
     } else if open.is_empty() {
@@ -102,7 +102,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
 
 impl Show {
     async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
-        let (raw, open) = waiting(link, None).await?;
+        let (raw, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = find_open(&ids, &self.approval, "approval", "abide approvals")?;
         let Some(at) = ids.iter().position(|known| *known == id) else {
@@ -123,7 +123,7 @@ impl Show {
 
 impl Resolve {
     async fn run(self, link: &Link, common: &Common, decision: Decision) -> Result<u8, Failure> {
-        let (_, open) = waiting(link, None).await?;
+        let (_, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = match (&self.approval, &ids[..]) {
             (Some(wanted), ids) => find_open(ids, wanted, "approval", "abide approvals")?,
@@ -144,7 +144,19 @@ impl Resolve {
             "agent" => Scope::Agent,
             _ => Scope::Session,
         });
-        let raw = resolve(link, id, decision, remember).await?;
+        let digest = open.iter().find(|one| one.id == id).and_then(digest);
+        let raw = match resolve(link, id, decision, remember, digest).await {
+            Err(refused) if refused.kind == "conflict" => {
+                // What it would do now, for the next decision.
+                let (_, open) = waiting(link, None, true).await?;
+                if let Some(now) = open.iter().find(|one| one.id == id) {
+                    let width = print::notes_width();
+                    print::note(&covered::show(now, Clock::system().now(), width));
+                }
+                return Err(refused);
+            }
+            resolved => resolved?,
+        };
         if common.json {
             print::object(&raw)?;
             return Ok(0);
@@ -180,13 +192,20 @@ pub(crate) async fn resolve(
     id: ApprovalId,
     decision: Decision,
     remember: Option<Scope>,
+    digest: Option<String>,
 ) -> Result<Value, Failure> {
     let request = ResolveApproval {
         id,
         decision,
         remember,
+        digest,
     };
     link.raw("approvals.resolve", &request).await
+}
+
+/// What was seen of an approval, so that nothing else is allowed.
+pub(crate) fn digest(approval: &Approval) -> Option<String> {
+    approval.change.as_ref()?.digest.clone()
 }
 
 async fn remembered(link: &Link, common: &Common) -> Result<u8, Failure> {
@@ -256,14 +275,17 @@ impl Forget {
     }
 }
 
-/// What waits for leave, in the tree of this session or anywhere, as it came and read.
+/// What waits for leave, in the tree of this session or anywhere, as it came and read; with what the
+/// calls would do, if that is wanted.
 pub(crate) async fn waiting(
     link: &Link,
     session: Option<&SessionKey>,
+    previews: bool,
 ) -> Result<(Value, Vec<Approval>), Failure> {
     let request = ListApprovals {
         session_key: session.cloned(),
         state: Some(State::Open),
+        previews: (!previews).then_some(false),
         limit: PageSize(PAGE_LIMIT),
         ..ListApprovals::default()
     };

@@ -13,8 +13,8 @@ use super::failure::{Failure, exit};
 use super::{
     agents, answer, approvals, attach, audit, backup, cancel, chat, completions, config, demo,
     doctor, env, events, help, history, inbox, logs, mcp, memory, print, ps, restore, retry,
-    review, rpc, run, send, serve, sessions, setup, skills, spawn, status, steer, stop, top, trust,
-    usage, wait,
+    review, rpc, run, send, serve, sessions, setup, signals, skills, spawn, status, steer, stop,
+    top, trust, usage, wait,
 };
 use crate::daemon;
 
@@ -175,17 +175,17 @@ fn carry_out(common: &Common, command: Command) -> Result<u8, Failure> {
         Command::Serve(command) => Box::pin(command.detach(common)),
         Command::Status(command) => Box::pin(command.run(common)),
         Command::Stop(command) => Box::pin(command.run(common)),
-        Command::Run(command) => Box::pin(command.run(common)),
+        Command::Run(command) => Box::pin(signals::in_order(command.run(common))),
         Command::Spawn(command) => Box::pin(command.run(common)),
-        Command::Wait(command) => Box::pin(command.run(common)),
+        Command::Wait(command) => Box::pin(signals::in_order(command.run(common))),
         Command::Steer(command) => Box::pin(command.run(common)),
         Command::Cancel(command) => Box::pin(command.run(common)),
         Command::Review(command) => Box::pin(command.run(common)),
         Command::Env(command) => Box::pin(command.run(common)),
         Command::Retry(command) => Box::pin(command.run(common)),
-        Command::Attach(command) => Box::pin(command.run(common)),
+        Command::Attach(command) => Box::pin(signals::in_order(command.run(common))),
         Command::Send(command) => Box::pin(command.run(common)),
-        Command::Chat(command) => Box::pin(command.run(common)),
+        Command::Chat(command) => Box::pin(signals::in_order(command.run(common))),
         Command::Answer(command) => Box::pin(command.run(common)),
         Command::Approvals(command) => Box::pin(command.run(common)),
         Command::Ps(command) => Box::pin(command.run(common)),

@@ -139,11 +139,12 @@ impl Asked {
         }
     }
 
-    /// On one line, with who asks and how long it may be answered.
-    pub(crate) fn in_short(&self, now: Timestamp) -> String {
+    /// On one line, with who asks and how long it may be answered; cut to so many columns, if the
+    /// screen has a width.
+    pub(crate) fn in_short(&self, now: Timestamp, columns: Option<usize>) -> String {
         match self {
             Asked::Question(question) => answer::in_short(question, now),
-            Asked::Approval(approval) => covered::in_short(approval, now),
+            Asked::Approval(approval) => covered::in_short(approval, now, columns),
             Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
         }
     }
@@ -213,7 +214,8 @@ impl Asked {
                 let Some(decision) = decision(said) else {
                     return Ok(false);
                 };
-                approvals::resolve(link, approval.id, decision, None).await?;
+                let digest = approvals::digest(approval);
+                approvals::resolve(link, approval.id, decision, None, digest).await?;
             }
             Asked::Value(missing) => {
                 let value = (missing.name.clone(), Given::text(said));
@@ -239,7 +241,27 @@ fn decision(said: &str) -> Option<Decision> {
 
 /// What waits for a person, in the tree of this session or anywhere.
 pub(crate) async fn open(link: &Link, session: Option<&SessionKey>) -> Result<Vec<Asked>, Failure> {
-    let (_, approvals) = approvals::waiting(link, session).await?;
+    all(link, session, true).await
+}
+
+/// The same without what calls would do: for telling that something waits.
+pub(crate) async fn in_brief(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure> {
+    all(link, Some(session), false).await
+}
+
+/// The same approval as it is now, if it waits still.
+pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<Asked>, Failure> {
+    let (_, open) = approvals::waiting(link, None, true).await?;
+    let same = open.into_iter().find(|one| one.id.0 == id);
+    Ok(same.map(|one| Asked::Approval(Box::new(one))))
+}
+
+async fn all(
+    link: &Link,
+    session: Option<&SessionKey>,
+    previews: bool,
+) -> Result<Vec<Asked>, Failure> {
+    let (_, approvals) = approvals::waiting(link, session, previews).await?;
     let (_, questions) = answer::waiting(link, session).await?;
     let values = match session {
         Some(session) => values(link, session).await?,

@@ -10,6 +10,11 @@ use super::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
 
+/// Tools whose calls are more than the line that names them.
+const WRITE: [&str; 2] = ["write", "edit"];
+/// The first lines of a diff name the files.
+const HEADERS: usize = 2;
+
 /// Arguments that a diff shows in their stead.
 const IN_DIFF: [&str; 3] = ["content", "old_text", "new_text"];
 
@@ -79,8 +84,10 @@ pub(crate) fn lines(
     if let Some(change) = &approval.change {
         out.extend(indented(&told(change), 2, Style::new()));
     }
-    for said in diff.into_iter().flat_map(diff_lines) {
-        out.extend(indented(said, 4, colour(said)));
+    for (at, said) in diff.into_iter().flat_map(diff_lines).enumerate() {
+        // By its place: a line of a file may look like a header.
+        let style = if at < HEADERS { DIM } else { colour(said) };
+        out.extend(indented(said, 4, style));
     }
     out.extend(indented(
         &format!("because {}", approval.why),
@@ -119,7 +126,6 @@ fn diff_lines(diff: &str) -> impl Iterator<Item = &str> {
 
 fn colour(line: &str) -> Style {
     match line.as_bytes().first() {
-        _ if line.starts_with("+++ ") || line.starts_with("--- ") => DIM,
         Some(b'+') => GOOD,
         Some(b'-') => BAD,
         Some(b'@' | b'\\') => DIM,
@@ -127,24 +133,39 @@ fn colour(line: &str) -> Style {
     }
 }
 
-/// One line for a list of what goes on; a cut one names the command that shows it whole.
-pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
+/// One line for a list of what goes on. On a screen of so many columns it is cut behind the tool's
+/// name, and a cut one names the command that shows it whole; elsewhere nothing is cut.
+pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: Option<usize>) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
     let covers = approval.covers.clone();
     let what = covers.unwrap_or_else(|| approval.arguments.to_string());
-    let text = format!(
-        "! {} {who} (run {}) wants to call {}, {} left: {}",
-        short(approval.id),
+    let id = short(approval.id);
+    let head = format!(
+        "! {id} {who} (run {}) wants to call {}",
         short(approval.run_id),
-        approval.tool,
-        span(approval.expires_at.since(now)),
-        whole::visible(&what).replace('\n', "⏎"),
+        approval.tool
     );
-    let hint = format!(" whole: abide approvals show {}", short(approval.id));
-    let all = line(&text, COLUMNS);
+    let left = span(approval.expires_at.since(now));
+    let text = format!(
+        "{head}, {left} left: {}",
+        whole::visible(&what).replace('\n', "⏎")
+    );
     // What is written is not on the line, however short the path is.
-    if !all.ends_with('…') && approval.change.is_none() {
+    let is_part = approval.change.is_some() || WRITE.contains(&approval.tool.as_str());
+    let hint = match is_part {
+        true => format!(" whole: abide approvals show {id}"),
+        false => String::new(),
+    };
+    let Some(columns) = columns else {
+        return format!("{}{hint}", line(&text, usize::MAX));
+    };
+    let all = line(&text, columns);
+    if !all.ends_with('…') && !is_part {
         return all;
     }
-    format!("{}{hint}", line(&text, COLUMNS - hint.len()))
+    let hint = format!(" whole: abide approvals show {id}");
+    let room = columns.saturating_sub(hint.len());
+    let head = line(&head, usize::MAX);
+    let least = unicode_width::UnicodeWidthStr::width(head.as_str()) + 1;
+    format!("{}{hint}", line(&text, room.max(least)))
 }

@@ -142,7 +142,7 @@ impl<'a> Live<'a> {
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
             read => read?,
         }
-        self.put();
+        self.put().await;
         match &mut self.view {
             Some(view) => view.draw(),
             None => Ok(()),
@@ -174,11 +174,12 @@ impl<'a> Live<'a> {
     }
 
     /// Puts to the person what was not put yet.
-    fn put(&mut self) {
+    async fn put(&mut self) {
         if self.open.is_some() {
             return;
         }
-        let Some(person) = &mut self.person else {
+        // From a pipe nobody answers: its lines were written before anything was asked.
+        let Some(person) = self.person.as_mut().filter(|person| person.is_there) else {
             return;
         };
         let Some(asked) = person.next_of(&self.asked) else {
@@ -186,13 +187,17 @@ impl<'a> Live<'a> {
         };
         let rest = asked.pages(self.clock.now());
         self.open = Some(Put { asked, rest });
-        self.turn_page();
+        self.turn_page().await;
     }
 
-    /// Shows what comes next of what is open, and asks for it.
-    fn turn_page(&mut self) {
+    /// Shows what comes next of what is open, and asks for it. What was typed before is no answer to
+    /// what nobody has seen.
+    async fn turn_page(&mut self) {
         if let Some(page) = self.open.as_mut().and_then(|open| open.rest.pop_front()) {
             self.note(&page);
+        }
+        if let Some(person) = &mut self.person {
+            person.set_aside().await;
         }
         self.prompt();
     }
@@ -237,7 +242,7 @@ impl<'a> Live<'a> {
         match said {
             "" if !open.rest.is_empty() => {
                 self.open = Some(open);
-                self.turn_page();
+                self.turn_page().await;
                 return Ok(());
             }
             "" => return Ok(()),
@@ -257,9 +262,17 @@ impl<'a> Live<'a> {
                 self.open = Some(open);
                 self.prompt();
             }
-            // It ran out, or somebody else was first.
+            // It ran out, another client was first, or the file is another one now: what waits
+            // still is put again, as it is now.
             Err(refused) if refused.kind == "conflict" || open.asked.is_secret() => {
-                self.note(&refused.to_string())
+                self.note(&refused.to_string());
+                let id = open.asked.id();
+                if refused.kind == "conflict" && !open.asked.is_secret() {
+                    self.asked.retain(|one| one.id() != id);
+                    if let Some(person) = &mut self.person {
+                        person.was_not_heard(id);
+                    }
+                }
             }
             // The daemon went away in this moment: it is put again.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {

@@ -48,6 +48,7 @@ mod send;
 mod serve;
 mod sessions;
 mod setup;
+mod signals;
 mod skills;
 mod spawn;
 mod start;

@@ -76,7 +76,7 @@ impl Needs {
 }
 
 async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
-    let mut found: Vec<Need> = asked::open(link, Some(session))
+    let mut found: Vec<Need> = asked::in_brief(link, session)
         .await?
         .iter()
         .map(of_asked)
@@ -96,11 +96,15 @@ async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
 
 fn of_asked(asked: &Asked) -> Need {
     let (kind, run, command) = asked.kind_run_command();
-    let message = asked.in_short(Clock::system().now());
+    let now = Clock::system().now();
+    let (message, shown) = (
+        asked.in_short(now, None),
+        asked.in_short(now, print::notes_width()),
+    );
     Need {
         id: asked.id(),
         is_prompted: true,
-        text: format!("{message}\n  {command}"),
+        text: format!("{shown}\n  {command}"),
         json: json!({
             "kind": kind, "runId": run, "message": message, "command": command,
         }),

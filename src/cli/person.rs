@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpgrp;
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use rustix::time::Timespec;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -25,6 +26,8 @@ pub(crate) struct Person {
     is_reading: bool,
     /// What was read and not taken yet.
     pending: Vec<u8>,
+    /// What was typed before something was put to them: an answer to nothing.
+    ahead: Vec<u8>,
     typing: Typing,
     /// What was put to them, answered or not.
     put: HashSet<Uuid>,
@@ -75,6 +78,7 @@ impl Person {
             rest,
             is_reading: false,
             pending: Vec::new(),
+            ahead: Vec::new(),
             typing: Typing::default(),
             put: HashSet::new(),
         }
@@ -159,6 +163,27 @@ impl Person {
     /// Reads no more until it is wanted again, so that others may; what was read already and not
     /// taken.
     pub(crate) async fn rest(&mut self) -> String {
+        self.stop().await;
+        self.forget_typed();
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.append(&mut self.pending);
+        text(&ahead)
+    }
+
+    /// Sets aside what was typed until now. It was typed before the person has seen what is put to
+    /// them next, so it is no answer to that.
+    pub(crate) async fn set_aside(&mut self) {
+        self.stop().await;
+        let typed = std::mem::take(&mut self.typing);
+        self.ahead.extend(typed.text.into_bytes());
+        self.ahead.append(&mut self.pending);
+        if !self.is_reading {
+            self.ahead.append(&mut waiting_input());
+        }
+    }
+
+    /// Stops the reader; what it has read comes before what is typed later.
+    async fn stop(&mut self) {
         let bell = self.rest.as_mut();
         if self.is_reading && bell.is_some_and(|bell| bell.write_all(&[0]).is_ok()) {
             if let Some(Came::Bytes(bytes)) = self.reads.recv().await {
@@ -166,8 +191,6 @@ impl Person {
             }
             self.is_reading = false;
         }
-        self.forget_typed();
-        text(&std::mem::take(&mut self.pending))
     }
 
     /// The first of these that was not put to them yet.
@@ -206,6 +229,31 @@ fn wait(bell: Option<&mut UnixStream>) -> Came {
             read => return Came::Bytes(bytes[..read.unwrap_or(0)].to_vec()),
         }
     }
+}
+
+/// Takes what the terminal has of input that nobody has read yet.
+fn waiting_input() -> Vec<u8> {
+    let input = stdin();
+    let mut typed = Vec::new();
+    if !input.is_terminal() {
+        return typed;
+    }
+    let now = Timespec::default();
+    let mut bytes = [0; 4096];
+    loop {
+        let mut one = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut one, Some(&now)) {
+            Ok(1..) if one[0].revents().contains(PollFlags::IN) => {}
+            _ => break,
+        }
+        match rustix::io::read(&input, &mut bytes) {
+            Ok(count @ 1..) => typed.extend(&bytes[..count]),
+            _ => break,
+        }
+    }
+    // The beginning of a line that the terminal would give as a whole.
+    let _ = tcflush(&input, QueueSelector::IFlush);
+    typed
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -314,9 +314,14 @@ impl View {
     /// Each finished tool call once, each end once, and once what people are asked.
     fn tell_news(&mut self) -> Result<(), Failure> {
         let now = self.clock.now();
-        for asked in self.tree.asked() {
+        // Those who follow runs say themselves what these need, with the command that gives it.
+        let asked = match self.shown {
+            Shown::Json => self.tree.asked(),
+            Shown::Tree(_) | Shown::Notes => &[],
+        };
+        for asked in asked {
             if self.told.asked.insert(asked.id()) {
-                let text = asked.in_short(now);
+                let text = asked.in_short(now, None);
                 tell(
                     &mut self.shown,
                     &text,

@@ -15,10 +15,12 @@ pub struct Waiting {
     pub cwd: Option<String>,
     /// The tool.
     pub tool: String,
-    /// The arguments, as they are stored: values of the environment are masked.
+    /// The arguments that the call is made with.
     pub arguments: Value,
     /// Masks values of the run's environment.
     pub redactor: Redactor,
+    /// What was worked out before is not to be taken.
+    pub anew: bool,
 }
 
 /// What the call works on, as it is now.
@@ -37,6 +39,8 @@ pub struct FileChange {
     pub path: String,
     /// The change.
     pub effect: ChangeEffect,
+    /// Another one once the change is another one; `None` where it is not known.
+    pub digest: Option<String>,
 }
 
 /// The change itself.

@@ -28,6 +28,7 @@ async fn list(
         state: params
             .state
             .and_then(|state| ApprovalState::parse(state.as_str())),
+        previews: params.previews.unwrap_or(true),
     };
     let fetch = async |limit| {
         let registry = &context.registry;
@@ -57,7 +58,13 @@ async fn resolve(
     });
     let registry = &context.registry;
     let resolved = registry
-        .resolve_approval(&context.principal, params.id, choice, remember)
+        .resolve_approval(
+            &context.principal,
+            params.id,
+            choice,
+            remember,
+            params.digest,
+        )
         .await?;
     Ok(approval(resolved))
 }
@@ -138,6 +145,7 @@ fn change(change: FileChange) -> wire::Change {
         effect: effect.into(),
         diff,
         reason,
+        digest: change.digest,
     }
 }
 

@@ -3,6 +3,8 @@
 //! the log.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -150,6 +152,40 @@ impl Redactor {
             return false;
         };
         text.contains(MASK) && known.instead.iter().any(|mask| text.contains(mask))
+    }
+
+    /// Where values stand in a text that nobody has cut, each with its mask, in order.
+    pub fn places(&self, text: &str) -> Vec<(Range<usize>, &str)> {
+        let Some(known) = &self.0 else {
+            return Vec::new();
+        };
+        let found = known.finder.find_iter(text);
+        found
+            .map(|one| {
+                (
+                    one.range(),
+                    known.instead[one.pattern().as_usize()].as_str(),
+                )
+            })
+            .collect()
+    }
+
+    /// How often each value stands in a text, by its mask.
+    pub fn counts(&self, text: &str) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for (_, mask) in self.places(text) {
+            *counts.entry(mask).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The same for two that take out the same values.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for known in self.0.iter() {
+            (&known.patterns, &known.instead).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// What a decision covers that is remembered, masked: no two texts become the same by it, so

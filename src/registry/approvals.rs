@@ -8,7 +8,7 @@ use super::view::{cut, place};
 use super::{Principal, Registry, previews};
 use crate::contract::preview::Preview;
 use crate::kernel::approval::{Approval, ApprovalState, Choice, Remember, Remembered};
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
 use crate::store::command::ResolveApproval;
 use crate::store::tx::{DbError, Tx};
@@ -42,19 +42,26 @@ impl Registry {
         let mut found = listed.await?;
         let next = cut(&mut found, limit, |(seq, _)| *seq);
         let mut items: Vec<ApprovalView> = found.into_iter().filter_map(|(_, view)| view).collect();
-        previews::add(&self.inner, &mut items).await;
+        if filter.previews {
+            previews::add(&self.inner, &mut items).await;
+        }
         Ok(Page { items, next })
     }
 
     /// Decides on an approval: its call is made, or refused with these words. The same decision
-    /// again gives the same.
+    /// again gives the same. With a `digest` of the change that was looked at, nothing is allowed once
+    /// the call would do something else to its file.
     pub async fn resolve_approval(
         &self,
         who: &Principal,
         id: ApprovalId,
         choice: Choice,
         remember: Option<Remember>,
+        digest: Option<String>,
     ) -> Result<ApprovalView, Fault> {
+        if let Some(digest) = digest.filter(|_| choice == Choice::Allow) {
+            self.still_holds(who, id, &digest).await?;
+        }
         let command = Command::ResolveApproval(Box::new(ResolveApproval {
             org: who.org.clone(),
             id,
@@ -71,6 +78,34 @@ impl Registry {
             }
             other => Err(super::spawn::unexpected(&other)),
         }
+    }
+
+    /// Would this open call still change its file as the digest says?
+    async fn still_holds(
+        &self,
+        who: &Principal,
+        id: ApprovalId,
+        digest: &str,
+    ) -> Result<(), Fault> {
+        let org = who.org.clone();
+        let found = self.inner.store.read_now(move |tx| {
+            match approvals::get(tx, id)?.filter(|one| one.org == org) {
+                Some(approval) => with_origin(tx, approval),
+                None => Ok(None),
+            }
+        })?;
+        // What is not there or is decided is for the command to say.
+        let open = found.filter(|view| view.approval.state == ApprovalState::Open);
+        let Some(mut view) = open else {
+            return Ok(());
+        };
+        if previews::holds(&self.inner, &mut view, digest).await {
+            return Ok(());
+        }
+        let why = "nothing was decided: the file has changed, and the call would do something else \
+                   to it than was shown";
+        Err(Fault::new(Kind::Conflict, why)
+            .hint("read the approval again (approvals.list) and decide on its change as it is now"))
     }
 
     /// A page of the decisions that count for later calls, oldest first.

@@ -5,7 +5,7 @@
 mod ahead;
 mod outcome;
 mod passing;
-mod said;
+pub(super) mod said;
 
 use std::collections::HashSet;
 use std::sync::Arc;

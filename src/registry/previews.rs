@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::Inner;
 use super::answer::ApprovalView;
+use super::drive::said::{self, Said};
 use crate::contract::preview::{ChangeEffect, FileChange, Preview, Waiting};
 use crate::kernel::approval::ApprovalState;
 use crate::kernel::redact::Redactor;
-use crate::store::runs;
+use crate::store::{runs, steps};
 
 /// So many files of one page are compared at the same time.
 const AT_ONCE: usize = 8;
@@ -23,21 +24,33 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) async fn add(inner: &Arc<Inner>, views: &mut [ApprovalView]) {
     let began = inner.clock.monotonic();
     for some in views.chunks_mut(AT_ONCE) {
-        join_all(some.iter_mut().map(|view| add_one(inner, view, began))).await;
+        join_all(
+            some.iter_mut()
+                .map(|view| add_one(inner, view, began, false)),
+        )
+        .await;
     }
 }
 
-async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration) {
-    let id = view.approval.run;
+/// Is this what the call would do to its file, as it is at this moment? What was worked out before
+/// does not count.
+pub(super) async fn holds(inner: &Arc<Inner>, view: &mut ApprovalView, digest: &str) -> bool {
+    add_one(inner, view, inner.clock.monotonic(), true).await;
+    let change = view.preview.change.as_ref();
+    change.is_some_and(|change| change.digest.as_deref() == Some(digest))
+}
+
+async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration, anew: bool) {
+    let (id, step) = (view.approval.run, view.approval.step);
     let pins = Arc::clone(&inner.pins);
     let found = inner.store.read(move |tx| {
         let Some(run) = runs::get(tx, id)? else {
             return Ok(None);
         };
         let agent = pins.get(tx, &run.pins.agent)?;
-        Ok(Some((run, agent)))
+        Ok(Some((run, agent, steps::get(tx, id, step)?)))
     });
-    let (run, agent) = match found.await {
+    let (run, agent, step) = match found.await {
         Ok(Some(found)) => found,
         Ok(None) => return,
         // The arguments, which are whole, are there all the same.
@@ -53,16 +66,26 @@ async fn add_one(inner: &Arc<Inner>, view: &mut ApprovalView, began: Duration) {
         tool: view.approval.tool.clone(),
         arguments: Value::Null,
         redactor: Redactor::default(),
+        anew,
     };
     // One that is decided changes nothing any more: it has happened, or never will.
     if view.approval.state == ApprovalState::Open {
-        match inner.environment_of(&run).await {
-            Ok(environment) => {
-                call.arguments = view.approval.arguments.clone();
+        let said = match &step {
+            Some(step) => said::arguments(inner, &run, step).await,
+            None => Ok(Said::AsStored),
+        };
+        match (inner.environment_of(&run).await, said) {
+            (Ok(environment), Ok(said)) => {
                 call.redactor = environment.redactor.clone();
+                // What was sealed and cannot be opened is not called either.
+                call.arguments = match said {
+                    Said::AsStored => view.approval.arguments.clone(),
+                    Said::Otherwise(arguments) => arguments,
+                    Said::Lost => Value::Null,
+                };
             }
             // Without it secrets would not be masked.
-            Err(fault) => {
+            (Err(fault), _) | (_, Err(fault)) => {
                 tracing::warn!(run = %id, %fault, "an approval is shown without its diff");
             }
         }
@@ -81,6 +104,7 @@ fn late(view: &ApprovalView) -> Preview {
         change: path.map(|path| FileChange {
             path: path.to_owned(),
             effect: ChangeEffect::NotShown(why.to_owned()),
+            digest: None,
         }),
     }
 }

@@ -172,6 +172,8 @@ pub struct ApprovalFilter {
     pub tree: bool,
     /// Only those in this state.
     pub state: Option<ApprovalState>,
+    /// With what their calls work on.
+    pub previews: bool,
 }
 
 /// What `sessions.create` does where the key is taken.

@@ -254,9 +254,9 @@ impl Runner for TurnRunner {
             None => self.workspace.to_path_buf(),
         };
         let folder = Some(root.display().to_string());
-        let change = self
-            .tools
-            .preview(root, &call.tool, &call.arguments, call.redactor);
+        let change =
+            self.tools
+                .preview(root, &call.tool, &call.arguments, call.redactor, call.anew);
         Box::pin(async move {
             Preview {
                 folder,

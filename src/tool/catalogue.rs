@@ -28,7 +28,7 @@ use super::shell::Shell;
 use super::todo::Todo;
 use super::workspace::LedTo;
 use super::write::Write;
-use super::{Tool, ToolOutput, Unopened, Workspace, skill};
+use super::{Tool, ToolOutput, Unopened, Workspace, preview, skill};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
 use crate::contract::journal::RunEnvironment;
@@ -92,6 +92,7 @@ pub struct Catalogue {
     shell: Option<Shell>,
     servers: Option<Servers>,
     judged: Judged,
+    kept: preview::Kept,
 }
 
 /// Where the paths of calls led that were judged and are to be made.
@@ -120,7 +121,13 @@ impl Catalogue {
             shell: options.shell,
             servers: options.servers,
             judged: Judged::default(),
+            kept: preview::Kept::default(),
         }
+    }
+
+    /// What calls would do to files, as far as it was worked out.
+    pub(super) fn kept(&self) -> &preview::Kept {
+        &self.kept
     }
 
     /// Folders that no tool may see.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
-use super::put::{FILE_LIMIT, Target, with_crlf};
+use super::put::{Existing, FILE_LIMIT, Target, with_crlf};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -71,15 +71,9 @@ impl Tool for Edit {
             let Some(existing) = target.existing()? else {
                 return Err(format!("no such file: {path}; write makes one"));
             };
-            let [mut old, mut new] = ["old_text", "new_text"]
-                .map(|name| arguments.text(name).unwrap_or_default().to_owned());
-            if new.contains('\0') {
-                return Err("new_text: a text file holds no NUL".to_owned());
-            }
-            if existing.has_crlf() {
-                (old, new) = (with_crlf(&old), with_crlf(&new));
-            }
-            let (text, at) = match replaced(&existing.text, &old, &new) {
+            let [old, new] =
+                ["old_text", "new_text"].map(|name| arguments.text(name).unwrap_or_default());
+            let (text, at) = match made(shown, &existing, old, new)? {
                 Change::Made(text, at) => (text, at),
                 Change::IsThere => {
                     return Ok(format!(
@@ -90,16 +84,34 @@ impl Tool for Edit {
                     return Err(format!("{shown}: {why}; nothing was changed"));
                 }
             };
-            if text.len() > FILE_LIMIT {
-                return Err(format!(
-                    "{shown} would have {} bytes; {FILE_LIMIT} at most",
-                    text.len()
-                ));
-            }
             target.put(&text, Some(&existing))?;
             let line = text[..at].matches('\n').count() + 1;
             Ok(format!("changed {shown} at line {line}"))
         })
+    }
+}
+
+/// What becomes of a file; the error says why the call is refused. Asked before the call, too, by
+/// `preview.rs`.
+pub(super) fn made(
+    shown: &str,
+    existing: &Existing,
+    old: &str,
+    new: &str,
+) -> Result<Change, String> {
+    if new.contains('\0') {
+        return Err("new_text: a text file holds no NUL".to_owned());
+    }
+    let ended = |text: &str| match existing.has_crlf() {
+        true => with_crlf(text),
+        false => text.to_owned(),
+    };
+    match replaced(&existing.text, &ended(old), &ended(new)) {
+        Change::Made(text, _) if text.len() > FILE_LIMIT => Err(format!(
+            "{shown} would have {} bytes; {FILE_LIMIT} at most",
+            text.len()
+        )),
+        change => Ok(change),
     }
 }
 
@@ -114,7 +126,7 @@ pub(super) enum Change {
 }
 
 /// `new` in the place of `old`, which must be there exactly once.
-pub(super) fn replaced(text: &str, old: &str, new: &str) -> Change {
+fn replaced(text: &str, old: &str, new: &str) -> Change {
     if old == new {
         return Change::Impossible("old_text and new_text are the same".to_owned());
     }

@@ -9,6 +9,7 @@ mod catalogue;
 mod dealing;
 mod defining;
 mod delegating;
+mod diff;
 mod edit;
 mod fetch;
 mod gate;

@@ -1,14 +1,19 @@
 //! What a call of `write` or `edit` would do to its file, as the file is now: the unified diff that
-//! a person is shown before approving it. The runner asks the catalogue for it.
+//! a person is shown before approving it. The runner asks the catalogue for it. The change is the one
+//! that the call itself would make, with its real arguments on the real text; what is shown of it is
+//! masked after that.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use similar::TextDiff;
 
-use super::put::{FILE_LIMIT, Target, with_crlf};
-use super::{Catalogue, Workspace, edit};
+use super::diff::unified;
+use super::put::Target;
+use super::{Catalogue, Workspace, edit, write};
+use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::preview::{ChangeEffect, FileChange};
 use crate::file_work::{Stop, TOOLS};
@@ -19,10 +24,29 @@ use crate::kernel::redact::Redactor;
 const DIFF_LIMIT: usize = 128 << 10;
 /// A file that is larger is not compared, bytes.
 const COMPARED: usize = 2 << 20;
-/// The search for the smallest diff ends after this time; what it has found by then is shown.
-const SEARCH: Duration = Duration::from_millis(300);
 /// A file system that does not answer in this time is not waited for.
 const LIMIT: Duration = Duration::from_secs(3);
+/// So many changes are kept for the next time that they are asked for.
+const KEPT: usize = 128;
+
+/// Changes that were worked out, by the call and the file as it was.
+#[derive(Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<HashMap<[u8; 32], FileChange>>>);
+
+impl Kept {
+    fn get(&self, of: &[u8; 32]) -> Option<FileChange> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(of).cloned()
+    }
+
+    fn put(&self, of: [u8; 32], change: FileChange) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(of, change);
+    }
+}
 
 /// A call of a tool that writes a file.
 enum Writing {
@@ -49,30 +73,59 @@ impl Writing {
     }
 }
 
+/// A call, and where it is made.
+struct Asked {
+    root: PathBuf,
+    denied: Vec<PathBuf>,
+    path: String,
+    writing: Writing,
+    redactor: Redactor,
+    /// By the call alone.
+    digest: [u8; 32],
+    /// What was worked out before may be taken.
+    kept: Option<Kept>,
+}
+
 impl Catalogue {
     /// What the call would do to a file in the workspace at `root`; `None`: it writes none. Values
-    /// of the environment are masked on both sides.
+    /// of the environment are masked in what is shown. `anew`: nothing that was worked out before
+    /// is taken.
     pub fn preview(
         &self,
         root: PathBuf,
         tool: &str,
         arguments: &Value,
         redactor: Redactor,
+        anew: bool,
     ) -> BoxFuture<'static, Option<FileChange>> {
         let Some((path, writing)) = Writing::of(tool, arguments) else {
             return Box::pin(std::future::ready(None));
         };
-        let denied = self.denied().to_vec();
-        let named = path.clone();
+        let said = arguments.to_string();
+        let call = digest(&[
+            root.as_os_str().as_encoded_bytes(),
+            tool.as_bytes(),
+            said.as_bytes(),
+            &redactor.fingerprint().to_le_bytes(),
+        ]);
+        let asked = Asked {
+            digest: call,
+            root,
+            denied: self.denied().to_vec(),
+            path,
+            writing,
+            redactor,
+            kept: (!anew).then(|| self.kept().clone()),
+        };
+        let named = asked.shown(&asked.path);
         Box::pin(async move {
-            let work =
-                TOOLS.run(move |stop| change(&root, &denied, &named, writing, &redactor, stop));
+            let work = TOOLS.run(move |stop| asked.change(stop));
             let done = tokio::time::timeout(LIMIT, work).await;
             Some(match done {
                 Ok(Ok(change)) => change,
-                Ok(Err(busy)) => not_shown(path, busy.to_string()),
+                Ok(Err(busy)) => not_shown(named, busy.to_string()),
                 Err(_) => not_shown(
-                    path,
+                    named,
                     format!(
                         "the file system did not answer within {} s",
                         LIMIT.as_secs()
@@ -87,241 +140,143 @@ fn not_shown(path: String, why: String) -> FileChange {
     FileChange {
         path,
         effect: ChangeEffect::NotShown(why),
+        digest: None,
     }
 }
 
-fn change(
-    root: &Path,
-    denied: &[PathBuf],
-    path: &str,
-    writing: Writing,
-    redactor: &Redactor,
-    stop: &Stop,
-) -> FileChange {
-    let workspace = match Workspace::open(root, denied) {
-        // Where the agent may write is decided when the call is made.
-        Ok(workspace) => workspace.writing(Writes::Anywhere),
-        Err(super::Unopened::Gone(why) | super::Unopened::Refused(why)) => {
-            return FileChange {
-                path: path.to_owned(),
-                effect: ChangeEffect::Fails(why),
-            };
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&part.len().to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+impl Asked {
+    /// A text as people see it.
+    fn shown(&self, text: &str) -> String {
+        self.redactor.whole(text).into_owned()
+    }
+
+    fn fails(&self, path: &str, why: &str) -> FileChange {
+        let (path, why) = (self.shown(path), self.shown(why));
+        let digest = digest(&[b"fails", path.as_bytes(), why.as_bytes()]);
+        FileChange {
+            path,
+            effect: ChangeEffect::Fails(why),
+            digest: Some(short(digest)),
         }
-    };
-    let target = Target::of(&workspace, path);
-    let shown = target
-        .as_ref()
-        .map_or(path, |target| &target.shown)
-        .to_owned();
-    let effect = target
-        .and_then(|target| compared(&target, writing, redactor, stop))
-        .unwrap_or_else(ChangeEffect::Fails);
-    FileChange {
-        path: shown,
-        effect,
     }
-}
 
-/// The error is the reason for which the call would fail.
-fn compared(
-    target: &Target,
-    writing: Writing,
-    redactor: &Redactor,
-    stop: &Stop,
-) -> Result<ChangeEffect, String> {
-    let existing = target.existing()?;
-    let is_there = existing.is_some();
-    let has_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
-    let before = existing.map(|one| redactor.whole(&one.text).into_owned());
-    let ended = |text: String| match has_crlf {
-        true => with_crlf(&text),
-        false => text,
-    };
-    let after = match writing {
-        Writing::Write { content } => ended(content),
-        Writing::Edit { old, new } => {
-            let Some(before) = &before else {
-                return Err("there is no such file".to_owned());
-            };
-            match edit::replaced(before, &ended(old), &ended(new)) {
-                edit::Change::Made(text, _) => text,
-                edit::Change::IsThere => before.clone(),
-                edit::Change::Impossible(why) => return Err(why),
+    fn change(self, stop: &Stop) -> FileChange {
+        let workspace = match Workspace::open(&self.root, &self.denied) {
+            // Where the agent may write is decided when the call is made.
+            Ok(workspace) => workspace
+                .writing(Writes::Anywhere)
+                .masking(self.redactor.clone()),
+            Err(super::Unopened::Gone(why) | super::Unopened::Refused(why)) => {
+                return self.fails(&self.path, &why);
             }
+        };
+        let target = match Target::of(&workspace, &self.path) {
+            Ok(target) => target,
+            Err(why) => return self.fails(&self.path, &why),
+        };
+        let known = self.kept.as_ref().and_then(|kept| {
+            let stamp = target.stamp().ok()?;
+            let now = Clock::system().now().0 / 1_000;
+            let is_fresh = stamp.as_ref().is_some_and(|one| one.is_fresh_at(now));
+            let file = format!("{} {stamp:?}", target.shown);
+            (!is_fresh).then(|| (kept, digest(&[&self.digest, file.as_bytes()])))
+        });
+        if let Some(change) = known.and_then(|(kept, file)| kept.get(&file)) {
+            return change;
         }
-    };
-    if after.len() > FILE_LIMIT {
-        return Err(format!(
-            "it would have {} bytes; {FILE_LIMIT} at most",
-            after.len()
-        ));
+        match self.compared(&workspace, &target, stop) {
+            Ok(change) => {
+                if let Some((kept, file)) = known {
+                    kept.put(file, change.clone());
+                }
+                change
+            }
+            Err(why) => self.fails(&target.shown, &why),
+        }
     }
-    let before = before.unwrap_or_default();
-    if is_there && before == after {
-        return Ok(ChangeEffect::Nothing);
+
+    /// The error is the reason for which the call would fail.
+    fn compared(
+        &self,
+        workspace: &Workspace,
+        target: &Target,
+        stop: &Stop,
+    ) -> Result<FileChange, String> {
+        let existing = target.existing()?;
+        let after = match &self.writing {
+            Writing::Write { content } => {
+                write::held(workspace, &target.shown, existing.as_ref(), content)?
+            }
+            Writing::Edit { old, new } => {
+                let Some(existing) = &existing else {
+                    return Err("there is no such file".to_owned());
+                };
+                match edit::made(&target.shown, existing, old, new)? {
+                    edit::Change::Made(text, _) => text,
+                    edit::Change::IsThere => existing.text.clone(),
+                    edit::Change::Impossible(why) => return Err(why),
+                }
+            }
+        };
+        let before = existing.as_ref().map(|one| one.text.as_str());
+        stop.check()?;
+        let path = self.shown(&target.shown);
+        let effect = self.effect(&path, before, &after);
+        let known = before.unwrap_or_default();
+        // By what people see: it tells nobody anything of the values.
+        let digest = digest(&[
+            path.as_bytes(),
+            &[u8::from(before.is_some())],
+            self.redactor.whole(known).as_bytes(),
+            self.redactor.whole(&after).as_bytes(),
+            &known.len().to_le_bytes(),
+            &after.len().to_le_bytes(),
+        ]);
+        Ok(FileChange {
+            path,
+            effect,
+            digest: Some(short(digest)),
+        })
     }
-    stop.check()?;
-    let size = before.len().max(after.len());
-    if size > COMPARED {
-        return Ok(ChangeEffect::NotShown(format!(
-            "the file is too large to be compared ({size} bytes; {COMPARED} at most)"
-        )));
+
+    fn effect(&self, path: &str, before: Option<&str>, after: &str) -> ChangeEffect {
+        if before == Some(after) {
+            return ChangeEffect::Nothing;
+        }
+        let size = before.map_or(0, str::len).max(after.len());
+        if size > COMPARED {
+            return ChangeEffect::NotShown(format!(
+                "the file is too large to be compared ({size} bytes; {COMPARED} at most)"
+            ));
+        }
+        match (
+            unified(path, before, after, &self.redactor, DIFF_LIMIT),
+            before,
+        ) {
+            (Err(least), _) => ChangeEffect::NotShown(format!(
+                "the diff is too large ({least} bytes or more; {DIFF_LIMIT} at most)"
+            )),
+            (Ok(diff), Some(_)) => ChangeEffect::Changes(diff),
+            (Ok(diff), None) => ChangeEffect::Creates(diff),
+        }
     }
-    let diff = unified(&target.shown, is_there, &before, &after);
-    Ok(match (diff.len() > DIFF_LIMIT, is_there) {
-        (true, _) => ChangeEffect::NotShown(format!(
-            "the diff is too large ({} bytes; {DIFF_LIMIT} at most)",
-            diff.len()
-        )),
-        (false, true) => ChangeEffect::Changes(diff),
-        (false, false) => ChangeEffect::Creates(diff),
-    })
 }
 
-fn unified(path: &str, is_there: bool, before: &str, after: &str) -> String {
-    let diff = TextDiff::configure()
-        .timeout(SEARCH)
-        .diff_lines(before, after);
-    let (old, new) = (format!("a/{path}"), format!("b/{path}"));
-    let old = if is_there { old.as_str() } else { "/dev/null" };
-    diff.unified_diff()
-        .context_radius(3)
-        .header(old, &new)
-        .to_string()
+/// A digest as clients send it back.
+fn short(digest: [u8; 32]) -> String {
+    let text = blake3::Hash::from(digest).to_hex();
+    text[..32].to_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::kernel::secret::Secret;
-    use crate::tool::Options;
-
-    struct Place {
-        folder: tempfile::TempDir,
-        catalogue: Catalogue,
-    }
-
-    fn place() -> Place {
-        Place {
-            folder: tempfile::tempdir().unwrap(),
-            catalogue: Catalogue::new(Options::default()),
-        }
-    }
-
-    impl Place {
-        async fn masked(&self, tool: &str, arguments: Value, redactor: Redactor) -> ChangeEffect {
-            let root = self.folder.path().canonicalize().unwrap();
-            let change = self.catalogue.preview(root, tool, &arguments, redactor);
-            change.await.unwrap().effect
-        }
-
-        async fn effect(&self, tool: &str, arguments: Value) -> ChangeEffect {
-            self.masked(tool, arguments, Redactor::default()).await
-        }
-
-        fn holds(&self, text: impl AsRef<[u8]>) {
-            fs::write(self.folder.path().join("a.txt"), text).unwrap();
-        }
-    }
-
-    fn write(content: &str) -> Value {
-        json!({ "path": "a.txt", "content": content })
-    }
-
-    fn edit(old: &str, new: &str) -> Value {
-        json!({ "path": "a.txt", "old_text": old, "new_text": new })
-    }
-
-    #[tokio::test]
-    async fn a_write_is_a_diff_against_the_file_as_it_is() {
-        let place = place();
-        assert_eq!(
-            place.effect("write", write("one\n")).await,
-            ChangeEffect::Creates("--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+one\n".to_owned())
-        );
-        place.holds("one\ntwo");
-        assert_eq!(
-            place.effect("write", write("one\nthree\n")).await,
-            ChangeEffect::Changes(
-                "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n\\ No newline at end of \
-                 file\n+three\n"
-                    .to_owned()
-            )
-        );
-        assert_eq!(
-            place.effect("write", write("one\ntwo")).await,
-            ChangeEffect::Nothing
-        );
-    }
-
-    #[tokio::test]
-    async fn an_edit_is_a_diff_or_the_reason_for_which_it_would_fail() {
-        let place = place();
-        let missing = place.effect("edit", edit("two", "three")).await;
-        assert_eq!(
-            missing,
-            ChangeEffect::Fails("there is no such file".to_owned())
-        );
-        place.holds("one\r\ntwo\r\n");
-        let ChangeEffect::Changes(diff) = place.effect("edit", edit("two\n", "2\nand\n")).await
-        else {
-            panic!("no diff");
-        };
-        assert!(diff.ends_with(" one\r\n-two\r\n+2\r\n+and\r\n"), "{diff:?}");
-        let ChangeEffect::Fails(why) = place.effect("edit", edit("four", "4")).await else {
-            panic!("it would not fail");
-        };
-        assert!(why.contains("not there"), "{why}");
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_compared_is_named() {
-        let place = place();
-        place.holds(b"\xff\xfe\0");
-        let ChangeEffect::Fails(why) = place.effect("write", write("x")).await else {
-            panic!("it would not fail");
-        };
-        assert!(why.contains("not UTF-8 text"), "{why}");
-        place.holds("old\n");
-        let long = "a line of text\n".repeat(20_000);
-        let ChangeEffect::NotShown(why) = place.effect("write", write(&long)).await else {
-            panic!("it is shown");
-        };
-        assert!(why.contains("too large"), "{why}");
-        let outside = json!({ "path": "../a.txt", "content": "x" });
-        let ChangeEffect::Fails(why) = place.effect("write", outside).await else {
-            panic!("it would not fail");
-        };
-        assert!(why.contains("outside"), "{why}");
-        let root = place.folder.path().to_owned();
-        let shell = json!({ "command": "ls" });
-        let change = place
-            .catalogue
-            .preview(root, "shell", &shell, Redactor::default());
-        assert_eq!(change.await, None);
-    }
-
-    #[tokio::test]
-    async fn values_of_the_environment_are_masked_on_both_sides() {
-        let place = place();
-        place.holds("key = hunter2-hunter2\nother\n");
-        let secret = Secret::new("hunter2-hunter2");
-        let redactor = Redactor::new([("API_KEY", &secret)]);
-        let masked = edit(
-            "key = [secret:API_KEY]\nother",
-            "key = [secret:API_KEY]\nnew",
-        );
-        let ChangeEffect::Changes(diff) = place.masked("edit", masked, redactor).await else {
-            panic!("no diff");
-        };
-        assert!(!diff.contains("hunter2"), "{diff}");
-        assert!(
-            diff.contains(" key = [secret:API_KEY]\n-other\n+new"),
-            "{diff}"
-        );
-    }
-}
+#[path = "preview_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -35,6 +36,24 @@ pub(super) struct Existing {
     mode: Mode,
 }
 
+/// A file as it was at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stamp {
+    file: [u64; 3],
+    changed: [i64; 2],
+    /// Nobody can set this one.
+    moved: [i64; 2],
+    mode: u32,
+}
+
+impl Stamp {
+    /// Was it changed so short before this, in seconds of the system's clock, that another change
+    /// could have the same stamp?
+    pub(super) fn is_fresh_at(&self, seconds: i64) -> bool {
+        self.moved[0] >= seconds - 2 || self.changed[0] >= seconds - 2
+    }
+}
+
 impl Existing {
     /// Does each of its lines end as other systems end them?
     pub(super) fn has_crlf(&self) -> bool {
@@ -61,6 +80,22 @@ impl Target {
         })
     }
 
+    /// Which file is there and when it was changed last; `None`: there is none yet.
+    pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
+        match self.root.file(&self.folders.join(&self.name)) {
+            Ok(file) => file.metadata().map(|found| {
+                Some(Stamp {
+                    file: [found.dev(), found.ino(), found.size()],
+                    changed: [found.mtime(), found.mtime_nsec()],
+                    moved: [found.ctime(), found.ctime_nsec()],
+                    mode: found.mode(),
+                })
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The text file that is there; `None`: there is none yet. What is no text file is refused.
     pub(super) fn existing(&self) -> Result<Option<Existing>, String> {
         let opened = self.root.file(&self.folders.join(&self.name));
@@ -73,7 +108,7 @@ impl Target {
             Err(error) => return Err(self.failed(&error)),
         };
         let found = file.metadata().map_err(|error| self.failed(&error))?;
-        let mode = Mode::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found));
+        let mode = Mode::from_raw_mode(found.mode());
         if !mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) {
             return Err(format!("{} is read-only; nothing was changed", self.shown));
         }

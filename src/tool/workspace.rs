@@ -1,7 +1,7 @@
 //! The folder that a run's tools see, and the check that no path leads out of it. Every tool
 //! resolves the paths it is given here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -107,9 +107,13 @@ impl Workspace {
     }
 
     /// Would `new` put the mask of a value where `old` holds the value itself? The run has not
-    /// seen the value, so it cannot have meant that.
+    /// seen the value, so it cannot have meant that. Masks that `old` has as text may stay.
     pub(super) fn would_mask(&self, old: &str, new: &str) -> bool {
-        self.masks.is_named_in(new) && !self.masks.is_named_in(old) && self.masks.whole(old) != old
+        let (before, after) = (self.masks.counts(old), self.masks.counts(new));
+        before.iter().any(|(mask, count)| {
+            let left = after.get(mask).copied().unwrap_or_default();
+            left < *count && has_more_lines_with(mask, old, new)
+        })
     }
 
     /// The folder, without links in its path.
@@ -265,6 +269,22 @@ impl Workspace {
         }
         text
     }
+}
+
+/// Has `new` a line with this mask in it more often than `old` has the same line?
+fn has_more_lines_with(mask: &str, old: &str, new: &str) -> bool {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for line in old.lines().filter(|line| line.contains(mask)) {
+        *known.entry(line).or_default() += 1;
+    }
+    let mut said = new.lines().filter(|line| line.contains(mask));
+    said.any(|line| match known.get_mut(line) {
+        Some(left @ 1..) => {
+            *left -= 1;
+            false
+        }
+        _ => true,
+    })
 }
 
 /// `path` without `.` and `..`, by its text alone.

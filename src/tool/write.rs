@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::arguments::{Arguments, Parameter, Shape, schema};
 use super::blocking::blocking;
-use super::put::{FILE_LIMIT, Target, with_crlf};
+use super::put::{Existing, FILE_LIMIT, Target, with_crlf};
 use super::{Aim, Tool, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
 use crate::kernel::step::Effect;
@@ -57,32 +57,11 @@ impl Tool for Write {
         blocking(move |_| {
             let arguments = Arguments::check(PARAMETERS, arguments)?;
             let content = arguments.text("content").unwrap_or_default();
-            if content.len() > FILE_LIMIT {
-                return Err(format!(
-                    "content: {} bytes; {FILE_LIMIT} at most",
-                    content.len()
-                ));
-            }
-            if content.contains('\0') {
-                return Err("content: a text file holds no NUL".to_owned());
-            }
             let target = Target::of(&workspace, arguments.text("path").unwrap_or_default())?;
             let shown = &target.shown;
             let existing = target.existing()?;
             let keeps_crlf = existing.as_ref().is_some_and(|one| one.has_crlf());
-            if existing
-                .as_ref()
-                .is_some_and(|one| workspace.would_mask(&one.text, content))
-            {
-                return Err(format!(
-                    "{shown} holds a value of the environment where content says [secret:NAME]; \
-                     nothing was changed. Use edit around that place"
-                ));
-            }
-            let content = match keeps_crlf {
-                true => with_crlf(content),
-                false => content.to_owned(),
-            };
+            let content = held(&workspace, shown, existing.as_ref(), content)?;
             let size = format!("{} bytes, {} lines", content.len(), content.lines().count());
             let note = if keeps_crlf {
                 "; its line ends stay CRLF"
@@ -103,4 +82,33 @@ impl Tool for Write {
             Ok(format!("{what} {shown}: {size}{note}"))
         })
     }
+}
+
+/// What the file is to hold; the error says why the call is refused. Asked before the call, too, by
+/// `preview.rs`.
+pub(super) fn held(
+    workspace: &Workspace,
+    shown: &str,
+    existing: Option<&Existing>,
+    content: &str,
+) -> Result<String, String> {
+    if content.len() > FILE_LIMIT {
+        return Err(format!(
+            "content: {} bytes; {FILE_LIMIT} at most",
+            content.len()
+        ));
+    }
+    if content.contains('\0') {
+        return Err("content: a text file holds no NUL".to_owned());
+    }
+    if existing.is_some_and(|one| workspace.would_mask(&one.text, content)) {
+        return Err(format!(
+            "{shown} holds a value of the environment where content says [secret:NAME]; \
+             nothing was changed. Use edit around that place"
+        ));
+    }
+    Ok(match existing.is_some_and(Existing::has_crlf) {
+        true => with_crlf(content),
+        false => content.to_owned(),
+    })
 }

@@ -59,6 +59,10 @@ pub struct ListApprovals {
     /// Only those in this state; any if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+    /// With folder, names of the environment and change; true if unset. Without them nothing is
+    /// read of any file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previews: Option<bool>,
     /// How many at most.
     #[serde(default)]
     pub limit: PageSize,
@@ -91,6 +95,10 @@ pub struct ResolveApproval {
     /// For which later calls like it that counts; for none if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remember: Option<Scope>,
+    /// The digest of the change that was looked at: `conflict`, and nothing is allowed, once the call
+    /// would do something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 impl Params for ResolveApproval {
     fn object(&self) -> Option<String> {
@@ -216,6 +224,9 @@ pub struct Change {
     /// With `fails` and `not_shown`: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For `approvals.resolve`: another one once the call would do something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// A decision that counts for later calls.

@@ -148,9 +148,10 @@ fn attach_and_the_lists_show_what_run_shows_and_json_has_all_of_it() {
             .await;
         let approval = open(&daemon).await;
         let diff = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1 @@\n alpha\n-beta\n-gamma\n";
+        let digest = approval["change"]["digest"].as_str().unwrap();
         assert_eq!(
             approval["change"],
-            json!({ "path": "notes.txt", "effect": "changes", "diff": diff })
+            json!({ "path": "notes.txt", "effect": "changes", "diff": diff, "digest": digest })
         );
         assert_eq!(approval["folder"], place.work().to_str().unwrap());
         assert_eq!(approval["env"], json!(["DEPLOY_HOST", "DEPLOY_TOKEN"]));

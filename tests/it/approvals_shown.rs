@@ -136,10 +136,17 @@ fn a_list_and_one_approval_are_whole_in_a_pipe_and_at_a_terminal() {
             );
             assert!(!screen.raw().contains("\u{1b}[8m"), "{arguments:?}");
         }
-        // One line of many names the command that shows all of it.
+        // One line of many names the tool and the command that shows all of it; in a pipe it is whole.
         let listed = said(&mut place.command(&["ps"]));
+        assert!(
+            bare(&listed.out).contains(&bare(&lines.join("⏎"))),
+            "{}",
+            listed.out
+        );
+        let (_, shown) = Terminal::start(place.command(&["ps"])).end();
         let whole = format!("whole: abide approvals show {short}");
-        assert!(listed.out.contains(&whole), "{}", listed.out);
+        assert!(shown.contains("wants to call shell"), "{shown}");
+        assert!(shown.contains(&whole), "{shown}");
         let missing = said(&mut place.command(&["approvals", "show", "00000000"]));
         assert_eq!(missing.code, 3, "{}", missing.err);
         client

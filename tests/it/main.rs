@@ -13,6 +13,7 @@ mod api;
 mod approvals;
 mod approvals_diff;
 mod approvals_shown;
+mod approvals_unseen;
 mod architecture;
 mod backups;
 mod breaker;

@@ -76,6 +76,7 @@ fn what_happens_is_seen_and_an_approval_is_given_at_any_size() {
                 seen = top.until_seen(|seen| *seen != before);
             }
             assert!(seen.contains("+line 099"), "{seen}");
+            top.until_seen(|seen| seen.contains("y allow"));
             top.types("y");
             top.until_seen(|seen| seen.contains("allowed: write"));
             top.until_seen(|seen| !seen.contains("waits for you") && seen.contains("writer ok"));

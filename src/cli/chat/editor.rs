@@ -1,16 +1,14 @@
 //! The line that a person types in `abide chat`: rustyline in a thread of its own, with a history
 //! for each folder and completion. What happens while somebody types is printed above the line.
 
-use std::borrow::Cow;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as channel};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
@@ -18,7 +16,6 @@ use rustyline::{
     Cmd, ColorMode, CompletionType, Config, Context, ExternalPrinter, KeyCode, KeyEvent, Modifiers,
 };
 use tokio::sync::mpsc;
-use unicode_width::UnicodeWidthStr;
 
 use super::complete::{Words, complete};
 use crate::cli::failure::Failure;
@@ -43,10 +40,6 @@ struct Want {
     prompt: String,
     /// What was typed before anybody asked.
     initial: String,
-    /// It is not shown and not kept.
-    is_secret: bool,
-    /// It goes into the history.
-    is_kept: bool,
 }
 
 /// The line editor.
@@ -64,14 +57,12 @@ impl Editor {
     /// An editor on this terminal; the history of a folder is kept below the state folder.
     pub(super) fn new(state: Option<PathBuf>, folder: Option<&Path>) -> Result<Editor, Failure> {
         let words = Arc::new(Mutex::new(Words::default()));
-        let is_secret = Arc::new(AtomicBool::new(false));
         let failed = |error: ReadlineError| Failure::local("the terminal cannot be used", error);
         let mut line =
             rustyline::Editor::<Help, FileHistory>::with_config(config().map_err(failed)?)
                 .map_err(failed)?;
         line.set_helper(Some(Help {
             words: Arc::clone(&words),
-            is_secret: Arc::clone(&is_secret),
         }));
         for key in [
             KeyEvent(KeyCode::Enter, Modifiers::ALT),
@@ -93,7 +84,6 @@ impl Editor {
         let (says, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             while let Ok(want) = wanted.recv() {
-                is_secret.store(want.is_secret, Ordering::Relaxed);
                 if says
                     .send(read(&mut line, &want, history.as_deref()))
                     .is_err()
@@ -113,19 +103,10 @@ impl Editor {
 
     /// Lets the person type, unless they do already.
     pub(super) fn open(&mut self, prompt: &str, initial: String) {
-        self.want(prompt, initial, false, true);
-    }
-
-    fn want(&mut self, prompt: &str, initial: String, is_secret: bool, is_kept: bool) {
         if !self.is_open {
             let prompt = prompt.to_owned();
             // Where the thread has ended, so has the input.
-            let _ = self.wants.send(Want {
-                prompt,
-                initial,
-                is_secret,
-                is_kept,
-            });
+            let _ = self.wants.send(Want { prompt, initial });
             self.is_open = true;
         }
     }
@@ -135,12 +116,6 @@ impl Editor {
         let typed = self.typed.recv().await.unwrap_or(Typed::End);
         self.is_open = false;
         typed
-    }
-
-    /// What they answer to this; it is not kept.
-    pub(super) async fn ask(&mut self, prompt: &str, is_secret: bool) -> Typed {
-        self.want(prompt, String::new(), is_secret, false);
-        self.typed().await
     }
 
     /// Prints a text above the line that is typed.
@@ -208,8 +183,7 @@ fn read(
     match line.readline_with_initial(&prompt, (&want.initial, "")) {
         Ok(text) => {
             let text = joined(&text);
-            let is_kept = want.is_kept && !want.is_secret && !text.trim().is_empty();
-            if is_kept
+            if !text.trim().is_empty()
                 && line.add_history_entry(text.as_str()).unwrap_or(false)
                 && let Some(file) = history
             {
@@ -231,13 +205,6 @@ fn joined(text: &str) -> String {
 /// What rustyline asks while somebody types.
 struct Help {
     words: Arc<Mutex<Words>>,
-    is_secret: Arc<AtomicBool>,
-}
-
-impl Help {
-    fn is_secret(&self) -> bool {
-        self.is_secret.load(Ordering::Relaxed)
-    }
 }
 
 impl rustyline::Helper for Help {}
@@ -251,9 +218,6 @@ impl Completer for Help {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        if self.is_secret() {
-            return Ok((at, Vec::new()));
-        }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(complete(&words, &line[..at]))
     }
@@ -263,22 +227,11 @@ impl Hinter for Help {
     type Hint = String;
 }
 
-impl Highlighter for Help {
-    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        match self.is_secret() {
-            true => Cow::Owned("*".repeat(line.width())),
-            false => Cow::Borrowed(line),
-        }
-    }
-
-    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
-        self.is_secret()
-    }
-}
+impl Highlighter for Help {}
 
 impl Validator for Help {
     fn validate(&self, line: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(match line.input().ends_with('\\') && !self.is_secret() {
+        Ok(match line.input().ends_with('\\') {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Valid(None),
         })

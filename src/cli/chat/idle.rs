@@ -149,7 +149,7 @@ impl<'a> Idle<'a> {
 
     /// What runs ask that the person does not know of.
     async fn asks(&mut self) -> Result<Option<String>, Failure> {
-        let asked = match asked::open(&self.watch.link, Some(&self.key)).await {
+        let asked = match asked::in_brief(&self.watch.link, &self.key).await {
             Ok(asked) => asked,
             // The subscription finds the daemon again.
             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => return Ok(None),
@@ -159,7 +159,7 @@ impl<'a> Idle<'a> {
         let new: Vec<String> = asked
             .iter()
             .filter(|one| self.told.insert(one.id()))
-            .map(|one| styled(HEAD, one.in_short(now)))
+            .map(|one| styled(HEAD, one.in_short(now, print::notes_width())))
             .collect();
         let hint = "to see it whole and to answer it: Enter on an empty line";
         Ok((!new.is_empty()).then(|| format!("{}\n{}", new.join("\n"), styled(DIM, hint))))

@@ -243,11 +243,15 @@ impl<'a> Talk<'a> {
 
     /// Puts to the person what runs ask that nobody has answered yet.
     async fn answer(&mut self) -> Result<(), Failure> {
-        let Some(editor) = &mut self.editor else {
+        if self.editor.is_none() {
             return Ok(());
-        };
+        }
         let open = asked::open(&self.link, Some(&self.session.key)).await?;
-        super::answer::put_all(&self.link, editor, open).await
+        let (person, interrupt) = (&mut self.person, &mut self.interrupt);
+        let put = super::answer::put_all(&self.link, person, interrupt, open).await;
+        // The editor reads what is typed next.
+        self.ahead = self.person.rest().await;
+        put
     }
 }
 

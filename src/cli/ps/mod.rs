@@ -207,11 +207,11 @@ impl Ps {
 
 /// What waits for a person comes first, whatever else goes on.
 async fn people(link: &Link) -> Result<(), Failure> {
-    let (_, approvals) = approvals::waiting(link, None).await?;
+    let (_, approvals) = approvals::waiting(link, None, false).await?;
     let (_, questions) = answer::waiting(link, None).await?;
     let now = Clock::system().now();
     for approval in &approvals {
-        print::answer(&approvals::in_short(approval, now))?;
+        print::answer(&approvals::in_short(approval, now, print::screen_width()))?;
     }
     if !approvals.is_empty() {
         print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals show ID");

@@ -8,6 +8,9 @@ use crate::cli::asked::Asked;
 use crate::cli::{covered, text};
 use crate::kernel::time::Timestamp;
 
+/// A yes counts when an approval has been on the screen for so long without one.
+const CALM_MS: u64 = 500;
+
 /// What is shown, and how far.
 pub(super) struct Detail {
     /// What it is.
@@ -16,6 +19,8 @@ pub(super) struct Detail {
     top: usize,
     /// Its end was shown.
     is_read: bool,
+    /// Since then it is on the screen, and no yes came that was too early.
+    calm_since: Option<Timestamp>,
     /// What was typed as the answer to a question or as a value.
     pub(super) typed: String,
     /// The lines as they were laid out last.
@@ -31,6 +36,7 @@ impl Detail {
             asked,
             top: 0,
             is_read: false,
+            calm_since: None,
             typed: String::new(),
             lines: Vec::new(),
             height: 1,
@@ -73,6 +79,7 @@ impl Detail {
         self.height = height.max(1);
         self.top = self.top.min(self.last_top());
         self.is_read |= self.top + self.height >= self.lines.len();
+        self.calm_since.get_or_insert(now);
     }
 
     fn last_top(&self) -> usize {
@@ -93,6 +100,18 @@ impl Detail {
     /// Was its end shown?
     pub(super) fn is_read(&self) -> bool {
         self.is_read
+    }
+
+    /// Could a person have read it? A key that is held down, or text that comes at once, says
+    /// nothing about it.
+    pub(super) fn is_calm(&self, now: Timestamp) -> bool {
+        self.calm_since
+            .is_some_and(|since| now.since(since) >= CALM_MS)
+    }
+
+    /// A yes came too early: the time begins anew.
+    pub(super) fn pressed_early(&mut self, now: Timestamp) {
+        self.calm_since = Some(now);
     }
 
     /// Scrolls by so many lines.

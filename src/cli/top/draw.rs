@@ -70,8 +70,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, now: Timestamp) {
         message,
         Line::styled(line(&said, message.width.into()), ASKS),
     );
-    one_line(frame, keys, keys_line(model, keys.width));
     over(frame, area, model, now);
+    // It says what counts for what stands there now.
+    one_line(frame, keys, keys_line(model, now, keys.width));
 }
 
 /// What waits takes a third of the room at most, with its head.
@@ -240,7 +241,7 @@ fn selected_run(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-fn keys_line(model: &Model, width: u16) -> Line<'static> {
+fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
     let text = match &model.over {
         Over::Nothing => match model.selected_waiting() {
             Some(Waits::For(_)) => "q quit · ? help · Enter show and answer · a attach",
@@ -249,6 +250,7 @@ fn keys_line(model: &Model, width: u16) -> Line<'static> {
         Over::Help(_) => "any key closes this",
         Over::Detail(detail) => detail_keys(
             detail.is_read(),
+            detail.is_calm(now),
             matches!(detail.asked, crate::cli::asked::Asked::Approval(_)),
         ),
         Over::Steer(..) => "Enter sends it · Esc drops it",
@@ -257,10 +259,11 @@ fn keys_line(model: &Model, width: u16) -> Line<'static> {
     Line::styled(line(text, width.into()), DIM)
 }
 
-fn detail_keys(is_read: bool, is_approval: bool) -> &'static str {
+fn detail_keys(is_read: bool, is_calm: bool, is_approval: bool) -> &'static str {
     match (is_read, is_approval) {
-        (true, true) => "y allow · n deny · Esc later",
-        (false, true) => "Space next page, then y allow · n deny · Esc later",
+        (true, true) if is_calm => "y allow · n deny · Esc later",
+        (true, true) => "read it, then y · n deny · Esc later",
+        (false, true) => "Space next page, then y · n deny · Esc later",
         (_, false) => "Enter answers · Esc later · Up Down scroll",
     }
 }

@@ -31,33 +31,79 @@ pub(super) enum Key {
     Redraw,
     /// Ctrl-C or Ctrl-D.
     Interrupt,
+    /// A character of text that was pasted: nobody has pressed a key.
+    Pasted(char),
 }
 
 /// Marks around text that was pasted.
 const PASTE: [&[u8]; 2] = [b"\x1b[200~", b"\x1b[201~"];
+/// So much of a mark is the beginning of no key that is read here.
+const PART: usize = 3;
 
-/// The keys in these bytes. A sequence that is cut at the end is taken as it is: terminals write
-/// the bytes of a key at once.
-pub(super) fn read(bytes: &[u8]) -> Vec<Key> {
-    let mut keys = Vec::new();
-    let mut rest = bytes;
-    while let Some(first) = rest.first() {
-        let (key, taken) = match first {
-            _ if PASTE.iter().any(|mark| rest.starts_with(mark)) => (None, PASTE[0].len()),
-            0x1b => escape(rest),
-            b'\r' | b'\n' => (Some(Key::Enter), 1),
-            b'\t' => (Some(Key::Tab), 1),
-            0x7f | 0x08 => (Some(Key::Backspace), 1),
-            0x03 | 0x04 => (Some(Key::Interrupt), 1),
-            0x0c => (Some(Key::Redraw), 1),
-            0x15 => (Some(Key::Erase), 1),
-            0..=0x1f => (None, 1),
-            _ => character(rest),
-        };
-        keys.extend(key);
-        rest = &rest[taken.min(rest.len())..];
+/// Reads keys; text that was pasted may come in several parts.
+#[derive(Default)]
+pub(super) struct Keys {
+    is_pasted: bool,
+    /// The beginning of a mark.
+    held: Vec<u8>,
+}
+
+impl Keys {
+    /// The keys in what has come. The sequence of a key that is cut at the end is taken as it is:
+    /// terminals write the bytes of a key at once.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        let mut keys = Vec::new();
+        let mut rest = all.as_slice();
+        while !rest.is_empty() {
+            let mark = PASTE[usize::from(self.is_pasted)];
+            if rest.starts_with(mark) {
+                self.is_pasted = !self.is_pasted;
+                rest = &rest[mark.len()..];
+                continue;
+            }
+            let least = if self.is_pasted { 1 } else { PART };
+            if rest.len() >= least && mark.starts_with(rest) {
+                self.held = rest.to_vec();
+                break;
+            }
+            let (key, taken) = match self.is_pasted {
+                true => pasted(rest),
+                false => pressed(rest),
+            };
+            keys.extend(key);
+            rest = &rest[taken.min(rest.len())..];
+        }
+        keys
     }
-    keys
+}
+
+/// Pasted text steers nothing; where a line ends a space stands.
+fn pasted(bytes: &[u8]) -> (Option<Key>, usize) {
+    match bytes.first() {
+        Some(b'\r' | b'\n' | b'\t') => (Some(Key::Pasted(' ')), 1),
+        Some(0..=0x1f | 0x7f) => (None, 1),
+        _ => match character(bytes) {
+            (Some(Key::Char(ch)), taken) => (Some(Key::Pasted(ch)), taken),
+            (_, taken) => (None, taken),
+        },
+    }
+}
+
+/// The first key in these bytes, and how many it takes.
+fn pressed(bytes: &[u8]) -> (Option<Key>, usize) {
+    match bytes.first() {
+        Some(0x1b) => escape(bytes),
+        Some(b'\r' | b'\n') => (Some(Key::Enter), 1),
+        Some(b'\t') => (Some(Key::Tab), 1),
+        Some(0x7f | 0x08) => (Some(Key::Backspace), 1),
+        Some(0x03 | 0x04) => (Some(Key::Interrupt), 1),
+        Some(0x0c) => (Some(Key::Redraw), 1),
+        Some(0x15) => (Some(Key::Erase), 1),
+        Some(0..=0x1f) => (None, 1),
+        _ => character(bytes),
+    }
 }
 
 /// A key that sends a sequence, or Escape itself; and how many bytes it takes.
@@ -97,6 +143,28 @@ fn character(bytes: &[u8]) -> (Option<Key>, usize) {
 mod tests {
     use super::*;
 
+    fn read(bytes: &[u8]) -> Vec<Key> {
+        Keys::default().read(bytes)
+    }
+
+    #[test]
+    fn pasted_text_is_no_key_however_it_is_cut() {
+        let text = "q\u{1b}[200~y\ré\u{3}\u{1b}[201~n".as_bytes();
+        let expected = [
+            Key::Char('q'),
+            Key::Pasted('y'),
+            Key::Pasted(' '),
+            Key::Pasted('é'),
+            Key::Char('n'),
+        ];
+        for cut in [4, 5, 7, 8, 9, 12, 13, 15, 17] {
+            let mut keys = Keys::default();
+            let mut all = keys.read(&text[..cut]);
+            all.extend(keys.read(&text[cut..]));
+            assert_eq!(all, expected, "{cut}");
+        }
+    }
+
     #[test]
     fn sequences_and_characters_are_told_apart() {
         let keys = read("j\u{1b}[B\u{1b}OA\u{1b}[6~é子\r\u{7f}\u{3}".as_bytes());
@@ -114,10 +182,6 @@ mod tests {
         assert_eq!(keys, expected);
         assert_eq!(read(b"\x1b"), [Key::Escape]);
         assert_eq!(read(b"\x1b[1;5Cq"), [Key::Char('q')]);
-        assert_eq!(
-            read(b"\x1b[200~yes\x1b[201~"),
-            [Key::Char('y'), Key::Char('e'), Key::Char('s')]
-        );
         assert_eq!(read(b"\xff\xfea"), [Key::Char('a')]);
     }
 }

@@ -11,7 +11,6 @@ mod model;
 mod press;
 mod read;
 mod rows;
-mod signals;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -30,15 +29,15 @@ use super::failure::Failure;
 use super::link::Link;
 use super::person::Person;
 use super::print;
+use super::signals::Ends;
 use super::watch::{Seen, Watch};
 use crate::clock::Clock;
 use crate::failpoint;
 use crate::kernel::ids::RunId;
-use keys::Key;
+use keys::{Key, Keys};
 use model::Model;
 use press::Next;
 use read::Reader;
-use signals::Ends;
 use terminal::{Crossterm, Taken};
 
 /// Ages on the screen are drawn anew so often.
@@ -78,6 +77,7 @@ impl Top {
             person: Person::new(),
             reader: Reader::new(Clock::system()),
             acts: FuturesUnordered::new(),
+            keys: Keys::default(),
         };
         loop {
             match looking.look(&mut screen, &mut ends).await? {
@@ -136,6 +136,7 @@ struct Looking<'a> {
     person: Person,
     reader: Reader,
     acts: FuturesUnordered<Acting<'a>>,
+    keys: Keys,
 }
 
 impl<'a> Looking<'a> {
@@ -185,8 +186,9 @@ impl<'a> Looking<'a> {
         let Some(bytes) = bytes else {
             return Ok(Some(Out::Quit(0)));
         };
-        for key in keys::read(&bytes) {
-            match press::press(&mut screen.model, key) {
+        for key in self.keys.read(&bytes) {
+            let now = screen.clock.now();
+            match press::press(&mut screen.model, key, now) {
                 Next::Draw => {}
                 Next::Redraw => screen.terminal.clear().map_err(failed)?,
                 Next::Quit => return Ok(Some(Out::Quit(0))),
@@ -212,6 +214,7 @@ impl<'a> Looking<'a> {
             watch,
             person,
             reader,
+            keys,
             ..
         } = self;
         let mut back = pin!(watch.come_back(|_| {}));
@@ -229,8 +232,8 @@ impl<'a> Looking<'a> {
                     return Ok(code);
                 },
                 bytes = person.bytes() => {
-                    let keys = keys::read(&bytes.unwrap_or(vec![b'q']));
-                    if keys.iter().any(|key| matches!(key, Key::Char('q') | Key::Interrupt)) {
+                    let pressed = keys.read(&bytes.unwrap_or(vec![b'q']));
+                    if pressed.iter().any(|key| matches!(key, Key::Char('q') | Key::Interrupt)) {
                         return Ok(Some(0));
                     }
                 }

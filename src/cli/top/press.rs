@@ -8,6 +8,7 @@ use crate::cli::asked::Asked;
 use crate::cli::text::short;
 use crate::cli::tree;
 use crate::kernel::ids::RunId;
+use crate::kernel::time::Timestamp;
 
 /// Lines of one step of Page Up and Page Down in the lists.
 const PAGE: isize = 10;
@@ -27,7 +28,7 @@ pub(super) enum Next {
 }
 
 /// Takes a key.
-pub(super) fn press(model: &mut Model, key: Key) -> Next {
+pub(super) fn press(model: &mut Model, key: Key, now: Timestamp) -> Next {
     if key == Key::Interrupt {
         return Next::Quit;
     }
@@ -39,18 +40,23 @@ pub(super) fn press(model: &mut Model, key: Key) -> Next {
         Over::Nothing => in_lists(model, key),
         Over::Help(top) => {
             model.over = match key {
+                Key::Pasted(_) => Over::Help(top),
                 Key::Down | Key::Char('j') => Over::Help(top + 1),
                 Key::Up | Key::Char('k') => Over::Help(top.saturating_sub(1)),
                 _ => Over::Nothing,
             };
             Next::Draw
         }
-        Over::Detail(detail) => in_detail(model, detail, key),
+        Over::Detail(detail) => in_detail(model, detail, key, now),
         Over::Steer(run, text) => in_steer(model, run, text, key),
         Over::Cancel(run) => match key {
             Key::Char('y') => {
                 model.message = Some(format!("cancelling {}", short(run)));
                 Next::Do(Act::Cancel(run))
+            }
+            Key::Pasted(_) => {
+                model.over = Over::Cancel(run);
+                Next::Draw
             }
             _ => Next::Draw,
         },
@@ -72,7 +78,8 @@ fn in_lists(model: &mut Model, key: Key) -> Next {
             Some(At::Run(run)) => return Next::Attach(run),
             _ => open(model),
         },
-        Key::Char('y' | 'n' | ' ') => open(model),
+        // What decides opens nothing: a key that is held down would decide on all that waits.
+        Key::Char(' ') => open(model),
         Key::Char('a') => {
             if let Some(run) = model.selected_run() {
                 return Next::Attach(run);
@@ -121,7 +128,7 @@ fn open_run(model: &mut Model) -> Option<RunId> {
     Some(run)
 }
 
-fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key) -> Next {
+fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key, now: Timestamp) -> Next {
     let is_approval = matches!(detail.asked, Asked::Approval(_));
     match key {
         Key::Escape => return Next::Draw,
@@ -135,15 +142,20 @@ fn in_detail(model: &mut Model, mut detail: Box<Detail>, key: Key) -> Next {
             'j' => detail.scroll(1),
             ' ' => detail.scroll(detail.page()),
             'q' => return Next::Draw,
-            'y' if detail.is_read() => return answered(*detail, "yes"),
+            'y' if detail.is_calm(now) && detail.is_read() => return answered(*detail, "yes"),
             'y' => {
-                let text = "nothing was decided: there is more of it, which Space shows";
+                let text = match detail.is_read() {
+                    false => "nothing was decided: there is more of it, which Space shows",
+                    true => "nothing was decided: read it, and press y again in a moment",
+                };
                 model.message = Some(text.to_owned());
+                detail.pressed_early(now);
             }
             'n' => return answered(*detail, "no"),
             _ => {}
         },
         Key::Char(key) => detail.typed.push(key),
+        Key::Pasted(key) if !is_approval => detail.typed.push(key),
         Key::Backspace => drop(detail.typed.pop()),
         Key::Erase => detail.typed.clear(),
         Key::Enter if !is_approval && !detail.typed.trim().is_empty() => {
@@ -165,7 +177,7 @@ fn in_steer(model: &mut Model, run: RunId, mut text: String, key: Key) -> Next {
         Key::Escape => return Next::Draw,
         Key::Enter if text.trim().is_empty() => return Next::Draw,
         Key::Enter => return Next::Do(Act::Steer(run, text)),
-        Key::Char(key) => text.push(key),
+        Key::Char(key) | Key::Pasted(key) => text.push(key),
         Key::Backspace => drop(text.pop()),
         Key::Erase => text.clear(),
         _ => {}

@@ -110,7 +110,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
                 asked.text
             )
         }
-        Asked::Value(_) => asked.in_short(now),
+        Asked::Value(_) => asked.in_short(now, None),
     }
 }
 

@@ -31,6 +31,10 @@ const USUAL: Size = Size {
     height: 24,
 };
 
+/// From here on the terminal marks what is pasted, so that it is not taken for keys; or no more.
+const PASTES_ARE_MARKED: &str = "\u{1b}[?2004h";
+const PASTES_ARE_NOT_MARKED: &str = "\u{1b}[?2004l";
+
 /// The terminal's modes before it was taken over; `None` while it is not.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -73,9 +77,15 @@ impl Taken {
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         tcsetattr(io::stdin(), OptionalActions::Now, &raw).map_err(|error| failed(error.into()))?;
         let mut out = io::stdout().lock();
-        queue!(out, EnterAlternateScreen, Hide, Clear(Cleared::All))
-            .and_then(|()| out.flush())
-            .map_err(failed)
+        queue!(
+            out,
+            EnterAlternateScreen,
+            Print(PASTES_ARE_MARKED),
+            Hide,
+            Clear(Cleared::All)
+        )
+        .and_then(|()| out.flush())
+        .map_err(failed)
     }
 
     /// Once this returns, the terminal is as it was before.
@@ -103,6 +113,7 @@ fn restore() {
         ResetColor,
         SetAttribute(Attribute::Reset),
         Show,
+        Print(PASTES_ARE_NOT_MARKED),
         LeaveAlternateScreen
     )
     .and_then(|()| out.flush());

@@ -18,7 +18,13 @@ const AT: &str = "2026-11-30T00:53:20.123Z";
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 15), (200, 50)];
 
 fn now() -> Timestamp {
-    serde_json::from_value(json!("2026-11-30T00:54:20.123Z")).unwrap()
+    after(0)
+}
+
+/// So many milliseconds later.
+fn after(ms: u64) -> Timestamp {
+    let text = format!("2026-11-30T00:54:{:02}.{:03}Z", 20 + ms / 1_000, ms % 1_000);
+    serde_json::from_value(json!(text)).unwrap()
 }
 
 fn id(number: u32) -> String {
@@ -103,10 +109,14 @@ fn picture(model: &mut Model, (columns, rows): (u16, u16)) -> String {
 }
 
 fn keys(model: &mut Model, text: &str) -> Next {
-    let keys = super::keys::read(text.as_bytes());
+    keys_at(model, text, now())
+}
+
+fn keys_at(model: &mut Model, text: &str, at: Timestamp) -> Next {
+    let keys = super::keys::Keys::default().read(text.as_bytes());
     let mut next = Next::Draw;
     for key in keys {
-        next = press(model, key);
+        next = press(model, key, at);
         picture(model, SIZES[0]);
     }
     next
@@ -155,7 +165,7 @@ fn every_size_is_drawn_with_everything_over_it() {
 #[test]
 fn the_selected_line_stays_in_sight() {
     let mut model = model(60, 3);
-    press(&mut model, Key::End);
+    press(&mut model, Key::End, now());
     for size in SIZES {
         let seen = picture(&mut model, size);
         assert!(
@@ -163,7 +173,7 @@ fn the_selected_line_stays_in_sight() {
             "{seen}"
         );
     }
-    press(&mut model, Key::Home);
+    press(&mut model, Key::Home, now());
     let seen = picture(&mut model, SIZES[1]);
     assert!(seen.contains("● 00000001"), "{seen}");
 }
@@ -192,11 +202,37 @@ fn an_approval_is_given_after_its_end_was_shown() {
             }
             assert!(pages > 5, "{pages}");
         }
-        let Next::Do(Act::Answer(_, said)) = keys(&mut model, "y") else {
+        let Next::Do(Act::Answer(_, said)) = keys_at(&mut model, "y", after(500)) else {
             panic!("it was not taken");
         };
         assert_eq!(said, "yes");
     }
+}
+
+#[test]
+fn a_yes_that_is_held_down_or_pasted_decides_on_nothing() {
+    let mut model = model(2, 3);
+    // In the lists it opens nothing.
+    for text in ["y", "n", "yyyy", "\u{1b}[200~\ry\u{1b}[201~"] {
+        assert!(matches!(keys(&mut model, text), Next::Draw), "{text}");
+        assert!(matches!(model.over, Over::Nothing), "{text}");
+    }
+    // Keys that come at once.
+    assert!(matches!(keys(&mut model, "\ry"), Next::Draw));
+    // Held down, and pasted.
+    for ms in (0..3_000).step_by(30) {
+        let next = keys_at(&mut model, "y", after(ms));
+        assert!(matches!(next, Next::Draw), "{ms}");
+    }
+    let pasted = "\u{1b}[200~y\ryes\u{1b}[201~";
+    assert!(matches!(
+        keys_at(&mut model, pasted, after(9_000)),
+        Next::Draw
+    ));
+    assert!(matches!(
+        keys_at(&mut model, "y", after(9_000)),
+        Next::Do(_)
+    ));
 }
 
 #[test]
@@ -205,7 +241,7 @@ fn a_file_that_changes_meanwhile_is_to_be_read_again() {
     keys(&mut model, "\r");
     picture(&mut model, SIZES[0]);
     model.take_asked(vec![an_approval(200)]);
-    assert!(matches!(keys(&mut model, "y"), Next::Draw));
+    assert!(matches!(keys_at(&mut model, "y", after(900)), Next::Draw));
     model.take_asked(Vec::new());
     assert!(matches!(model.over, Over::Nothing));
     assert!(model.message.unwrap().contains("decided elsewhere"));

@@ -13,6 +13,7 @@ use crate::contract::runner::StepOutcome;
 use crate::kernel::fault::Fault;
 use crate::kernel::message::Block;
 use crate::kernel::redact::Redactor;
+use crate::kernel::run::Run;
 use crate::kernel::secret::Secret;
 use crate::kernel::step::{Step, StepKind};
 use crate::registry::Inner;
@@ -92,23 +93,13 @@ pub(super) async fn step(
     view: &RunView,
     step: &Arc<Step>,
 ) -> Result<Result<Arc<Step>, StepOutcome>, Fault> {
-    let asked_by = step.asked_by.filter(|_| step.kind == StepKind::Tool);
-    // Only what a run has in its environment is masked.
-    let Some(asked_by) = asked_by.filter(|_| !view.run.env.is_empty()) else {
-        return Ok(Ok(Arc::clone(step)));
-    };
-    let (run, name) = (step.run, environment::arguments_of(asked_by));
-    let kept = name.clone();
-    let read = inner
-        .store
-        .read_first(move |tx| environment::sealed(tx, run, &kept));
-    let Some(sealed) = read.await? else {
-        return Ok(Ok(Arc::clone(step)));
-    };
-    let opened = inner.seal.open(step.run, &name, &sealed);
-    let said = opened.and_then(|text| serde_json::from_str::<Arguments>(text.expose()).ok());
-    let Some(mut said) = said else {
-        return Ok(Err(StepOutcome::ToolResult {
+    Ok(match arguments(inner, &view.run, step).await? {
+        Said::AsStored => Ok(Arc::clone(step)),
+        Said::Otherwise(arguments) => Ok(Arc::new(Step {
+            input: arguments,
+            ..Step::clone(step)
+        })),
+        Said::Lost => Err(StepOutcome::ToolResult {
             text: format!(
                 "{} was not called and nothing was done: its arguments hold values of the \
                  environment, and what was sealed of them cannot be opened with the key that the \
@@ -117,14 +108,44 @@ pub(super) async fn step(
                 step.tool.as_deref().unwrap_or("the tool")
             ),
             is_error: true,
-        }));
+        }),
+    })
+}
+
+/// The arguments that a model said in a call.
+pub(in crate::registry) enum Said {
+    /// Those of the step.
+    AsStored,
+    /// These; the step has them masked.
+    Otherwise(Value),
+    /// They cannot be read any more.
+    Lost,
+}
+
+/// What the call of `step` is made with.
+pub(in crate::registry) async fn arguments(
+    inner: &Inner,
+    run: &Run,
+    step: &Step,
+) -> Result<Said, Fault> {
+    let asked_by = step.asked_by.filter(|_| step.kind == StepKind::Tool);
+    // Only what a run has in its environment is masked.
+    let Some(asked_by) = asked_by.filter(|_| !run.env.is_empty()) else {
+        return Ok(Said::AsStored);
+    };
+    let (id, name) = (step.run, environment::arguments_of(asked_by));
+    let kept = name.clone();
+    let read = inner
+        .store
+        .read_first(move |tx| environment::sealed(tx, id, &kept));
+    let Some(sealed) = read.await? else {
+        return Ok(Said::AsStored);
+    };
+    let opened = inner.seal.open(step.run, &name, &sealed);
+    let said = opened.and_then(|text| serde_json::from_str::<Arguments>(text.expose()).ok());
+    let Some(mut said) = said else {
+        return Ok(Said::Lost);
     };
     let call = step.tool_call.as_deref().unwrap_or_default();
-    Ok(Ok(match said.remove(call) {
-        Some(arguments) => Arc::new(Step {
-            input: arguments,
-            ..Step::clone(step)
-        }),
-        None => Arc::clone(step),
-    }))
+    Ok(said.remove(call).map_or(Said::AsStored, Said::Otherwise))
 }
