@@ -430,12 +430,15 @@ fn a_daemon_that_is_killed_comes_back_with_what_happened_meanwhile() {
         let daemon = place.start().await;
         chat.until("the daemon is back\n");
         chat.until("held is done\n");
-        chat.until("you> ");
+        // The prompt has found the daemon, too: a search that is under way says nothing of a second kill.
+        chat.until_seen(|seen| {
+            seen.matches("the daemon is back").count() == 2 && seen.contains("you> ")
+        });
         // While nothing is under way, too.
         daemon.kill().await;
-        chat.until("looking for it again for up to 60 s\n");
+        chat.until_seen(|seen| seen.matches("looking for it again").count() == 3);
         let daemon = place.start().await;
-        chat.until("the daemon is back\n");
+        chat.until_seen(|seen| seen.matches("the daemon is back").count() == 3);
         chat.types("[a]\n");
         chat.until("a is done\n");
         chat.until("you> ");
