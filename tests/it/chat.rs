@@ -344,10 +344,15 @@ fn tool_calls_are_folded_to_one_line_each_above_the_live_tree() {
         let daemon = place.start().await;
         let mut chat = chat(&place, &[]);
         chat.types("[steps]\n");
-        let seen = chat.until_seen(|seen| seen.contains("● read (path: none.txt) → error"));
-        let (calls, tree) = seen.split_once("◉ build · ").unwrap();
-        assert!(calls.contains("● read (path: notes.txt) → "), "{seen}");
-        assert!(!tree.contains("read ("), "{seen}");
+        // A call may stand in the tree for a moment before its line stands above it.
+        chat.until_seen(|seen| {
+            let parts = seen.split_once("◉ build · ");
+            parts.is_some_and(|(calls, tree)| {
+                calls.contains("● read (path: none.txt) → error")
+                    && calls.contains("● read (path: notes.txt) → ")
+                    && !tree.contains("read (")
+            })
+        });
         place.let_go("go");
         chat.until("looked at both\n");
         chat.until("you> ");
