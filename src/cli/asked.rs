@@ -1,4 +1,4 @@
-//! What runs ask people while somebody follows them: questions, calls that need leave, and values
+//! What runs ask people while a person follows them: questions, calls that need leave, and values
 //! that are missing in a run's environment.
 //! Used where a person is there to answer.
 
@@ -21,7 +21,7 @@ use crate::wire::questions::{AnswerQuestion, Question};
 use crate::wire::runs::{ListRuns, Runs, State};
 use crate::wire::shapes::Run;
 
-/// So many lines of a screen stay for what stands below a page.
+/// Lines of a screen that stay for what stands below a page.
 const BELOW: usize = 6;
 /// A page has so many lines at least.
 const PAGE: usize = 10;

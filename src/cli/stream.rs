@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 struct Coming {
     id: MessageId,
     text: String,
-    /// So many bytes of the text stand on the screen: whole lines.
+    /// How many bytes of the text stand on the screen: whole lines.
     shown: usize,
     markdown: Markdown,
 }

@@ -246,8 +246,8 @@ impl Inner {
         }
     }
 
-    /// Is it a server that a person starts by hand, and has not? Once more is enough then: somebody
-    /// sits in front of it.
+    /// Is it a server that a person starts by hand, and has not? Once more is enough then: that
+    /// person sits in front of it.
     fn is_not_running(&self, failure: &Failure) -> bool {
         self.name == super::OLLAMA && failure.message.starts_with(NO_CONNECTION)
     }

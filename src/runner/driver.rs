@@ -14,13 +14,11 @@ use crate::contract::catalog::{Catalog, Overrides, Place};
 use crate::contract::journal::RunView;
 use crate::contract::pin::Pin;
 use crate::contract::runner::{Next, Nobody, Runner, StepOutcome};
-use crate::kernel::budget::Spent;
-use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::message::{Block, Message, MessageKind, Origin, Role};
 use crate::kernel::noted::Noted;
-use crate::kernel::run::{
-    AnnouncePolicy, Lane, OnUncertain, Pins, Run, RunError, RunOrigin, RunState, Usage,
-};
+use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
+use crate::kernel::sample::queued;
 use crate::kernel::step::{Intent, Step, StepKind, StepState, TOO_LONG};
 use crate::kernel::time::Timestamp;
 use crate::provider::{self, Providers};
@@ -278,55 +276,17 @@ fn step(view: &RunView, intent: Intent, seen_up_to: Option<i64>) -> Step {
 
 fn run(folder: &Path, model: &str) -> Run {
     let session = SessionId(Uuid::from_u128(9));
-    let agent = AgentId::parse("explore").unwrap();
+    let new = queued(AnnouncePolicy::None);
     Run {
-        id: run_id(1),
-        org: "default".to_owned(),
         user: "user".to_owned(),
         session,
-        session_key: SessionKey::child(&agent, session),
-        generation: 1,
+        session_key: SessionKey::child(&new.agent, session),
         requester: None,
-        parent_run: None,
-        root_run: run_id(1),
         root_session: session,
-        retry_of: None,
-        on_uncertain: OnUncertain::Report,
-        delegated: None,
-        origin: RunOrigin::Spawn,
-        agent,
-        label: None,
-        title: String::new(),
         model: model.to_owned(),
-        thinking: None,
-        lane: Lane::Subagent,
-        depth: 1,
         cwd: Some(folder.to_str().unwrap().to_owned()),
         state: RunState::Running,
-        cancel: None,
-        error: None,
-        result: None,
         limit_ms: None,
-        budget: None,
-        spent: Spent::default(),
-        used_ms: 0,
-        counting_since: None,
-        recoveries: 0,
-        not_before: None,
-        announce: AnnouncePolicy::None,
-        loops: 0,
-        tool_calls: 0,
-        steps: 0,
-        usage: Usage::default(),
-        meta: None,
-        pins: Pins::default(),
-        env: Vec::new(),
-        warnings: Vec::new(),
-        trace_id: String::new(),
-        created_at: Timestamp(0),
-        started_at: None,
-        ended_at: None,
-        last_activity_at: Timestamp(0),
-        ver: 1,
+        ..new
     }
 }

@@ -5,7 +5,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Place, Script, Terminal, calls, eventually, run, says};
+use crate::approvals_shown::open;
+use crate::harness::{Place, Script, Terminal, calls, run, says};
 use crate::home::said;
 
 const AGENT: &str = "mode: primary\ntools: [write, edit, shell]\n\
@@ -30,17 +31,6 @@ fn bare(shown: &str) -> String {
         .chars()
         .filter(|ch| !ch.is_whitespace() && *ch != '⏎')
         .collect()
-}
-
-async fn open(daemon: &Daemon) -> Value {
-    let client = daemon.client().await;
-    eventually("an approval", async || {
-        let listed = client
-            .call("approvals.list", json!({ "state": "open" }))
-            .await;
-        listed["approvals"].get(0).cloned()
-    })
-    .await
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn bare(shown: &str) -> String {
     shown.split_whitespace().collect()
 }
 
-async fn open(daemon: &Daemon) -> Value {
+/// The approval that waits.
+pub(crate) async fn open(daemon: &Daemon) -> Value {
     let client = daemon.client().await;
     eventually("an approval", async || {
         let listed = client

@@ -4,9 +4,10 @@
 use std::fs;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::harness::{Daemon, Place, Script, Terminal, calls, eventually, kind_of, run, says};
+use crate::approvals_shown::open;
+use crate::harness::{Place, Script, Terminal, calls, eventually, kind_of, run, says};
 use crate::home::said;
 
 const AGENT: &str = "mode: all\ntools: [write, edit]\ngate: {write: ask, edit: ask}\n\
@@ -20,17 +21,6 @@ fn follow(place: &Place, arguments: &[&str]) -> Terminal {
     let mut command = place.command(arguments);
     command.current_dir(place.work());
     Terminal::start(command)
-}
-
-async fn open(daemon: &Daemon) -> Value {
-    let client = daemon.client().await;
-    eventually("an approval", async || {
-        let listed = client
-            .call("approvals.list", json!({ "state": "open" }))
-            .await;
-        listed["approvals"].get(0).cloned()
-    })
-    .await
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::wire::runs::{ListRuns, Runs};
 use crate::wire::sessions::{GetSession, ListSessions, SessionKind, Sessions};
 use crate::wire::shapes::Session;
 
-/// So many sessions are listed.
+/// The most sessions that are listed.
 const LISTED: u32 = 20;
 /// The width of the names in the help.
 const NAMES: usize = 19;

@@ -1,5 +1,5 @@
 //! The line that a person types in `abide chat`: rustyline in a thread of its own, with a history
-//! for each folder and completion. What happens while somebody types is printed above the line.
+//! for each folder and completion. What happens while the person types is printed above the line.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,7 +21,7 @@ use super::complete::{Words, complete};
 use crate::cli::failure::Failure;
 use crate::cli::print::{self, HEAD, styled};
 
-/// So many messages are kept for a folder.
+/// The most messages that are kept for a folder.
 const KEPT: usize = 1_000;
 
 /// What was typed.
@@ -202,7 +202,7 @@ fn joined(text: &str) -> String {
     text.replace("\\\n", "\n").replace('\r', "\n")
 }
 
-/// What rustyline asks while somebody types.
+/// What rustyline asks while the person types.
 struct Help {
     words: Arc<Mutex<Words>>,
 }

@@ -1,4 +1,4 @@
-//! What happens in a session of `abide chat` while nobody waits for a turn: answers to what ended in
+//! What happens in a session of `abide chat` while no turn is under way: answers to what ended in
 //! the background, what runs ask people, and a daemon that goes away and comes back.
 
 use std::collections::HashSet;

@@ -16,9 +16,9 @@ use crate::wire::lifecycle::PatchSession;
 use crate::wire::sessions::{Create, Created, GetHistory, GetSession, History};
 use crate::wire::shapes::{Message, Session};
 
-/// So many messages are looked at for the last exchange.
+/// The most messages that are looked at for the last exchange.
 const EARLIER: u32 = 20;
-/// So many lines of what was said to the agent are shown.
+/// The most lines that are shown of what was said to the agent.
 const SAID: usize = 6;
 
 /// What is asked of the session on the command line.

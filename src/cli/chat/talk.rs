@@ -241,7 +241,7 @@ impl<'a> Talk<'a> {
         Ok(accepted.run_id)
     }
 
-    /// Puts to the person what runs ask that nobody has answered yet.
+    /// Puts to the person what runs ask that has no answer yet.
     async fn answer(&mut self) -> Result<(), Failure> {
         if self.editor.is_none() {
             return Ok(());

@@ -21,7 +21,7 @@ use crate::wire::shapes::{Run, Step};
 /// Show the journal of a run: each step, and what came out of it
 ///
 /// Each line has the step's number, how long after the first one it began, and how it stands:
-/// ✓ done, ✗ failed, … under way, ? nobody knows whether it took effect.
+/// ✓ done, ✗ failed, … under way, ? it is not known whether it took effect.
 #[derive(Debug, Args)]
 #[command(after_help = "abide logs @last
 abide logs --follow docs

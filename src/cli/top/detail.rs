@@ -119,7 +119,7 @@ impl Detail {
         self.top = self.top.saturating_add_signed(by).min(self.last_top());
     }
 
-    /// So many lines are a page; one of the page before stays.
+    /// The lines of a page; one of the page before stays.
     pub(super) fn page(&self) -> isize {
         isize::try_from(self.height.saturating_sub(1).max(1)).unwrap_or(1)
     }

@@ -31,7 +31,7 @@ pub(super) enum Key {
     Redraw,
     /// Ctrl-C or Ctrl-D.
     Interrupt,
-    /// A character of text that was pasted: nobody has pressed a key.
+    /// A character of text that was pasted: no key was pressed.
     Pasted(char),
 }
 

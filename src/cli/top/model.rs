@@ -12,7 +12,7 @@ use crate::kernel::ids::RunId;
 use crate::wire::gateway::Status;
 use crate::wire::shapes::Run;
 
-/// So many ended runs are shown beside those that are open.
+/// The most ended runs that are shown beside those that are open.
 pub(super) const ENDED: u32 = 20;
 
 /// All of it.

@@ -11,7 +11,7 @@ use crate::registry::RunDetail;
 const TEXT: usize = 300;
 /// The most characters of a heading.
 const TITLE: usize = 80;
-/// So many of several are named.
+/// The most that are named of several.
 const NAMED: usize = 5;
 
 /// One notification.

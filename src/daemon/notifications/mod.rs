@@ -24,7 +24,7 @@ pub use send::{DESKTOP, Notifier};
 const TOGETHER: Duration = Duration::from_millis(300);
 /// A store that could not be read is asked again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many runs are looked at in one go for what they wait for.
+/// Runs of a page, where it is looked what runs wait for.
 const RUNS: u32 = 500;
 /// At most this many ends wait for a notification; later ones are dropped.
 const ENDS: usize = 1000;

@@ -14,11 +14,11 @@ use crate::contract::BoxFuture;
 use crate::kernel::env::Environment;
 use crate::process::{Ending, Input, Processes, Program, signal_name};
 
-/// So many commands run at once.
+/// The most commands that run at once.
 const AT_ONCE: usize = 2;
 /// At most this many things are notified each by itself; more become one notification.
 const EACH: usize = 3;
-/// So many bytes of what the command says are kept for the log.
+/// The most bytes of what the command says that are kept for the log.
 const KEEP: usize = 2048;
 
 /// With what commands are run.
