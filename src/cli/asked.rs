@@ -140,11 +140,11 @@ impl Asked {
     }
 
     /// On one line, with who asks and how long it may be answered.
-    pub(crate) fn in_short(&self, now: Timestamp) -> String {
+    pub(crate) fn in_short(&self, now: Timestamp, columns: usize) -> String {
         match self {
-            Asked::Question(question) => answer::in_short(question, now),
-            Asked::Approval(approval) => covered::in_short(approval, now),
-            Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
+            Asked::Question(question) => answer::in_short(question, now, columns),
+            Asked::Approval(approval) => covered::in_short(approval, now, columns),
+            Asked::Value(missing) => line(&format!("! {}", missing.head()), columns),
         }
     }
 
@@ -265,8 +265,8 @@ impl Missing {
     }
 
     fn show(&self) -> String {
-        let head = print::styled(print::HEAD, line(&self.head(), COLUMNS));
-        let why = line(&self.why, COLUMNS - 2);
+        let head = print::styled(print::HEAD, self.head());
+        let why = line(&self.why, usize::MAX);
         format!(
             "{head}\n  {why}\n  or let the daemon read it: abide env {} {}=@file:/PATH",
             short(self.run),

@@ -73,7 +73,7 @@ impl Attach {
                         end(common, *id).await?;
                         Some(exit::PERSON)
                     }
-                    End::Detached => None,
+                    End::Detached(_) => None,
                 }
             }
             Named::Session(key) => {
@@ -208,7 +208,7 @@ impl Look<'_> {
                     "run.queued" | "run.paused" => self.is_blocked().await?,
                     _ => false,
                 },
-                News::Anew | News::Quiet => self.is_blocked().await?,
+                News::Anew | News::Quiet | News::Left => self.is_blocked().await?,
             };
             if is_blocked {
                 return Ok(exit::PERSON);

@@ -5,7 +5,7 @@ use anstyle::Style;
 use serde_json::Value;
 
 use super::print::{BAD, DIM, GOOD, HEAD, styled};
-use super::text::{COLUMNS, age, line, short, span};
+use super::text::{age, line, short, span};
 use super::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
@@ -48,7 +48,7 @@ pub(crate) fn lines(
         .into_iter()
         .map(|said| (HEAD, said))
         .collect();
-    let room = columns.unwrap_or(COLUMNS).min(COLUMNS).saturating_sub(2);
+    let room = columns.unwrap_or(usize::MAX).saturating_sub(2);
     out.push((Style::new(), format!("  {}", line(&origin, room))));
     let indented = |text: &str, by: usize, style: Style| {
         let within = columns.map(|columns| columns.saturating_sub(by));
@@ -128,7 +128,7 @@ fn colour(line: &str) -> Style {
 }
 
 /// One line for a list of what goes on; a cut one names the command that shows it whole.
-pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
+pub(crate) fn in_short(approval: &Approval, now: Timestamp, columns: usize) -> String {
     let who = approval.label.as_deref().unwrap_or(approval.agent.as_str());
     let covers = approval.covers.clone();
     let what = covers.unwrap_or_else(|| approval.arguments.to_string());
@@ -141,10 +141,10 @@ pub(crate) fn in_short(approval: &Approval, now: Timestamp) -> String {
         whole::visible(&what).replace('\n', "⏎"),
     );
     let hint = format!(" whole: abide approvals show {}", short(approval.id));
-    let all = line(&text, COLUMNS);
+    let all = line(&text, columns);
     // What is written is not on the line, however short the path is.
     if !all.ends_with('…') && approval.change.is_none() {
         return all;
     }
-    format!("{}{hint}", line(&text, COLUMNS - hint.len()))
+    format!("{}{hint}", line(&text, columns.saturating_sub(hint.len())))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::asked::{self, Asked, Put};
+use super::chat::slash::{self, Slash};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
@@ -20,6 +21,8 @@ use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::events::{Event, SubscribeEvents};
 
+/// What stands in front of what is typed while nothing is asked for.
+const NEXT: &str = "next> ";
 /// How often it is asked what people are asked, where nobody is told of it.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -39,6 +42,17 @@ pub(crate) struct Live<'a> {
     frames: Interval,
     quiet: Interval,
     clock: Clock,
+    /// The person does not want to look any more.
+    pub(crate) left: Option<Left>,
+}
+
+/// Why a person does not look at a turn of a conversation any more; it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// They want to end the conversation.
+    Conversation,
+    /// They want to answer later what is asked.
+    Question,
 }
 
 /// What came.
@@ -49,6 +63,8 @@ pub(crate) enum News {
     Anew,
     /// Nothing was said for a while.
     Quiet,
+    /// The person does not want to look any more: [`Live::left`].
+    Left,
 }
 
 impl<'a> Live<'a> {
@@ -77,6 +93,7 @@ impl<'a> Live<'a> {
             frames,
             quiet,
             clock: Clock::system(),
+            left: None,
         })
     }
 
@@ -84,6 +101,7 @@ impl<'a> Live<'a> {
     /// Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<News, Failure> {
         let keys = self.view.as_ref().is_some_and(View::takes_keys);
+        let talks = self.is_conversation();
         loop {
             tokio::select! {
                 seen = self.watch.seen() => match seen? {
@@ -97,9 +115,16 @@ impl<'a> Live<'a> {
                         return Ok(News::Anew);
                     }
                 },
-                typed = typed(&mut self.person, keys), if self.open.is_some() => match typed {
-                    Typed::More => self.prompt(),
-                    Typed::Line(line) => self.answer(line).await?,
+                typed = typed(&mut self.person, keys), if talks || self.open.is_some() => {
+                    match typed {
+                        Typed::More => self.prompt(),
+                        Typed::Line(None) if talks => self.left = Some(Left::Conversation),
+                        Typed::Line(line) if self.open.is_none() => self.types_ahead(line),
+                        Typed::Line(line) => self.answer(line).await?,
+                    }
+                    if self.left.is_some() {
+                        return Ok(News::Left);
+                    }
                 },
                 _ = self.frames.tick(), if self.is_watched() => self.show().await?,
                 _ = self.quiet.tick() => {
@@ -108,6 +133,19 @@ impl<'a> Live<'a> {
                 }
             }
         }
+    }
+
+    /// Is it a turn of a conversation, in which a person may type at any time?
+    fn is_conversation(&self) -> bool {
+        self.view.as_ref().is_some_and(View::is_of_conversation)
+    }
+
+    /// A line that is no answer: it is sent after this turn.
+    fn types_ahead(&mut self, line: Option<String>) {
+        if let (Some(line), Some(person)) = (line, &mut self.person) {
+            person.types_ahead(line);
+        }
+        self.prompt();
     }
 
     /// Is anybody there to be shown or asked something?
@@ -184,6 +222,7 @@ impl<'a> Live<'a> {
         let Some(asked) = person.next_of(&self.asked) else {
             return;
         };
+        person.set_aside();
         let rest = asked.pages(self.clock.now());
         self.open = Some(Put { asked, rest });
         self.turn_page();
@@ -199,7 +238,14 @@ impl<'a> Live<'a> {
 
     /// Asks for what is open.
     fn prompt(&mut self) {
+        let talks = self.is_conversation();
         let (Some(open), Some(person)) = (&self.open, &self.person) else {
+            if let (true, Some(view), Some(person)) = (talks, &mut self.view, &self.person) {
+                match person.typed() {
+                    "" => view.asked(),
+                    typed => view.ask(&print::styled(print::DIM, NEXT), typed),
+                }
+            }
             return;
         };
         let text = print::styled(print::HEAD, format!("{}> ", open.prompt()));
@@ -217,10 +263,13 @@ impl<'a> Live<'a> {
     /// Nothing is asked for any more.
     fn unprompt(&mut self) {
         if let Some(person) = &mut self.person {
-            person.forget_typed();
+            person.goes_on();
         }
         if let Some(view) = &mut self.view {
             view.asked();
+        }
+        if self.is_conversation() {
+            self.prompt();
         }
     }
 
@@ -233,19 +282,41 @@ impl<'a> Live<'a> {
         let Some(said) = line else {
             return Ok(());
         };
-        let said = said.trim();
+        let mut said = said.trim();
+        let slash;
+        if self.is_conversation() && !open.asked.is_secret() {
+            slash = slash::at_a_question(said);
+            match &slash {
+                Slash::Answer(answer) => said = answer,
+                Slash::Say(text) => {
+                    self.note(text);
+                    self.ask_again(open);
+                    return Ok(());
+                }
+                Slash::Leave => {
+                    self.left = Some(Left::Conversation);
+                    return Ok(());
+                }
+            }
+        }
         match said {
             "" if !open.rest.is_empty() => {
                 self.open = Some(open);
+                self.set_aside();
                 self.turn_page();
                 return Ok(());
             }
-            "" => return Ok(()),
-            "later" if !open.rest.is_empty() => return Ok(()),
+            "" => {
+                self.postpone(&open);
+                return Ok(());
+            }
+            "later" if !open.rest.is_empty() => {
+                self.postpone(&open);
+                return Ok(());
+            }
             _ if open.is_too_early(said) => {
                 self.note("nothing was decided: there is more of it, which Enter shows");
-                self.open = Some(open);
-                self.prompt();
+                self.ask_again(open);
                 return Ok(());
             }
             _ => {}
@@ -254,8 +325,7 @@ impl<'a> Live<'a> {
             Ok(true) => self.note(&open.asked.decided(said)),
             Ok(false) => {
                 self.note("say yes or no");
-                self.open = Some(open);
-                self.prompt();
+                self.ask_again(open);
             }
             // It ran out, or somebody else was first.
             Err(refused) if refused.kind == "conflict" || open.asked.is_secret() => {
@@ -272,6 +342,30 @@ impl<'a> Live<'a> {
         }
         self.asks_anew = true;
         Ok(())
+    }
+
+    /// Asks once more for what was open.
+    fn ask_again(&mut self, open: Put) {
+        self.open = Some(open);
+        self.set_aside();
+        self.prompt();
+    }
+
+    fn set_aside(&mut self) {
+        if let Some(person) = &mut self.person {
+            person.set_aside();
+        }
+    }
+
+    /// What is open stays so. In a conversation the person goes on with something else.
+    fn postpone(&mut self, open: &Put) {
+        if !self.is_conversation() {
+            return;
+        }
+        if let Some(person) = &mut self.person {
+            person.was_not_heard(open.asked.id());
+        }
+        self.left = Some(Left::Question);
     }
 
     /// Tells people something; it stays on the screen.

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::link::{self, Link};
 use super::person::is_at_the_terminal;
 use super::print;
-use super::text::short;
+use super::text::{COLUMNS, short};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -96,7 +96,7 @@ async fn open(link: &Link, session: &SessionKey) -> Result<Vec<Need>, Failure> {
 
 fn of_asked(asked: &Asked) -> Need {
     let (kind, run, command) = asked.kind_run_command();
-    let message = asked.in_short(Clock::system().now());
+    let message = asked.in_short(Clock::system().now(), print::note_room(0).max(COLUMNS));
     Need {
         id: asked.id(),
         is_prompted: true,

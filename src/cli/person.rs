@@ -26,6 +26,10 @@ pub(crate) struct Person {
     /// What was read and not taken yet.
     pending: Vec<u8>,
     typing: Typing,
+    /// What was typed is an answer, and this was typed before it was asked for.
+    aside: Option<String>,
+    /// Lines that were typed while nothing was asked for.
+    ahead: Vec<String>,
     /// What was put to them, answered or not.
     put: HashSet<Uuid>,
 }
@@ -76,6 +80,8 @@ impl Person {
             is_reading: false,
             pending: Vec::new(),
             typing: Typing::default(),
+            aside: None,
+            ahead: Vec::new(),
             put: HashSet::new(),
         }
     }
@@ -127,6 +133,41 @@ impl Person {
     /// What was typed of a line that is not whole yet.
     pub(crate) fn typed(&self) -> &str {
         &self.typing.text
+    }
+
+    /// What was typed until now is no answer to what is asked from here on.
+    pub(crate) fn set_aside(&mut self) {
+        let typed = std::mem::take(&mut self.typing);
+        self.aside.get_or_insert(typed.text);
+    }
+
+    /// Nothing is asked any more: the line that was typed before goes on.
+    pub(crate) fn goes_on(&mut self) {
+        self.forget_typed();
+        self.typing.text = self.aside.take().unwrap_or_default();
+    }
+
+    /// A line that was typed while nothing was asked for.
+    pub(crate) fn types_ahead(&mut self, line: String) {
+        if !line.trim().is_empty() {
+            self.ahead.push(line);
+        }
+    }
+
+    /// Reads no more until it is wanted again: the lines that were typed while nothing was asked
+    /// for, and what was typed of the next one.
+    pub(crate) async fn typed_ahead(&mut self) -> (Vec<String>, String) {
+        if self.aside.is_some() {
+            self.goes_on();
+        }
+        let mut typing = std::mem::take(&mut self.typing);
+        let keys = self.rest().await;
+        for key in keys.bytes() {
+            if let Some(Some(line)) = typing.take(key) {
+                self.types_ahead(line);
+            }
+        }
+        (std::mem::take(&mut self.ahead), typing.text)
     }
 
     /// Drops what was typed of a line that is not wanted any more.

@@ -70,7 +70,7 @@ impl Run {
                 }
                 return Ok(exit::PERSON);
             }
-            End::Detached => {
+            End::Detached(_) => {
                 return leave(common, &mut interrupt, accepted.run_id).await;
             }
         };

@@ -72,13 +72,14 @@ impl Screen {
 
     /// Prints a text above the live part; it stays.
     pub(crate) fn keep(&mut self, text: &str) {
+        let text = print::note_for_screen(text, 0);
         self.paint(text.trim_end_matches('\n'));
     }
 
     /// The same, and shows `lines` in place of those before at once.
     pub(crate) fn keep_above(&mut self, text: &str, lines: Vec<String>) {
         self.canvas.lines = lines;
-        self.keep(text);
+        self.paint(text.trim_end_matches('\n'));
     }
 
     /// What a person is asked for, with what they have typed so far, stands below the picture;

@@ -13,7 +13,7 @@ use super::follow::steps;
 use super::link::Link;
 use super::screen::Screen;
 use super::stream::{self, Stream};
-use super::text::{COLUMNS, line, short};
+use super::text::{line, short};
 use super::tree::{self, Followed, Look, Tree};
 use super::{ids, print};
 use crate::clock::Clock;
@@ -21,7 +21,7 @@ use crate::kernel::ids::{RunId, StepId};
 use crate::wire::events::Event;
 use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
-use crate::wire::shapes::Run;
+use crate::wire::shapes::{Run, Step};
 
 /// So many runs of a tree are shown.
 const TREE: u32 = 100;
@@ -133,6 +133,45 @@ impl View {
 
     /// Reads the runs of which there is more to know than events have said.
     pub(crate) async fn catch_up(&mut self, link: &Link) -> Result<(), Failure> {
+        loop {
+            self.read_tree(link).await?;
+            let look = self.look();
+            let Some(stream) = &mut self.stream else {
+                return Ok(());
+            };
+            let read = stream.catch_up(link, look.columns).await;
+            self.keep(&look);
+            if read? {
+                return Ok(());
+            }
+            self.read_calls(link).await?;
+        }
+    }
+
+    /// Before a message begins: the calls that the run has made until now. Text comes quicker
+    /// than the events of calls.
+    async fn read_calls(&mut self, link: &Link) -> Result<(), Failure> {
+        let Some(id) = self.stream.as_ref().map(Stream::run) else {
+            return Ok(());
+        };
+        let mut ended = Vec::new();
+        match ids::details(link, id).await {
+            Ok(run) => {
+                let steps = steps(link, id).await?;
+                let has_ended = |step: &&Step| step.tool.is_some() && step.ended_at.is_some();
+                ended.extend(steps.iter().filter(has_ended).map(|step| step.step_id));
+                self.tree.take(run, Some(steps));
+            }
+            Err(gone) if gone.code == exit::NOT_FOUND => {}
+            Err(failure) => return Err(failure),
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.calls_before(ended.into_iter());
+        }
+        Ok(())
+    }
+
+    async fn read_tree(&mut self, link: &Link) -> Result<(), Failure> {
         for id in self.tree.unread() {
             match ids::details(link, id).await {
                 Ok(run) => {
@@ -144,13 +183,7 @@ impl View {
                 Err(failure) => return Err(failure),
             }
         }
-        let look = self.look();
-        let Some(stream) = &mut self.stream else {
-            return Ok(());
-        };
-        let read = stream.catch_up(link, look.columns).await;
-        self.keep(&look);
-        read
+        Ok(())
     }
 
     /// A run of a conversation has ended as this row says: all of its answer stands on the
@@ -237,6 +270,11 @@ impl View {
         matches!(self.shown, Shown::Tree(_))
     }
 
+    /// Is it of a turn in a conversation, at a terminal?
+    pub(crate) fn is_of_conversation(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// What a person is asked for, with what they have typed so far.
     pub(crate) fn ask(&mut self, prompt: &str, typed: &str) {
         match &mut self.shown {
@@ -316,7 +354,7 @@ impl View {
         let now = self.clock.now();
         for asked in self.tree.asked() {
             if self.told.asked.insert(asked.id()) {
-                let text = asked.in_short(now);
+                let text = asked.in_short(now, print::note_room(0));
                 tell(
                     &mut self.shown,
                     &text,
@@ -330,7 +368,10 @@ impl View {
                 let is_news = step.tool.is_some() && step.ended_at.is_some();
                 if is_news && self.told.steps.insert(step.step_id) {
                     let what = tree::describe(step);
-                    let text = line(&format!("{who}: step {} {what}", step.seq), COLUMNS);
+                    let text = line(
+                        &format!("{who}: step {} {what}", step.seq),
+                        print::note_room(0),
+                    );
                     tell(
                         &mut self.shown,
                         &text,
@@ -343,7 +384,7 @@ impl View {
                 let what = format!("{who}: ended {}, {calls}", run.state);
                 tell(
                     &mut self.shown,
-                    &line(&what, COLUMNS),
+                    &line(&what, print::note_room(0)),
                     || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),
                 )?;
             }

@@ -70,7 +70,7 @@ impl Wait {
                 needs_person = true;
                 raw
             }
-            End::Detached => return Ok(detached(&runs)),
+            End::Detached(_) => return Ok(detached(&runs)),
         };
         if common.json {
             print::object(&raw)?;

@@ -21,6 +21,7 @@ mod called_live;
 mod called_long;
 mod cancels;
 mod chat;
+mod chat_turns;
 mod clears;
 mod cli;
 mod cli_agents;

@@ -47,6 +47,8 @@ struct Want {
     is_secret: bool,
     /// It goes into the history.
     is_kept: bool,
+    /// It was typed already, and goes into the history as it is.
+    is_typed: bool,
 }
 
 /// The line editor.
@@ -93,6 +95,10 @@ impl Editor {
         let (says, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             while let Ok(want) = wanted.recv() {
+                if want.is_typed {
+                    remember(&mut line, &want.initial, history.as_deref());
+                    continue;
+                }
                 is_secret.store(want.is_secret, Ordering::Relaxed);
                 if says
                     .send(read(&mut line, &want, history.as_deref()))
@@ -125,9 +131,21 @@ impl Editor {
                 initial,
                 is_secret,
                 is_kept,
+                is_typed: false,
             });
             self.is_open = true;
         }
+    }
+
+    /// Keeps a message in the history that was typed while a turn was under way.
+    pub(super) fn remember(&mut self, text: &str) {
+        let _ = self.wants.send(Want {
+            prompt: String::new(),
+            initial: text.to_owned(),
+            is_secret: false,
+            is_kept: true,
+            is_typed: true,
+        });
     }
 
     /// What they have typed; nothing is lost when this is dropped.
@@ -145,9 +163,10 @@ impl Editor {
 
     /// Prints a text above the line that is typed.
     pub(super) fn print(&mut self, text: &str) {
+        let text = print::note_for_screen(text, 0);
         let text = match anstream::AutoStream::choice(&std::io::stderr()) {
-            anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
-            _ => text.to_owned(),
+            anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
+            _ => text,
         };
         // Notes are a courtesy.
         let _ = self.printer.print(format!("{text}\n"));
@@ -209,17 +228,22 @@ fn read(
         Ok(text) => {
             let text = joined(&text);
             let is_kept = want.is_kept && !want.is_secret && !text.trim().is_empty();
-            if is_kept
-                && line.add_history_entry(text.as_str()).unwrap_or(false)
-                && let Some(file) = history
-            {
-                // A history that cannot be written is no reason to end a conversation.
-                let _ = line.append_history(file);
+            if is_kept {
+                remember(line, &text, history);
             }
             Typed::Text(text)
         }
         Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => Typed::Dropped,
         Err(_) => Typed::End,
+    }
+}
+
+fn remember(line: &mut rustyline::Editor<Help, FileHistory>, text: &str, history: Option<&Path>) {
+    if line.add_history_entry(text).unwrap_or(false)
+        && let Some(file) = history
+    {
+        // A history that cannot be written is no reason to end a conversation.
+        let _ = line.append_history(file);
     }
 }
 

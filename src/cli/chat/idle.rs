@@ -133,7 +133,7 @@ impl<'a> Idle<'a> {
             (state, Some(error)) => format!("a turn ended {state}: {}", error.message),
             (state, None) => format!("a turn ended {state}"),
         };
-        let mut text = styled(DIM, line(&head, COLUMNS));
+        let mut text = styled(DIM, line(&head, print::note_room(0).max(COLUMNS)));
         if let Some(result) = run
             .result
             .as_deref()
@@ -159,7 +159,7 @@ impl<'a> Idle<'a> {
         let new: Vec<String> = asked
             .iter()
             .filter(|one| self.told.insert(one.id()))
-            .map(|one| styled(HEAD, one.in_short(now)))
+            .map(|one| styled(HEAD, one.in_short(now, print::note_room(0).max(COLUMNS))))
             .collect();
         let hint = "to see it whole and to answer it: Enter on an empty line";
         Ok((!new.is_empty()).then(|| format!("{}\n{}", new.join("\n"), styled(DIM, hint))))

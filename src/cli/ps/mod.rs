@@ -63,7 +63,7 @@ pub(crate) struct Ps {
     #[arg(long)]
     no_trunc: bool,
 
-    /// Show what changes until Ctrl-C; needs a terminal
+    /// Show what changes until q or Ctrl-C; needs a terminal
     #[arg(long, short)]
     watch: bool,
 }
@@ -210,14 +210,15 @@ async fn people(link: &Link) -> Result<(), Failure> {
     let (_, approvals) = approvals::waiting(link, None).await?;
     let (_, questions) = answer::waiting(link, None).await?;
     let now = Clock::system().now();
+    let columns = print::room(0);
     for approval in &approvals {
-        print::answer(&approvals::in_short(approval, now))?;
+        print::answer(&approvals::in_short(approval, now, columns))?;
     }
     if !approvals.is_empty() {
         print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals show ID");
     }
     for question in &questions {
-        print::answer(&answer::in_short(question, now))?;
+        print::answer(&answer::in_short(question, now, columns))?;
     }
     if !questions.is_empty() {
         print::note("answer one: abide answer ID \"text\"; all of them: abide answer");

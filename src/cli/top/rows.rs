@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::draw::{BAD, BUSY, DIM, GOOD};
 use super::model::Waits;
 use crate::cli::asked::Asked;
-use crate::cli::text::{age, line, short, span};
+use crate::cli::text::{COLUMNS, age, line, short, span};
 use crate::cli::tree;
 use crate::cli::whole;
 use crate::kernel::time::Timestamp;
@@ -110,7 +110,7 @@ fn asks(asked: &Asked, now: Timestamp) -> String {
                 asked.text
             )
         }
-        Asked::Value(_) => asked.in_short(now),
+        Asked::Value(_) => asked.in_short(now, COLUMNS),
     }
 }
 

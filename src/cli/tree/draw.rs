@@ -8,7 +8,7 @@ use super::{Followed, Tree, calls, is_ended, name, outcome, pause};
 use crate::cli::asked::Asked;
 use crate::cli::markdown::Markdown;
 use crate::cli::print::{BAD, DIM, GOOD, HEAD, styled};
-use crate::cli::text::{line, short, span, wrap};
+use crate::cli::text::{COLUMNS, line, short, span, wrap};
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::{Run, Step};
@@ -434,7 +434,10 @@ fn standing(run: &Run, now: Timestamp) -> String {
 
 /// What people are asked: who asks, until when, and what.
 fn ask(asked: &Asked, look: &Look) -> Vec<String> {
-    let lines = wrap(&asked.in_short(look.now), look.columns);
+    let lines = wrap(
+        &asked.in_short(look.now, look.columns.max(COLUMNS)),
+        look.columns,
+    );
     let painted = lines.into_iter().map(|line| styled(OPEN.bold(), line));
     painted.collect()
 }
