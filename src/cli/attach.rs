@@ -167,6 +167,7 @@ async fn events(
 async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
     let run = ids::details(&link, id).await?;
+    wait::standing(&common.place, &run).await;
     wait::result(&run, false)?;
     Ok(exit::of_run(&run.state, run.needs_review))
 }

@@ -147,6 +147,14 @@ impl Person {
         self.typing.text = self.aside.take().unwrap_or_default();
     }
 
+    /// This was typed already of the next line.
+    pub(crate) fn has_typed(&mut self, text: String) {
+        self.typing = Typing {
+            text,
+            ..Typing::default()
+        };
+    }
+
     /// A line that was typed while nothing was asked for.
     pub(crate) fn types_ahead(&mut self, line: String) {
         if !line.trim().is_empty() {

@@ -66,7 +66,10 @@ impl Run {
                 let run = wait::only(&raw)?;
                 match common.json {
                     true => print::object(&run)?,
-                    false => wait::result(&run, false)?,
+                    false => {
+                        wait::standing(&common.place, &run).await;
+                        wait::result(&run, false)?;
+                    }
                 }
                 return Ok(exit::PERSON);
             }

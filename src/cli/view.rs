@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::stream::{self, Stream};
 use super::text::{line, short};
 use super::tree::{self, Followed, Look, Tree};
-use super::{ids, print};
+use super::{blocker, ids, print};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, StepId};
 use crate::wire::events::Event;
@@ -46,6 +46,8 @@ struct Told {
     steps: HashSet<StepId>,
     ends: HashSet<RunId>,
     asked: HashSet<Uuid>,
+    /// Runs that are waited for: whoever waits says at the end how they have failed.
+    waited: HashSet<RunId>,
 }
 
 enum Shown {
@@ -101,6 +103,7 @@ impl View {
         }
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
+                self.told.waited.insert(run.run_id);
                 self.refresh(link, (**run).clone()).await?;
                 for below in tree_of(link, run.run_id).await? {
                     if below.run_id != run.run_id {
@@ -324,6 +327,10 @@ impl View {
 
     /// Takes over a run as it is now; its journal is read only if it moved.
     async fn refresh(&mut self, link: &Link, run: Run) -> Result<(), Failure> {
+        let mut run = run;
+        if &*run.state == "queued" && run.held_up.is_none() {
+            run.held_up = blocker::of_queued(link, &run).await?;
+        }
         let steps = match self.tree.is_behind(&run) {
             true => Some(steps(link, run.run_id).await?),
             false => None,
@@ -380,6 +387,10 @@ impl View {
                 }
             }
             if tree::is_ended(&run.state) && self.told.ends.insert(run.run_id) {
+                let is_said = &*run.state != "ok" && self.told.waited.contains(&run.run_id);
+                if is_said && matches!(self.shown, Shown::Notes) {
+                    continue;
+                }
                 let calls = tree::calls(run.tool_calls);
                 let what = format!("{who}: ended {}, {calls}", run.state);
                 tell(

@@ -54,6 +54,7 @@ mod kills;
 mod licences;
 mod limits;
 mod listing;
+mod lists_fit;
 mod mcp;
 mod memory;
 mod messages;

@@ -192,6 +192,9 @@ impl<'a> Talk<'a> {
     /// Shows a turn to its end.
     pub(super) async fn follow(&mut self, id: RunId) -> Result<Ended, Failure> {
         let streams = self.editor.is_some() && Screen::is_possible();
+        if streams {
+            self.person.has_typed(std::mem::take(&mut self.ahead));
+        }
         let begin = self.idle.as_ref().map(Idle::position).filter(|_| streams);
         let link = self.link().await?;
         let json = self.common.json;

@@ -11,7 +11,7 @@ use super::super::link::{self, Link};
 use super::super::person::Person;
 use super::super::print;
 use super::super::screen::Screen;
-use super::super::text::fold;
+use super::super::text::{COLUMNS, fold};
 use super::super::watch::Watch;
 use super::{Listing, Ps};
 use crate::clock::Clock;
@@ -94,7 +94,8 @@ impl Ps {
         drop(screen);
         // The last picture stays.
         let runs = listing.runs()?;
-        let width = print::screen_width().filter(|_| !self.no_trunc);
+        let width = print::screen_width().map(|columns| columns.max(COLUMNS));
+        let width = width.filter(|_| !self.no_trunc);
         print::folded(&self.table(&runs, width).join("\n"))?;
         Ok(0)
     }
@@ -119,12 +120,12 @@ impl Ps {
         };
         let mut lines = Vec::new();
         for one in asked {
-            let head = print::styled(print::HEAD, one.in_short(now, columns));
+            let head = print::styled(print::HEAD, one.in_short(now, columns.max(COLUMNS)));
             lines.extend(parted(&head));
         }
         // The head and the sum stay in sight, and half of the screen is for runs.
         lines.truncate(rows / 2);
-        let width = Some(columns).filter(|_| !self.no_trunc);
+        let width = Some(columns.max(COLUMNS)).filter(|_| !self.no_trunc);
         let mut table = self.table(&runs, width).into_iter();
         lines.extend(table.next().map(|head| parted(&head)).unwrap_or_default());
         let mut shown = 0;

@@ -11,6 +11,8 @@ use crate::kernel::ids::RunId;
 
 /// Lines of one step of Page Up and Page Down in the lists.
 const PAGE: isize = 10;
+/// Lines of one page of the help.
+const HELP_PAGE: usize = 5;
 
 /// What the loop has to do after a key.
 pub(super) enum Next {
@@ -41,7 +43,10 @@ pub(super) fn press(model: &mut Model, key: Key) -> Next {
             model.over = match key {
                 Key::Down | Key::Char('j') => Over::Help(top + 1),
                 Key::Up | Key::Char('k') => Over::Help(top.saturating_sub(1)),
-                _ => Over::Nothing,
+                Key::PageDown | Key::Char(' ') => Over::Help(top + HELP_PAGE),
+                Key::PageUp => Over::Help(top.saturating_sub(HELP_PAGE)),
+                Key::Escape | Key::Char('q' | '?') => Over::Nothing,
+                _ => Over::Help(top),
             };
             Next::Draw
         }
