@@ -89,7 +89,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     if common.json {
         print::object(&raw)?;
     } else if open.is_empty() {
-        print::note("no call of a tool waits for your leave");
+        print::note("no tool call waits for your approval");
     } else {
         let now = Clock::system().now();
         for approval in &open {
@@ -132,7 +132,7 @@ impl Resolve {
                 return Err(Failure::new(
                     exit::NOT_FOUND,
                     "not_found",
-                    "no call of a tool waits for your leave",
+                    "no tool call waits for your approval",
                 ));
             }
             (None, _) => {

@@ -142,10 +142,11 @@ impl Asked {
     /// On one line, with who asks and how long it may be answered; cut to so many columns, if the
     /// screen has a width.
     pub(crate) fn in_short(&self, now: Timestamp, columns: Option<usize>) -> String {
+        let most = columns.unwrap_or(usize::MAX);
         match self {
-            Asked::Question(question) => answer::in_short(question, now),
+            Asked::Question(question) => answer::in_short(question, now, most),
             Asked::Approval(approval) => covered::in_short(approval, now, columns),
-            Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
+            Asked::Value(missing) => line(&format!("! {}", missing.head()), most),
         }
     }
 
@@ -287,8 +288,8 @@ impl Missing {
     }
 
     fn show(&self) -> String {
-        let head = print::styled(print::HEAD, line(&self.head(), COLUMNS));
-        let why = line(&self.why, COLUMNS - 2);
+        let head = print::styled(print::HEAD, self.head());
+        let why = line(&self.why, usize::MAX);
         format!(
             "{head}\n  {why}\n  or let the daemon read it: abide env {} {}=@file:/PATH",
             short(self.run),

@@ -186,8 +186,7 @@ pub(super) fn greet(session: &Session) {
     if &*session.state == "busy" {
         print::note("a turn is under way here: /attach follows it, what you send comes after it");
     }
-    let keys = print::note_for_screen("/help lists commands and keys; Ctrl-D leaves", 0);
-    print::note(&styled(DIM, keys));
+    print::note(&styled(DIM, "/help lists commands and keys; Ctrl-D leaves"));
 }
 
 /// What was said last, so that one knows where one is.
