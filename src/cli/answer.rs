@@ -44,7 +44,7 @@ impl Answer {
             } else {
                 let now = Clock::system().now();
                 for question in &open {
-                    print::answer(&show(question, now))?;
+                    print::folded(&show(question, now))?;
                 }
             }
             return Ok(0);
@@ -141,8 +141,8 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
         short(question.run_id),
         question.session_key
     );
-    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
-    out.push_str(&format!("\n  {}\n", line(&origin, COLUMNS - 2)));
+    let mut out = print::styled(print::HEAD, head);
+    out.push_str(&format!("\n  {}\n", line(&origin, usize::MAX)));
     for said in clean(&question.text).trim_end().lines() {
         out.push_str(&format!("  {said}\n"));
     }
@@ -156,7 +156,7 @@ pub(crate) fn show(question: &Question, now: Timestamp) -> String {
 }
 
 /// One line for a list of what goes on.
-pub(crate) fn in_short(question: &Question, now: Timestamp) -> String {
+pub(crate) fn in_short(question: &Question, now: Timestamp, columns: usize) -> String {
     let text = format!(
         "? {} {} (run {}) asks, {} left: {}",
         short(question.id),
@@ -165,5 +165,5 @@ pub(crate) fn in_short(question: &Question, now: Timestamp) -> String {
         span(question.expires_at.since(now)),
         question.text
     );
-    line(&text, COLUMNS)
+    line(&text, columns)
 }

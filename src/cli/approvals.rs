@@ -50,7 +50,8 @@ enum What {
 
 #[derive(Debug, Args)]
 struct Resolve {
-    /// An approval's id or its last digits; may be left away when only one waits
+    /// An approval or the run that waits for it, by id or its last digits; may be left away when
+    /// only one waits
     approval: Option<String>,
 
     /// Decide so for later calls like it, too: those in this session, or those of this agent
@@ -60,7 +61,7 @@ struct Resolve {
 
 #[derive(Debug, Args)]
 struct Show {
-    /// An approval's id or its last digits
+    /// An approval or the run that waits for it, by id or its last digits
     approval: String,
 }
 
@@ -89,7 +90,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
     if common.json {
         print::object(&raw)?;
     } else if open.is_empty() {
-        print::note("no call of a tool waits for your leave");
+        print::note("no tool call waits for your approval");
     } else {
         let now = Clock::system().now();
         for approval in &open {
@@ -104,7 +105,7 @@ impl Show {
     async fn run(self, link: &Link, common: &Common) -> Result<u8, Failure> {
         let (raw, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
-        let id = find_open(&ids, &self.approval, "approval", "abide approvals")?;
+        let id = find(&open, &self.approval)?;
         let Some(at) = ids.iter().position(|known| *known == id) else {
             let message = format!("approval {id} is not open: it was decided, or ran out");
             return Err(Failure::new(exit::NOT_FOUND, "not_found", message)
@@ -126,13 +127,13 @@ impl Resolve {
         let (_, open) = waiting(link, None, true).await?;
         let ids: Vec<ApprovalId> = open.iter().map(|approval| approval.id).collect();
         let id = match (&self.approval, &ids[..]) {
-            (Some(wanted), ids) => find_open(ids, wanted, "approval", "abide approvals")?,
+            (Some(wanted), _) => find(&open, wanted)?,
             (None, [only]) => *only,
             (None, []) => {
                 return Err(Failure::new(
                     exit::NOT_FOUND,
                     "not_found",
-                    "no call of a tool waits for your leave",
+                    "no tool call waits for your approval",
                 ));
             }
             (None, _) => {
@@ -184,6 +185,18 @@ impl Resolve {
         }
         Ok(0)
     }
+}
+
+/// The approval that is meant: its own id, or that of the run which waits for it.
+fn find(open: &[Approval], wanted: &str) -> Result<ApprovalId, Failure> {
+    let digits = wanted.to_ascii_lowercase();
+    let of_run = |one: &&Approval| digits.len() >= 4 && one.run_id.to_string().ends_with(&digits);
+    let mut of_run = open.iter().filter(of_run);
+    if let (Some(only), None) = (of_run.next(), of_run.next()) {
+        return Ok(only.id);
+    }
+    let ids: Vec<ApprovalId> = open.iter().map(|one| one.id).collect();
+    find_open(&ids, wanted, "approval", "abide approvals")
 }
 
 /// Decides on a call, as the daemon answers it.

@@ -225,17 +225,8 @@ fn report(failure: &Failure, json: bool) {
         let _ = print::object(&failure.json());
     } else {
         let text = super::text::clean(&failure.to_string());
-        let (message, hints) = text.split_once('\n').unwrap_or((&text, ""));
-        let hints = if hints.is_empty() {
-            String::new()
-        } else {
-            format!("\n{hints}")
-        };
-        let message = print::note_for_screen(message, "abide: ".len());
-        print::note(&format!(
-            "{} {message}{hints}",
-            print::styled(print::BAD, "abide:")
-        ));
+        let text = print::note_for_screen(&text, "abide: ".len());
+        print::note(&format!("{} {text}", print::styled(print::BAD, "abide:")));
     }
 }
 

@@ -108,6 +108,23 @@ impl Asked {
         }))
     }
 
+    /// Does a run of this session ask it, or one that works for it?
+    async fn is_at_or_below(&self, link: &Link, session: &SessionKey) -> Result<bool, Failure> {
+        let (own, root) = match self {
+            Asked::Question(question) => (&question.session_key, &question.root_session_key),
+            Asked::Approval(approval) => (&approval.session_key, &approval.root_session_key),
+            Asked::Value(_) => return Ok(true),
+        };
+        if own == session || root.as_ref() == Some(session) {
+            return Ok(true);
+        }
+        match ids::details(link, self.run()).await {
+            Ok(run) => is_below(link, session, &run).await,
+            Err(gone) if gone.code == exit::NOT_FOUND => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// All of it as people read it.
     pub(crate) fn text(&self, now: Timestamp) -> String {
         match self {
@@ -142,10 +159,11 @@ impl Asked {
     /// On one line, with who asks and how long it may be answered; cut to so many columns, if the
     /// screen has a width.
     pub(crate) fn in_short(&self, now: Timestamp, columns: Option<usize>) -> String {
+        let most = columns.unwrap_or(usize::MAX);
         match self {
-            Asked::Question(question) => answer::in_short(question, now),
+            Asked::Question(question) => answer::in_short(question, now, most),
             Asked::Approval(approval) => covered::in_short(approval, now, columns),
-            Asked::Value(missing) => line(&format!("! {}", missing.head()), COLUMNS),
+            Asked::Value(missing) => line(&format!("! {}", missing.head()), most),
         }
     }
 
@@ -263,21 +281,25 @@ async fn all(
 ) -> Result<Vec<Asked>, Failure> {
     let (_, approvals) = approvals::waiting(link, session, previews).await?;
     let (_, questions) = answer::waiting(link, session).await?;
-    let values = match session {
-        Some(session) => values(link, session).await?,
-        None => Vec::new(),
-    };
     let approvals = approvals
         .into_iter()
         .map(|one| Asked::Approval(Box::new(one)));
-    Ok(approvals
-        .chain(
-            questions
-                .into_iter()
-                .map(|one| Asked::Question(Box::new(one))),
-        )
-        .chain(values)
-        .collect())
+    let questions = questions
+        .into_iter()
+        .map(|one| Asked::Question(Box::new(one)));
+    let all = approvals.chain(questions);
+    let Some(session) = session else {
+        return Ok(all.collect());
+    };
+    // The daemon lists the whole tree of sessions; what ancestors and siblings ask stays out.
+    let mut found = Vec::new();
+    for one in all {
+        if one.is_at_or_below(link, session).await? {
+            found.push(one);
+        }
+    }
+    found.extend(values(link, session).await?);
+    Ok(found)
 }
 
 impl Missing {
@@ -287,8 +309,8 @@ impl Missing {
     }
 
     fn show(&self) -> String {
-        let head = print::styled(print::HEAD, line(&self.head(), COLUMNS));
-        let why = line(&self.why, COLUMNS - 2);
+        let head = print::styled(print::HEAD, self.head());
+        let why = line(&self.why, usize::MAX);
         format!(
             "{head}\n  {why}\n  or let the daemon read it: abide env {} {}=@file:/PATH",
             short(self.run),
@@ -317,18 +339,24 @@ async fn values(link: &Link, session: &SessionKey) -> Result<Vec<Asked>, Failure
     Ok(found)
 }
 
-/// Does this run work in the session, or for it?
+/// Does this run work in the session, or does a run of the session wait for it?
 pub(crate) async fn is_below(
     link: &Link,
     session: &SessionKey,
     run: &Run,
 ) -> Result<bool, Failure> {
-    if run.session_key == *session || run.parent.as_ref() == Some(session) {
+    let is_its = |run: &Run| run.session_key == *session || run.parent.as_ref() == Some(session);
+    if is_its(run) {
         return Ok(true);
     }
-    match ids::details(link, run.root_run_id).await {
-        Ok(root) => Ok(root.session_key == *session),
-        Err(gone) if gone.code == exit::NOT_FOUND => Ok(false),
-        Err(failure) => Err(failure),
+    let mut above = run.parent_run_id;
+    while let Some(id) = above {
+        match ids::details(link, id).await {
+            Ok(run) if is_its(&run) => return Ok(true),
+            Ok(run) => above = run.parent_run_id,
+            Err(gone) if gone.code == exit::NOT_FOUND => return Ok(false),
+            Err(failure) => return Err(failure),
+        }
     }
+    Ok(false)
 }

@@ -73,7 +73,7 @@ impl Attach {
                         end(common, *id).await?;
                         Some(exit::PERSON)
                     }
-                    End::Detached => None,
+                    End::Detached(_) => None,
                 }
             }
             Named::Session(key) => {
@@ -167,6 +167,7 @@ async fn events(
 async fn end(common: &Common, id: RunId) -> Result<u8, Failure> {
     let link = Link::open(&common.place).await?;
     let run = ids::details(&link, id).await?;
+    wait::standing(&common.place, &run).await;
     wait::result(&run, false)?;
     Ok(exit::of_run(&run.state, run.needs_review))
 }
@@ -208,7 +209,7 @@ impl Look<'_> {
                     "run.queued" | "run.paused" => self.is_blocked().await?,
                     _ => false,
                 },
-                News::Anew | News::Quiet => self.is_blocked().await?,
+                News::Anew | News::Quiet | News::Left => self.is_blocked().await?,
             };
             if is_blocked {
                 return Ok(exit::PERSON);

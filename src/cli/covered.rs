@@ -5,7 +5,7 @@ use anstyle::Style;
 use serde_json::Value;
 
 use super::print::{BAD, DIM, GOOD, HEAD, styled};
-use super::text::{COLUMNS, age, line, short, span};
+use super::text::{age, line, short, span};
 use super::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::{Approval, Change};
@@ -53,7 +53,7 @@ pub(crate) fn lines(
         .into_iter()
         .map(|said| (HEAD, said))
         .collect();
-    let room = columns.unwrap_or(COLUMNS).min(COLUMNS).saturating_sub(2);
+    let room = columns.unwrap_or(usize::MAX).saturating_sub(2);
     out.push((Style::new(), format!("  {}", line(&origin, room))));
     let indented = |text: &str, by: usize, style: Style| {
         let within = columns.map(|columns| columns.saturating_sub(by));

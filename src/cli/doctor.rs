@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
+use unicode_width::UnicodeWidthStr;
 
 use super::args::Common;
 use super::failure::Failure;
@@ -19,6 +20,9 @@ use crate::wire::agents::{Agents, ListAgents};
 use crate::wire::care::Examined;
 use crate::wire::gateway::NoParams;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
+
+/// Columns of a finding beside its status.
+const FINDING: usize = 75;
 
 /// Look at everything that could be wrong, and say what to do
 ///
@@ -144,15 +148,24 @@ fn shown(finding: &Finding) -> String {
     let mut out = format!(
         "{} {}",
         styled(style, word),
-        wrap(&text, 75).join("\n     ")
+        lines(&text).join("\n     ")
     );
     if let Some(fix) = &finding.fix
         && finding.status != Health::Ok
     {
-        for line in wrap(&clean(&format!("→ {fix}")), 75) {
+        for line in lines(&clean(&format!("→ {fix}"))) {
             out.push_str("\n     ");
             out.push_str(&line);
         }
     }
     out
+}
+
+/// Lines that fit stay as they are: an excerpt of a file points at a place in it.
+fn lines(text: &str) -> Vec<String> {
+    let fit = |line: &str| match line.width() <= FINDING {
+        true => vec![line.to_owned()],
+        false => wrap(line, FINDING),
+    };
+    text.lines().flat_map(fit).collect()
 }

@@ -129,11 +129,11 @@ async fn lacking(link: &Link, common: &Common) -> Result<u8, Failure> {
     for run in runs {
         let what = run.label.as_deref().unwrap_or(&run.title);
         let head = format!("{} of {}: {what}", short(run.run_id), run.agent);
-        print::answer(&print::styled(print::HEAD, line(&head, COLUMNS)))?;
+        print::answer(&print::styled(print::HEAD, line(&head, print::room(0))))?;
         for one in missing(run) {
             let why = one.missing.as_deref().unwrap_or_default();
             let row = format!("{}: {why}", one.name);
-            print::answer(&format!("  {}", line(&row, COLUMNS - 2)))?;
+            print::answer(&format!("  {}", line(&row, print::room(2))))?;
             print::answer(&format!("  abide env {} {}=…", short(run.run_id), one.name))?;
         }
     }

@@ -7,7 +7,7 @@ use super::args::Common;
 use super::failure::Failure;
 use super::follow::Interrupt;
 use super::link::Link;
-use super::text::{COLUMNS, line, short};
+use super::text::{line, short};
 use super::watch::{Seen, Watch};
 use super::{ids, print};
 use crate::wire::events::{Event, SubscribeEvents};
@@ -97,7 +97,7 @@ impl Events {
                     if common.json {
                         print::object(&event)?;
                     } else {
-                        print::answer(&on_a_line(&event))?;
+                        print::answer(&on_a_line(&event, print::room(0)))?;
                     }
                 }
             }
@@ -110,7 +110,7 @@ impl Events {
 }
 
 /// An event on one line: when, what, to whom, and what is worth saying of it.
-fn on_a_line(event: &Event) -> String {
+fn on_a_line(event: &Event, columns: usize) -> String {
     let at = event.at.to_string();
     let clock = at.get(11..19).unwrap_or(&at);
     let who = match (&event.run_id, &event.session_key) {
@@ -119,7 +119,7 @@ fn on_a_line(event: &Event) -> String {
         (None, None) => "daemon".to_owned(),
     };
     let head = format!("{clock} {:<18} {who:<8} ", line(&event.kind, 24));
-    let room = COLUMNS.saturating_sub(head.len());
+    let room = columns.saturating_sub(head.len());
     format!("{head}{}", line(&details(&event.data), room))
         .trim_end()
         .to_owned()
@@ -178,20 +178,20 @@ mod tests {
             "resultSummary": "3 files", "error": null,
         });
         assert_eq!(
-            on_a_line(&event("tool.completed", called)),
+            on_a_line(&event("tool.completed", called), 80),
             "00:53:20 tool.completed     4f2a91c3 grep main done → 3 files"
         );
         let ended = json!({ "state": "error", "error": { "kind": "p", "message": "gone" } });
         assert_eq!(
-            on_a_line(&event("run.ended", ended)),
+            on_a_line(&event("run.ended", ended), 80),
             "00:53:20 run.ended          4f2a91c3 error → gone"
         );
         let unknown = json!({ "newId": "x", "level": 3, "name": "new" });
         assert_eq!(
-            on_a_line(&event("brand.new", unknown)),
+            on_a_line(&event("brand.new", unknown), 80),
             "00:53:20 brand.new          4f2a91c3 level 3 name new"
         );
         let wide = json!({ "state": "子代理恢复运行\u{1b}[31m".repeat(20) });
-        assert!(on_a_line(&event("run.step", wide)).width() <= COLUMNS);
+        assert!(on_a_line(&event("run.step", wide), 80).width() <= 80);
     }
 }

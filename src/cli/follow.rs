@@ -3,6 +3,7 @@
 //!
 //! The rows say whether the runs have ended; a subscription says when to look at them.
 
+use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::live::{Live, News};
+use super::live::{Left, Live, News};
 use super::needs::Needs;
 use super::person::Person;
 use super::view::View;
@@ -24,6 +25,9 @@ use crate::wire::input::{PAGE_LIMIT, PageSize, WaitTimeout};
 use crate::wire::lifecycle::CancelRun;
 use crate::wire::runs::{ListSteps, Steps, Wait, WaitMode, Waited, WaitedRun};
 use crate::wire::shapes::Step;
+
+/// So long after Ctrl-C a turn is stopped: pressed once more until then, it is left at work.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// How long after Ctrl-C a second one counts.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
@@ -86,7 +90,18 @@ pub(crate) enum End {
     /// daemon's last answer.
     NeedsPerson(Value),
     /// The person wants to do something else. The runs go on.
-    Detached,
+    Detached(Why),
+}
+
+/// Why a person does not wait any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// They leave the runs at work.
+    Leave,
+    /// They go on with the conversation; the turn waits for an answer.
+    Later,
+    /// They leave while the turn is being stopped.
+    Stopping,
 }
 
 /// Waits for runs, re-attaching when the link is lost. Changes nothing about the runs, apart
@@ -113,7 +128,7 @@ pub(crate) async fn follow(
     let needs = Needs::new(task.json, task.person.is_some());
     let live = tokio::select! {
         biased;
-        () = interrupt.pressed() => return Ok(End::Detached),
+        () = interrupt.pressed() => return Ok(End::Detached(Why::Leave)),
         live = Live::open(link, place, request, view, task.person) => live?,
     };
     let mut follow = Follow {
@@ -131,25 +146,30 @@ pub(crate) async fn follow(
             None => std::future::pending().await,
         }
     });
+    let is_sent = Cell::new(false);
     let mut cancelling: Option<Cancelling<'_>> = None;
     loop {
         tokio::select! {
             biased;
             () = interrupt.pressed() => match turn {
                 Some(run) if cancelling.is_none() => {
-                    follow.live.note(&print::styled(print::DIM, "stopping the turn …"));
-                    cancelling = Some(Box::pin(cancel(place, run)));
+                    let text = "stopping the turn … (Ctrl-C once more: leave it at work)";
+                    follow.live.note(&print::styled(print::DIM, text));
+                    cancelling = Some(Box::pin(cancel(place, run, &is_sent)));
                 }
-                _ => return Ok(End::Detached),
+                Some(_) if is_sent.get() => return Ok(End::Detached(Why::Stopping)),
+                _ => return Ok(End::Detached(Why::Leave)),
             },
-            raw = follow.until_done() => match raw? {
-                Some(raw) => {
+            until = follow.until_done() => match until? {
+                Until::Left(Left::Conversation) => return Ok(End::Detached(Why::Leave)),
+                Until::Left(Left::Question) => return Ok(End::Detached(Why::Later)),
+                Until::Done(raw) => {
                     if let Some(run) = turn {
                         follow.end(run).await?;
                     }
                     return Ok(End::Done(raw));
                 }
-                None => {
+                Until::NeedsPerson => {
                     let (raw, _) = follow.look().await?;
                     return Ok(End::NeedsPerson(raw));
                 }
@@ -158,6 +178,7 @@ pub(crate) async fn follow(
                 if let Err(failure) = cancelled {
                     follow.live.note(&format!("the turn goes on: {failure}"));
                     cancelling = None;
+                    is_sent.set(false);
                 }
             }
             () = &mut over => break,
@@ -174,7 +195,9 @@ pub(crate) async fn follow(
 type Cancelling<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>;
 
 /// Over a link of its own, so that the run is followed meanwhile.
-async fn cancel(place: &Where, run_id: RunId) -> Result<(), Failure> {
+async fn cancel(place: &Where, run_id: RunId, is_sent: &Cell<bool>) -> Result<(), Failure> {
+    tokio::time::sleep(GRACE).await;
+    is_sent.set(true);
     let link = Link::open(place).await?;
     let reason = Some("Ctrl-C".to_owned());
     let request = CancelRun { run_id, reason };
@@ -217,6 +240,16 @@ fn news_of(task: &Task<'_>) -> SubscribeEvents {
     }
 }
 
+/// Why a wait is over.
+enum Until {
+    /// What was waited for has ended; the daemon's last answer.
+    Done(Value),
+    /// It needs a person, and none is there.
+    NeedsPerson,
+    /// The person does not want to look any more.
+    Left(Left),
+}
+
 struct Follow<'a> {
     ids: &'a [RunId],
     any: bool,
@@ -229,20 +262,22 @@ struct Follow<'a> {
 }
 
 impl Follow<'_> {
-    /// Returns when what is waited for has ended, with the daemon's last answer; `None`: it needs
-    /// a person, and none is there.
-    async fn until_done(&mut self) -> Result<Option<Value>, Failure> {
+    /// Returns when there is nothing more to wait for.
+    async fn until_done(&mut self) -> Result<Until, Failure> {
         loop {
             // The first news is that the subscription was begun.
             while !self.is_behind {
                 // Stays so until the rows were looked at, also where this is dropped meanwhile.
                 self.is_behind = self.news().await?;
+                if let Some(left) = self.live.left {
+                    return Ok(Until::Left(left));
+                }
                 if !self.is_behind && self.need_person().await? {
-                    return Ok(None);
+                    return Ok(Until::NeedsPerson);
                 }
             }
             match self.look().await {
-                Ok((raw, waited)) if waited.done => return Ok(Some(raw)),
+                Ok((raw, waited)) if waited.done => return Ok(Until::Done(raw)),
                 Ok(_) => self.is_behind = false,
                 // The subscription has ended too, and finds the daemon again.
                 Err(lost) if link::is_broken(&lost) => self.is_behind = false,
@@ -351,7 +386,7 @@ impl Follow<'_> {
                     }
                 }
                 // Of runs below another one no event is heard where several are waited for.
-                News::Quiet => return Ok(false),
+                News::Quiet | News::Left => return Ok(false),
             }
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, clean, cut, line};
+use super::text::{age, clean, cut, line};
 use super::{ids, print};
 use crate::clock::Clock;
 use crate::kernel::message::Block;
@@ -88,7 +88,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
         kind => kind.replace('_', " "),
     };
     let head = format!("#{} {what} · {} ago", message.seq, age(message.at, now));
-    let mut text = print::styled(print::HEAD, line(&head, COLUMNS));
+    let mut text = print::styled(print::HEAD, line(&head, print::room(0)));
     text.push('\n');
     for block in &message.content {
         // Writing to a string cannot fail.
@@ -98,7 +98,7 @@ pub(crate) fn show(message: &Message, now: Timestamp, full: bool) -> String {
                 name, arguments, ..
             } => {
                 let call = format!("{name} {}", plain(arguments));
-                writeln!(text, "→ {}", line(&call, COLUMNS - 2))
+                writeln!(text, "→ {}", line(&call, print::room(2)))
             }
             Block::Native { .. } | Block::Note { .. } => Ok(()),
             Block::ToolResult {
@@ -129,7 +129,7 @@ fn beginning(said: &str) -> String {
     let mut lines: Vec<String> = said
         .lines()
         .take(FIRST)
-        .map(|said| cut(said, COLUMNS - 2))
+        .map(|said| cut(said, print::room(2)))
         .collect();
     let more = said.lines().count().saturating_sub(FIRST);
     if more > 0 {

@@ -5,7 +5,7 @@ use clap::Args;
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, clean, line, short, span};
+use super::text::{age, clean, line, short, span};
 use super::{ids, print, untold};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
@@ -128,7 +128,7 @@ fn show(announce: &Announce, now: Timestamp) -> String {
         span(announce.duration_ms),
         age(announce.at, now)
     );
-    let mut text = print::styled(print::HEAD, line(&head, COLUMNS));
+    let mut text = print::styled(print::HEAD, line(&head, print::room(0)));
     if let Some(error) = &announce.error {
         text.push_str(&format!("\n{}", clean(error)));
     }

@@ -150,7 +150,7 @@ pub(crate) fn is_broken(failure: &Failure) -> bool {
 /// goes on, and that the daemon was stopped where that is so.
 pub(crate) async fn find_again(
     place: &Where,
-    lost: Failure,
+    _lost: Failure,
     mut say: impl FnMut(&str),
 ) -> Result<Link, Failure> {
     say(&format!(
@@ -174,17 +174,20 @@ pub(crate) async fn find_again(
             ));
         }
         if clock.monotonic() - started > SEARCH {
-            return Err(given_up(gone, lost));
+            return Err(given_up(gone));
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
 /// The daemon has not come back in time: why, and what to do.
-fn given_up(gone: Failure, lost: Failure) -> Failure {
-    let kept = match gone.message.contains("is kept") {
-        true => "",
-        false => "; what it was told is kept",
+fn given_up(gone: Failure) -> Failure {
+    let said = |text: &str| text.contains("is kept");
+    let is_said = said(&gone.message) || gone.hints.iter().any(|hint| said(hint));
+    let kept = if is_said {
+        ""
+    } else {
+        "; what it was told is kept"
     };
     let message = format!(
         "the daemon has not come back for {} s: {}{kept}",
@@ -192,9 +195,8 @@ fn given_up(gone: Failure, lost: Failure) -> Failure {
         gone.message
     );
     let mut failure = Failure::new(exit::NO_DAEMON, NO_DAEMON, message);
+    // What the lost link advises is for where a daemon answers.
     failure.hints = gone.hints;
-    failure.hints.extend(lost.hints);
-    failure.hints.dedup();
     failure
 }
 
@@ -292,18 +294,14 @@ mod tests {
     fn c7_a_daemon_that_does_not_come_back_is_given_up_with_what_to_do() {
         let gone = Failure::new(exit::NO_DAEMON, "no_daemon", "no daemon runs on /state")
             .hint("start it: abide serve --detach");
-        let lost = Failure::new(exit::FAILED, LOST, "the link was lost").hint("see: abide ps");
-        let failure = given_up(gone, lost);
+        let failure = given_up(gone);
         assert_eq!(failure.code, exit::NO_DAEMON);
         assert_eq!(
             failure.message,
             "the daemon has not come back for 60 s: no daemon runs on /state; what it was told \
              is kept"
         );
-        assert_eq!(
-            failure.hints,
-            ["start it: abide serve --detach", "see: abide ps"]
-        );
+        assert_eq!(failure.hints, ["start it: abide serve --detach"]);
     }
 
     #[test]

@@ -6,9 +6,12 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use uuid::Uuid;
 
 use super::asked::{self, Asked, Put};
+use super::chat::slash::{self, Slash};
 use super::discover::Where;
 use super::failure::Failure;
 use super::link::{self, Link};
@@ -18,8 +21,12 @@ use super::view::{FRAME, View};
 use super::watch::{Seen, Watch};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
+use crate::wire::event_data::ApprovalResolved;
 use crate::wire::events::{Event, SubscribeEvents};
+use crate::wire::shapes::Word;
 
+/// What stands in front of what is typed while nothing is asked for.
+const NEXT: &str = "next> ";
 /// How often it is asked what people are asked, where nobody is told of it.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -39,6 +46,19 @@ pub(crate) struct Live<'a> {
     frames: Interval,
     quiet: Interval,
     clock: Clock,
+    /// The person does not want to look any more.
+    pub(crate) left: Option<Left>,
+    /// The approval that was decided last, and how.
+    resolved: Option<(Uuid, Word)>,
+}
+
+/// Why a person does not look at a turn of a conversation any more; it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// They want to end the conversation.
+    Conversation,
+    /// They want to answer later what is asked.
+    Question,
 }
 
 /// What came.
@@ -49,6 +69,8 @@ pub(crate) enum News {
     Anew,
     /// Nothing was said for a while.
     Quiet,
+    /// The person does not want to look any more: [`Live::left`].
+    Left,
 }
 
 impl<'a> Live<'a> {
@@ -77,6 +99,8 @@ impl<'a> Live<'a> {
             frames,
             quiet,
             clock: Clock::system(),
+            left: None,
+            resolved: None,
         })
     }
 
@@ -84,6 +108,7 @@ impl<'a> Live<'a> {
     /// Nothing is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<News, Failure> {
         let keys = self.view.as_ref().is_some_and(View::takes_keys);
+        let talks = self.is_conversation();
         loop {
             tokio::select! {
                 seen = self.watch.seen() => match seen? {
@@ -97,9 +122,16 @@ impl<'a> Live<'a> {
                         return Ok(News::Anew);
                     }
                 },
-                typed = typed(&mut self.person, keys), if self.open.is_some() => match typed {
-                    Typed::More => self.prompt(),
-                    Typed::Line(line) => self.answer(line).await?,
+                typed = typed(&mut self.person, keys), if talks || self.open.is_some() => {
+                    match typed {
+                        Typed::More => self.prompt(),
+                        Typed::Line(None) if talks => self.left = Some(Left::Conversation),
+                        Typed::Line(line) if self.open.is_none() => self.types_ahead(line),
+                        Typed::Line(line) => self.answer(line).await?,
+                    }
+                    if self.left.is_some() {
+                        return Ok(News::Left);
+                    }
                 },
                 _ = self.frames.tick(), if self.is_watched() => self.show().await?,
                 _ = self.quiet.tick() => {
@@ -110,12 +142,30 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Is it a turn of a conversation, in which a person may type at any time?
+    fn is_conversation(&self) -> bool {
+        self.view.as_ref().is_some_and(View::is_of_conversation)
+    }
+
+    /// A line that is no answer: it is sent after this turn.
+    fn types_ahead(&mut self, line: Option<String>) {
+        if let (Some(line), Some(person)) = (line, &mut self.person) {
+            person.types_ahead(line);
+        }
+        self.prompt();
+    }
+
     /// Is anybody there to be shown or asked something?
     fn is_watched(&self) -> bool {
         self.view.is_some() || self.person.is_some()
     }
 
     fn hear(&mut self, event: &Event) {
+        if event.kind == "approval.resolved"
+            && let Ok(resolved) = ApprovalResolved::deserialize(&event.data)
+        {
+            self.resolved = Some((resolved.approval_id.0, resolved.state));
+        }
         if let Some(view) = &mut self.view {
             view.hear(event);
         }
@@ -162,13 +212,19 @@ impl<'a> Live<'a> {
             view.asks(self.asked.clone());
         }
         let is_open = |open: &Put| self.asked.iter().any(|one| one.id() == open.asked.id());
-        if self.open.as_ref().is_some_and(|open| !is_open(open)) {
-            self.open = None;
+        if let Some(gone) = self.open.take_if(|open| !is_open(open)) {
+            let state = self.resolved.take_if(|(id, _)| *id == gone.asked.id());
+            let what = match state.as_ref().map(|(_, state)| &**state) {
+                Some("allowed") => "allowed elsewhere",
+                Some("denied") => "denied elsewhere",
+                Some("expired") => "it ran out",
+                _ => "it ran out, or was answered elsewhere",
+            };
             self.unprompt();
             // Where the terminal draws what is typed, the line with the prompt is not over.
             let keys = self.view.as_ref().is_some_and(View::takes_keys);
             let end = if keys { "" } else { "\n" };
-            self.note(&format!("{end}it ran out, or was answered elsewhere"));
+            self.note(&format!("{end}{what}"));
         }
         Ok(())
     }
@@ -204,7 +260,14 @@ impl<'a> Live<'a> {
 
     /// Asks for what is open.
     fn prompt(&mut self) {
+        let talks = self.is_conversation();
         let (Some(open), Some(person)) = (&self.open, &self.person) else {
+            if let (true, Some(view), Some(person)) = (talks, &mut self.view, &self.person) {
+                match person.typed() {
+                    "" => view.asked(),
+                    typed => view.ask(&print::styled(print::DIM, NEXT), typed),
+                }
+            }
             return;
         };
         let text = print::styled(print::HEAD, format!("{}> ", open.prompt()));
@@ -222,10 +285,13 @@ impl<'a> Live<'a> {
     /// Nothing is asked for any more.
     fn unprompt(&mut self) {
         if let Some(person) = &mut self.person {
-            person.forget_typed();
+            person.goes_on();
         }
         if let Some(view) = &mut self.view {
             view.asked();
+        }
+        if self.is_conversation() {
+            self.prompt();
         }
     }
 
@@ -238,19 +304,40 @@ impl<'a> Live<'a> {
         let Some(said) = line else {
             return Ok(());
         };
-        let said = said.trim();
+        let mut said = said.trim();
+        let slash;
+        if self.is_conversation() && !open.asked.is_secret() {
+            slash = slash::at_a_question(said);
+            match &slash {
+                Slash::Answer(answer) => said = answer,
+                Slash::Say(text) => {
+                    self.note(text);
+                    self.ask_again(open).await;
+                    return Ok(());
+                }
+                Slash::Leave => {
+                    self.left = Some(Left::Conversation);
+                    return Ok(());
+                }
+            }
+        }
         match said {
             "" if !open.rest.is_empty() => {
                 self.open = Some(open);
                 self.turn_page().await;
                 return Ok(());
             }
-            "" => return Ok(()),
-            "later" if !open.rest.is_empty() => return Ok(()),
+            "" => {
+                self.postpone(&open);
+                return Ok(());
+            }
+            "later" if !open.rest.is_empty() => {
+                self.postpone(&open);
+                return Ok(());
+            }
             _ if open.is_too_early(said) => {
                 self.note("nothing was decided: there is more of it, which Enter shows");
-                self.open = Some(open);
-                self.prompt();
+                self.ask_again(open).await;
                 return Ok(());
             }
             _ => {}
@@ -259,8 +346,7 @@ impl<'a> Live<'a> {
             Ok(true) => self.note(&open.asked.decided(said)),
             Ok(false) => {
                 self.note("say yes or no");
-                self.open = Some(open);
-                self.prompt();
+                self.ask_again(open).await;
             }
             // It ran out, another client was first, or the file is another one now: what waits
             // still is put again, as it is now.
@@ -285,6 +371,26 @@ impl<'a> Live<'a> {
         }
         self.asks_anew = true;
         Ok(())
+    }
+
+    /// Asks once more for what was open.
+    async fn ask_again(&mut self, open: Put) {
+        self.open = Some(open);
+        if let Some(person) = &mut self.person {
+            person.set_aside().await;
+        }
+        self.prompt();
+    }
+
+    /// What is open stays so. In a conversation the person goes on with something else.
+    fn postpone(&mut self, open: &Put) {
+        if !self.is_conversation() {
+            return;
+        }
+        if let Some(person) = &mut self.person {
+            person.was_not_heard(open.asked.id());
+        }
+        self.left = Some(Left::Question);
     }
 
     /// Tells people something; it stays on the screen.

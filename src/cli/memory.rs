@@ -97,7 +97,7 @@ impl List {
                 Some(name) => format!("nothing is kept in {}", clean(name)),
                 None => "no agent keeps anything yet".to_owned(),
             };
-            print::note(&line(&what, COLUMNS));
+            print::note(&line(&what, print::note_room(0)));
             return Ok(0);
         }
         show(&page.memories)?;
@@ -213,7 +213,7 @@ fn lines(memory: &Kept, now: Timestamp) -> String {
         memory.namespace,
         age(memory.at, now)
     );
-    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    let mut out = print::styled(print::HEAD, line(&head, print::room(0)));
     out.push('\n');
     let text = clean(&memory.text);
     let all: Vec<String> = text

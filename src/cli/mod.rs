@@ -9,6 +9,7 @@ mod asked;
 mod attach;
 mod audit;
 mod backup;
+mod blocker;
 mod budget;
 mod cancel;
 mod change;

@@ -26,9 +26,11 @@ pub(crate) struct Person {
     is_reading: bool,
     /// What was read and not taken yet.
     pending: Vec<u8>,
-    /// What was typed before something was put to them: an answer to nothing.
-    ahead: Vec<u8>,
     typing: Typing,
+    /// What was typed is an answer, and this was typed before it was asked for.
+    aside: Option<String>,
+    /// Lines that were typed while nothing was asked for.
+    ahead: Vec<String>,
     /// What was put to them, answered or not.
     put: HashSet<Uuid>,
 }
@@ -78,8 +80,9 @@ impl Person {
             rest,
             is_reading: false,
             pending: Vec::new(),
-            ahead: Vec::new(),
             typing: Typing::default(),
+            aside: None,
+            ahead: Vec::new(),
             put: HashSet::new(),
         }
     }
@@ -133,6 +136,43 @@ impl Person {
         &self.typing.text
     }
 
+    /// Nothing is asked any more: the line that was typed before goes on.
+    pub(crate) fn goes_on(&mut self) {
+        self.forget_typed();
+        self.typing.text = self.aside.take().unwrap_or_default();
+    }
+
+    /// This was typed already of the next line.
+    pub(crate) fn has_typed(&mut self, text: String) {
+        self.typing = Typing {
+            text,
+            ..Typing::default()
+        };
+    }
+
+    /// A line that was typed while nothing was asked for.
+    pub(crate) fn types_ahead(&mut self, line: String) {
+        if !line.trim().is_empty() {
+            self.ahead.push(line);
+        }
+    }
+
+    /// Reads no more until it is wanted again: the lines that were typed while nothing was asked
+    /// for, and what was typed of the next one.
+    pub(crate) async fn typed_ahead(&mut self) -> (Vec<String>, String) {
+        if self.aside.is_some() {
+            self.goes_on();
+        }
+        let mut typing = std::mem::take(&mut self.typing);
+        let keys = self.rest().await;
+        for key in keys.bytes() {
+            if let Some(Some(line)) = typing.take(key) {
+                self.types_ahead(line);
+            }
+        }
+        (std::mem::take(&mut self.ahead), typing.text)
+    }
+
     /// Drops what was typed of a line that is not wanted any more.
     pub(crate) fn forget_typed(&mut self) {
         self.typing = Typing::default();
@@ -165,21 +205,31 @@ impl Person {
     pub(crate) async fn rest(&mut self) -> String {
         self.stop().await;
         self.forget_typed();
-        let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.append(&mut self.pending);
-        text(&ahead)
+        text(&std::mem::take(&mut self.pending))
     }
 
-    /// Sets aside what was typed until now. It was typed before the person has seen what is put to
-    /// them next, so it is no answer to that.
+    /// Sets aside what was typed until now: it was typed before the person has seen what is put to
+    /// them next, so it is no answer to that. Whole lines of it are typed ahead, and the rest goes on
+    /// once nothing is asked any more.
     pub(crate) async fn set_aside(&mut self) {
         self.stop().await;
-        let typed = std::mem::take(&mut self.typing);
-        self.ahead.extend(typed.text.into_bytes());
-        self.ahead.append(&mut self.pending);
+        let mut keys = std::mem::take(&mut self.pending);
         if !self.is_reading {
-            self.ahead.append(&mut waiting_input());
+            keys.append(&mut waiting_input());
         }
+        let mut typing = std::mem::take(&mut self.typing);
+        if let Some(text) = self.aside.take() {
+            typing = Typing {
+                text,
+                ..Typing::default()
+            };
+        }
+        for key in keys {
+            if let Some(Some(line)) = typing.take(key) {
+                self.types_ahead(line);
+            }
+        }
+        self.aside = Some(typing.text);
     }
 
     /// Stops the reader; what it has read comes before what is typed later.

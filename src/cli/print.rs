@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::markdown::Markdown;
-use super::text::{clean, flow, wrap};
+use super::text::{clean, flow, fold};
 
 /// For what went well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -57,11 +57,19 @@ pub(crate) fn for_screen(text: &str, indent: usize) -> String {
     }
 }
 
-/// A line of a note, which stands behind `indent` columns, as lines that a terminal takes whole.
-pub(crate) fn note_for_screen(line: &str, indent: usize) -> String {
-    match width_of(io::stderr()) {
-        Some(columns) => wrap(line, columns - indent).join("\n  "),
-        None => line.to_owned(),
+/// A note, whose first line stands behind `indent` columns, as lines that a terminal takes whole.
+pub(crate) fn note_for_screen(text: &str, indent: usize) -> String {
+    match notes_width() {
+        Some(columns) => fold(text, columns, indent),
+        None => text.to_owned(),
+    }
+}
+
+/// Prints lines of the answer that are no table; a terminal gets them parted between words.
+pub(crate) fn folded(text: &str) -> Result<(), Failure> {
+    match screen_width() {
+        Some(columns) => answer(&fold(text, columns, 0)),
+        None => answer(text),
     }
 }
 
@@ -73,6 +81,17 @@ pub(crate) fn screen_width() -> Option<usize> {
 /// How wide the terminal is that the notes go to, if they go to one.
 pub(crate) fn notes_width() -> Option<usize> {
     width_of(io::stderr())
+}
+
+/// How many columns a line of the answer may have behind so many that are taken: as many as the
+/// terminal has, and any number where it goes to none, so that nothing is cut for a program.
+pub(crate) fn room(taken: usize) -> usize {
+    screen_width().map_or(usize::MAX, |columns| columns.saturating_sub(taken))
+}
+
+/// The same of a note.
+pub(crate) fn note_room(taken: usize) -> usize {
+    notes_width().map_or(usize::MAX, |columns| columns.saturating_sub(taken))
 }
 
 /// Columns and lines of the terminal that the notes go to, if they go to one that says so.
@@ -100,8 +119,10 @@ pub(crate) fn object(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(failed)
 }
 
-/// Prints a note. Notes are a courtesy: where nobody can read them, the work goes on.
+/// Prints a note; lines that a terminal would break are parted between words. Notes are a courtesy:
+/// where they cannot be read, the work goes on.
 pub(crate) fn note(text: &str) {
+    let text = note_for_screen(text, 0);
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use super::args::Common;
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
-use super::text::{COLUMNS, age, line, short};
+use super::text::{age, line, short};
 use super::{ids, print, whole};
 use crate::clock::Clock;
 use crate::kernel::ids::StepId;
@@ -155,7 +155,7 @@ async fn list(link: &Link, common: &Common) -> Result<u8, Failure> {
 fn show(run: &Run, now: Timestamp) -> String {
     let what = run.label.as_deref().unwrap_or(&run.title);
     let head = format!("{} of {}: {what}", short(run.run_id), run.agent);
-    let mut out = print::styled(print::HEAD, line(&head, COLUMNS));
+    let mut out = print::styled(print::HEAD, line(&head, print::room(0)));
     for review in &run.reviews {
         out.push_str(&format!("\n{}", call(review, now)));
     }
@@ -174,12 +174,14 @@ fn call(review: &OpenReview, now: Timestamp) -> String {
         review.tool,
         age(review.started_at, now)
     );
-    let mut out = format!("  {}", line(&what, COLUMNS - 2));
+    let mut out = format!("  {}", line(&what, print::room(2)));
     let within = print::screen_width().map(|columns| columns.saturating_sub(2));
     let mut shown = whole::arguments(&review.arguments, within);
     if shown.is_empty() {
         let summary = review.summary.as_deref();
-        shown = summary.map_or_else(String::new, |call| format!("  {}", line(call, COLUMNS - 4)));
+        shown = summary.map_or_else(String::new, |call| {
+            format!("  {}", line(call, print::room(4)))
+        });
     }
     for said in shown.lines() {
         out.push_str(&format!("\n  {said}"));

@@ -66,11 +66,14 @@ impl Run {
                 let run = wait::only(&raw)?;
                 match common.json {
                     true => print::object(&run)?,
-                    false => wait::result(&run, false)?,
+                    false => {
+                        wait::standing(&common.place, &run).await;
+                        wait::result(&run, false)?;
+                    }
                 }
                 return Ok(exit::PERSON);
             }
-            End::Detached => {
+            End::Detached(_) => {
                 return leave(common, &mut interrupt, accepted.run_id).await;
             }
         };

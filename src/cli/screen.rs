@@ -17,9 +17,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::person;
 use super::print;
+use super::text::fold;
 
 /// What a terminal is taken for that does not say how large it is.
 const USUAL: (usize, usize) = (80, 24);
+
+/// So many columns stay for what is typed behind a prompt.
+const TYPED: usize = 10;
 
 /// Lines that are redrawn in place.
 pub(crate) struct Screen {
@@ -66,25 +70,36 @@ impl Screen {
         let done = work();
         self.canvas.lines = before.lines;
         self.canvas.prompt = before.prompt;
+        self.canvas.lead = before.lead;
         self.paint("");
         done
     }
 
     /// Prints a text above the live part; it stays.
     pub(crate) fn keep(&mut self, text: &str) {
+        let text = print::note_for_screen(text, 0);
         self.paint(text.trim_end_matches('\n'));
     }
 
     /// The same, and shows `lines` in place of those before at once.
     pub(crate) fn keep_above(&mut self, text: &str, lines: Vec<String>) {
         self.canvas.lines = lines;
-        self.keep(text);
+        self.paint(text.trim_end_matches('\n'));
     }
 
     /// What a person is asked for, with what they have typed so far, stands below the picture;
     /// `None`: nothing any more.
     pub(crate) fn ask(&mut self, prompt: Option<(&str, &str)>) {
-        self.canvas.prompt = prompt.map(|(prompt, typed)| (prompt.to_owned(), typed.to_owned()));
+        let (columns, _) = print::notes_size().unwrap_or(USUAL);
+        let room = columns.saturating_sub(TYPED).max(TYPED);
+        self.canvas.lead.clear();
+        self.canvas.prompt = prompt.map(|(prompt, typed)| {
+            let folded = fold(prompt, room, 0);
+            let mut lines: Vec<String> = folded.split('\n').map(str::to_owned).collect();
+            let last = lines.pop().unwrap_or_default();
+            self.canvas.lead = lines;
+            (last, typed.to_owned())
+        });
         self.paint("");
     }
 
@@ -108,6 +123,8 @@ impl Drop for Screen {
 #[derive(Default)]
 struct Canvas {
     lines: Vec<String>,
+    /// Where the prompt does not fit one line: all of it but the last one.
+    lead: Vec<String>,
     /// The widths of the lines that stand above the cursor's.
     drawn: Vec<usize>,
     /// What a person is asked for and what they have typed, on the cursor's line.
@@ -139,14 +156,14 @@ impl Canvas {
         // and not a line more than is counted here.
         add(&mut out, DisableLineWrap);
         self.drawn.clear();
-        for line in &self.lines {
+        for line in self.lines.iter().chain(&self.lead) {
             // Before the text: at the end of a full line it would take its last character.
             add(&mut out, Clear(ClearType::UntilNewLine));
             out.push_str(line);
             out.push_str("\r\n");
             self.drawn.push(plain(line).width());
         }
-        if !self.lines.is_empty() {
+        if !self.lines.is_empty() || !self.lead.is_empty() {
             add(&mut out, Clear(ClearType::FromCursorDown));
         }
         if let Some((prompt, typed)) = &self.prompt {

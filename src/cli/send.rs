@@ -1,18 +1,24 @@
 //! `abide send`: says something in a session and prints the reply.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::args::{Common, duration};
 use super::failure::{Failure, exit};
 use super::link::{self, Link};
+use super::needs::Needs;
 use super::{ids, print, spawn, text};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
 use crate::wire::input::WaitTimeout;
 use crate::wire::sessions::{Send as Request, Sent};
+
+/// How often it is asked whether the session needs a person.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Say something in a session and print the reply
 ///
@@ -53,7 +59,9 @@ impl Send {
             idempotency_key: Some(Clock::system().new_id().to_string()),
             ..Request::default()
         };
-        let raw = say(&link, common, &request).await?;
+        let Some(raw) = reply(&link, common, &request).await? else {
+            return Ok(exit::PERSON);
+        };
         if common.json {
             print::object(&raw)?;
         }
@@ -62,6 +70,28 @@ impl Send {
             show(&sent)?;
         }
         Ok(code(&sent))
+    }
+}
+
+/// The answer of the daemon; `None`: the session needs something of a person, as was announced,
+/// and none is at the terminal.
+async fn reply(link: &Link, common: &Common, request: &Request) -> Result<Option<Value>, Failure> {
+    let mut needs = Needs::new(common.json, false);
+    let keys: Vec<SessionKey> = request.session_key.clone().into_iter().collect();
+    let mut saying = pin!(say(link, common, request));
+    let mut looks = interval(LOOK);
+    looks.reset();
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            raw = &mut saying => return raw.map(Some),
+            _ = looks.tick() => {
+                if needs.announce(link, &keys, print::note).await? {
+                    print::note("the message stays, and is answered once that is given");
+                    return Ok(None);
+                }
+            }
+        }
     }
 }
 

@@ -196,8 +196,11 @@ async fn going_on(place: &Where) {
         let counts = status.counts;
         let open = counts.running + counts.queued + counts.paused + counts.settling;
         if open > 0 {
-            let runs = if open == 1 { "run goes" } else { "runs go" };
-            print::note(&format!("{open} {runs} on where it was left: abide ps"));
+            let runs = match open {
+                1 => "run goes on where it was left",
+                _ => "runs go on where they were left",
+            };
+            print::note(&format!("{open} {runs}: abide ps"));
         }
     }
 }

@@ -116,11 +116,22 @@ fn show(status: &Answer, state: &Path) -> String {
             "  results  {waiting} wait to be told; see: abide inbox --undelivered"
         ));
     }
-    let waits = |count: u64, what: &str, see: &str| {
-        (count > 0).then(|| format!("  people   {count} {what} wait; see: {see}"))
+    let waits = |count: u64, one: &str, more: &str, see: &str| {
+        let what = if count == 1 { one } else { more };
+        (count > 0).then(|| format!("  waiting  {count} {what}: {see}"))
     };
-    lines.extend(waits(counts.approvals, "calls of tools", "abide approvals"));
-    lines.extend(waits(counts.questions, "questions", "abide answer"));
+    lines.extend(waits(
+        counts.approvals,
+        "tool call needs your approval",
+        "tool calls need your approval",
+        "abide approvals",
+    ));
+    lines.extend(waits(
+        counts.questions,
+        "question needs your answer",
+        "questions need your answer",
+        "abide answer",
+    ));
     if let Some(salvaged) = &status.salvaged {
         let least = if salvaged.more { "at least " } else { "" };
         lines.push(format!(

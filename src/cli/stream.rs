@@ -29,6 +29,8 @@ pub(crate) struct Stream {
     /// Messages and calls that stand on the screen to their end.
     messages: HashSet<MessageId>,
     calls: HashSet<StepId>,
+    /// Messages before which every call that had ended then is told.
+    begun: HashSet<MessageId>,
     /// What goes to the screen next.
     ready: Vec<Shown>,
     /// The text of the last whole message.
@@ -78,6 +80,7 @@ impl Stream {
             coming: None,
             messages: HashSet::new(),
             calls: HashSet::new(),
+            begun: HashSet::new(),
             ready: Vec::new(),
             last: String::new(),
             is_empty_yet: true,
@@ -144,12 +147,36 @@ impl Stream {
         std::mem::take(&mut self.ready)
     }
 
-    /// Takes in what was heard. What cannot be read yet, because the link is lost, is taken in
-    /// the next time; so is the rest where this is dropped.
-    pub(crate) async fn catch_up(&mut self, link: &Link, columns: usize) -> Result<(), Failure> {
+    /// Calls that have ended before the message that comes next: the model has seen their ends,
+    /// whether an event of them was heard yet or not.
+    pub(crate) fn calls_before(&mut self, calls: impl DoubleEndedIterator<Item = StepId>) {
+        self.begun.extend(self.begins());
+        for call in calls.rev() {
+            self.news.push_front(News::Call(call));
+        }
+    }
+
+    /// The message that comes next, if nothing of it was taken in and the calls before it were
+    /// not asked for.
+    fn begins(&self) -> Option<MessageId> {
+        let id = match self.news.front()? {
+            News::Text(text, _) => text.message_id,
+            News::Stored(_, added) if &*added.kind != "tool_result" => added.message_id,
+            News::Stored(..) | News::Call(_) => return None,
+        };
+        (!self.messages.contains(&id) && !self.begun.contains(&id)).then_some(id)
+    }
+
+    /// Takes in what was heard; `false`: first [`Stream::calls_before`] is due. What cannot be
+    /// read yet, because the link is lost, is taken in the next time; so is the rest where this is
+    /// dropped.
+    pub(crate) async fn catch_up(&mut self, link: &Link, columns: usize) -> Result<bool, Failure> {
         loop {
+            if self.begins().is_some() {
+                return Ok(false);
+            }
             let stored = match self.news.front() {
-                None => return Ok(()),
+                None => return Ok(true),
                 Some(News::Stored(key, added)) => Some((key.clone(), added.clone())),
                 Some(News::Text(..) | News::Call(_)) => None,
             };

@@ -1,12 +1,12 @@
-//! What a terminal may show: cleaned text, tables of 80 columns, short ids, ages.
+//! What a terminal may show: cleaned text, tables, short ids, ages.
 //! Used by every command that prints.
 
 use unicode_width::UnicodeWidthStr;
 
-use super::print::{HEAD, styled};
+use super::print::{self, HEAD, styled};
 use crate::kernel::time::Timestamp;
 
-/// The width that every table keeps to.
+/// The width of help and of texts that say nothing else.
 pub(crate) const COLUMNS: usize = 80;
 
 /// `text` without what could steer a terminal: escape sequences, control characters and marks
@@ -138,6 +138,57 @@ fn push_word(lines: &mut [String], word: &str) {
     }
 }
 
+/// Text of which no line is wider than a screen so wide, of whose first one so many columns are
+/// `taken`: wider lines are parted between words and go on two columns further in. Styles and what
+/// else does not take room stay.
+pub(crate) fn fold(text: &str, columns: usize, taken: usize) -> String {
+    let lines = text.split('\n').enumerate();
+    let folded = lines.map(|(at, line)| fold_line(line, columns, if at == 0 { taken } else { 0 }));
+    folded.collect::<Vec<_>>().join("\n")
+}
+
+fn fold_line(line: &str, columns: usize, taken: usize) -> String {
+    let seen = |text: &str| anstream::adapter::strip_str(text).to_string();
+    let plain = seen(line);
+    if taken + plain.width() <= columns {
+        return line.to_owned();
+    }
+    let own = plain.len() - plain.trim_start_matches(' ').len();
+    let hang = if own + 2 < columns / 2 { own + 2 } else { 0 };
+    let mut out = String::new();
+    let (mut at, mut gap, mut is_first) = (taken, 0, true);
+    for word in line.split(' ') {
+        let mut word = word;
+        let mut width = seen(word).width();
+        if !is_first && width > 0 && at + gap + width > columns {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', hang));
+            (at, gap) = (hang, 0);
+        }
+        out.extend(std::iter::repeat_n(' ', gap));
+        at += gap;
+        // A word that is wider than a line is parted inside.
+        while at + width > columns && !word.contains('\u{1b}') {
+            let first = word.chars().next().map_or(0, char::len_utf8);
+            let end = fitting(word, columns.saturating_sub(at)).max(first);
+            out.push_str(&word[..end]);
+            word = &word[end..];
+            width = word.width();
+            if word.is_empty() {
+                break;
+            }
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', hang));
+            at = hang;
+        }
+        out.push_str(word);
+        at += width;
+        is_first &= width == 0;
+        gap = 1;
+    }
+    out
+}
+
 /// Text for a screen so wide: lines of prose that are wider are parted between words. Lines that
 /// are indented or stand between fences are code, whose line ends mean something.
 pub(crate) fn flow(text: &str, columns: usize) -> String {
@@ -172,8 +223,8 @@ fn is_bullet(mark: &str) -> bool {
     matches!(mark, "-" | "*" | "•") || mark.strip_suffix(['.', ')']).is_some_and(numbered)
 }
 
-/// A table whose last column takes what the others leave of its width, 80 columns if nothing
-/// else is said.
+/// A table whose last column takes what the others leave of its width: that of the terminal which
+/// the answer goes to, if nothing else is said. Where it goes to none, nothing is cut.
 pub(crate) struct Table {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -195,7 +246,7 @@ impl Table {
             heads: heads.to_vec(),
             rows: Vec::new(),
             paint: None,
-            width: Some(COLUMNS),
+            width: print::screen_width(),
         }
     }
 
@@ -231,7 +282,11 @@ impl Table {
         let taken: usize = widths.iter().take(last).map(|width| width + 2).sum();
         let rest = |width: usize| width.saturating_sub(taken).max(8);
         widths[last] = self.width.map_or(usize::MAX, rest);
-        let heads: Vec<String> = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        let mut heads: Vec<String> = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        let is_empty = |row: &Vec<String>| row.get(last).is_none_or(String::is_empty);
+        if self.rows.iter().all(is_empty) {
+            heads.pop();
+        }
         let mut lines = vec![join(&heads, &widths, |_, _| HEAD)];
         lines.extend(self.rows.iter().map(|row| {
             join(row, &widths, |column, cell| match self.paint {
@@ -306,7 +361,31 @@ mod tests {
         assert_eq!(flow("one two", 80), "one two");
     }
 
+    #[test]
+    fn long_lines_are_parted_between_words_and_go_on_further_in() {
+        assert_eq!(
+            fold("one two three\n  a hint", 9, 0),
+            "one two\n  three\n  a hint"
+        );
+        assert_eq!(fold("  one two three", 11, 0), "  one two\n    three");
+        assert_eq!(fold("one two three", 13, 7), "one\n  two three");
+        let dim = format!("{}one two three{}", "\u{1b}[2m", "\u{1b}[0m");
+        assert_eq!(fold(&dim, 9, 0), "\u{1b}[2mone two\n  three\u{1b}[0m");
+        assert_eq!(fold("12345678901", 6, 0), "123456\n  7890\n  1");
+    }
+
     proptest! {
+        #[test]
+        fn folded_text_is_whole_and_keeps_to_its_width(text in "[a-z子 ]{0,200}", taken in 0..9_usize) {
+            let folded = fold(&text, 20, taken);
+            for (at, line) in folded.split('\n').enumerate() {
+                let taken = if at == 0 { taken } else { 0 };
+                prop_assert!(line.trim_end().width() + taken <= 20, "{line:?}");
+            }
+            let bare = |text: &str| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(bare(&folded), bare(&text));
+        }
+
         #[test]
         fn wrapped_text_is_whole_and_keeps_to_its_width(text in "[a-z子 ]{0,200}") {
             let lines = wrap(&text, 20);
@@ -319,7 +398,7 @@ mod tests {
 
         #[test]
         fn a_table_keeps_to_its_width(cells in proptest::collection::vec("\\PC{0,60}", 3..30)) {
-            let mut table = Table::new(&["RUN", "STATE", "WHAT"]);
+            let mut table = Table::new(&["RUN", "STATE", "WHAT"]).fit(Some(COLUMNS));
             for row in cells.chunks_exact(3) {
                 table.row(row.to_vec());
             }

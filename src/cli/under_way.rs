@@ -54,8 +54,8 @@ impl UnderWay {
             count => format!("waits for {count} runs that it asked for: abide ps"),
         };
         Some(format!(
-            "{key} {work}\n  what happens next is shown here; say something there: abide send \
-             {key} \"…\"; leave: Ctrl-C"
+            "{key} {work}\n  what happens next is shown here; Ctrl-C leaves\n  \
+             to send a message: abide send {key} \"…\""
         ))
     }
 }

@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use super::args::{Common, duration};
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::{COLUMNS, Table, clean, line, span};
+use super::text::{Table, clean, span};
 use super::{ids, print, text};
 use crate::clock::Clock;
 use crate::kernel::time::Timestamp;
@@ -93,12 +93,12 @@ impl Usage {
             table.row(cells(row, &told_apart(name)));
         }
         if summary.rows.len() > 1 {
-            table.row(cells(&summary.total, "together"));
+            table.row(cells(&summary.total, "total"));
         }
         print::answer(&table.lines().join("\n"))?;
         if summary.omitted > 0 {
             let more = format!("{} more with less use are left out", summary.omitted);
-            print::note(&line(&more, COLUMNS));
+            print::note(&more);
         }
         Ok(0)
     }
@@ -149,6 +149,14 @@ pub(crate) fn money(micros: u64) -> String {
             let cents = (micros + 5000) / 10_000;
             format!("{}.{:02}", cents / 100, cents % 100)
         }
+    }
+}
+
+/// So many model calls, in words.
+pub(crate) fn model_calls(count: u64) -> String {
+    match count {
+        1 => "1 model call".to_owned(),
+        count => format!("{count} model calls"),
     }
 }
 

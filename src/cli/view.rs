@@ -13,15 +13,15 @@ use super::follow::steps;
 use super::link::Link;
 use super::screen::Screen;
 use super::stream::{self, Stream};
-use super::text::{COLUMNS, line, short};
+use super::text::{line, short};
 use super::tree::{self, Followed, Look, Tree};
-use super::{ids, print};
+use super::{blocker, ids, print};
 use crate::clock::Clock;
 use crate::kernel::ids::{RunId, StepId};
 use crate::wire::events::Event;
 use crate::wire::input::PageSize;
 use crate::wire::runs::{ListRuns, Runs, Waited, WaitedRun};
-use crate::wire::shapes::Run;
+use crate::wire::shapes::{Run, Step};
 
 /// So many runs of a tree are shown.
 const TREE: u32 = 100;
@@ -46,6 +46,8 @@ struct Told {
     steps: HashSet<StepId>,
     ends: HashSet<RunId>,
     asked: HashSet<Uuid>,
+    /// Runs that are waited for: whoever waits says at the end how they have failed.
+    waited: HashSet<RunId>,
 }
 
 enum Shown {
@@ -101,6 +103,7 @@ impl View {
         }
         for entry in &waited.runs {
             if let WaitedRun::Known { run, .. } = entry {
+                self.told.waited.insert(run.run_id);
                 self.refresh(link, (**run).clone()).await?;
                 for below in tree_of(link, run.run_id).await? {
                     if below.run_id != run.run_id {
@@ -133,6 +136,45 @@ impl View {
 
     /// Reads the runs of which there is more to know than events have said.
     pub(crate) async fn catch_up(&mut self, link: &Link) -> Result<(), Failure> {
+        loop {
+            self.read_tree(link).await?;
+            let look = self.look();
+            let Some(stream) = &mut self.stream else {
+                return Ok(());
+            };
+            let read = stream.catch_up(link, look.columns).await;
+            self.keep(&look);
+            if read? {
+                return Ok(());
+            }
+            self.read_calls(link).await?;
+        }
+    }
+
+    /// Before a message begins: the calls that the run has made until now. Text comes quicker
+    /// than the events of calls.
+    async fn read_calls(&mut self, link: &Link) -> Result<(), Failure> {
+        let Some(id) = self.stream.as_ref().map(Stream::run) else {
+            return Ok(());
+        };
+        let mut ended = Vec::new();
+        match ids::details(link, id).await {
+            Ok(run) => {
+                let steps = steps(link, id).await?;
+                let has_ended = |step: &&Step| step.tool.is_some() && step.ended_at.is_some();
+                ended.extend(steps.iter().filter(has_ended).map(|step| step.step_id));
+                self.tree.take(run, Some(steps));
+            }
+            Err(gone) if gone.code == exit::NOT_FOUND => {}
+            Err(failure) => return Err(failure),
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.calls_before(ended.into_iter());
+        }
+        Ok(())
+    }
+
+    async fn read_tree(&mut self, link: &Link) -> Result<(), Failure> {
         for id in self.tree.unread() {
             match ids::details(link, id).await {
                 Ok(run) => {
@@ -144,13 +186,7 @@ impl View {
                 Err(failure) => return Err(failure),
             }
         }
-        let look = self.look();
-        let Some(stream) = &mut self.stream else {
-            return Ok(());
-        };
-        let read = stream.catch_up(link, look.columns).await;
-        self.keep(&look);
-        read
+        Ok(())
     }
 
     /// A run of a conversation has ended as this row says: all of its answer stands on the
@@ -237,6 +273,11 @@ impl View {
         matches!(self.shown, Shown::Tree(_))
     }
 
+    /// Is it of a turn in a conversation, at a terminal?
+    pub(crate) fn is_of_conversation(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// What a person is asked for, with what they have typed so far.
     pub(crate) fn ask(&mut self, prompt: &str, typed: &str) {
         match &mut self.shown {
@@ -286,6 +327,10 @@ impl View {
 
     /// Takes over a run as it is now; its journal is read only if it moved.
     async fn refresh(&mut self, link: &Link, run: Run) -> Result<(), Failure> {
+        let mut run = run;
+        if &*run.state == "queued" && run.held_up.is_none() {
+            run.held_up = blocker::of_queued(link, &run).await?;
+        }
         let steps = match self.tree.is_behind(&run) {
             true => Some(steps(link, run.run_id).await?),
             false => None,
@@ -335,7 +380,10 @@ impl View {
                 let is_news = step.tool.is_some() && step.ended_at.is_some();
                 if is_news && self.told.steps.insert(step.step_id) {
                     let what = tree::describe(step);
-                    let text = line(&format!("{who}: step {} {what}", step.seq), COLUMNS);
+                    let text = line(
+                        &format!("{who}: step {} {what}", step.seq),
+                        print::note_room(0),
+                    );
                     tell(
                         &mut self.shown,
                         &text,
@@ -344,11 +392,15 @@ impl View {
                 }
             }
             if tree::is_ended(&run.state) && self.told.ends.insert(run.run_id) {
+                let is_said = &*run.state != "ok" && self.told.waited.contains(&run.run_id);
+                if is_said && matches!(self.shown, Shown::Notes) {
+                    continue;
+                }
                 let calls = tree::calls(run.tool_calls);
                 let what = format!("{who}: ended {}, {calls}", run.state);
                 tell(
                     &mut self.shown,
-                    &line(&what, COLUMNS),
+                    &line(&what, print::note_room(0)),
                     || json!({ "event": "ended", "runId": run.run_id, "state": run.state }),
                 )?;
             }

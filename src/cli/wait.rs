@@ -6,10 +6,11 @@ use clap::Args;
 use serde_json::Value;
 
 use super::args::{Common, duration};
+use super::discover::Where;
 use super::failure::{Failure, exit};
 use super::follow::{End, Interrupt, Task, follow};
 use super::link::{self, Link};
-use super::{ids, print, text, tree};
+use super::{blocker, ids, print, text, tree};
 use crate::kernel::ids::RunId;
 use crate::wire::runs::{Waited, WaitedRun};
 use crate::wire::shapes::Run;
@@ -70,7 +71,7 @@ impl Wait {
                 needs_person = true;
                 raw
             }
-            End::Detached => return Ok(detached(&runs)),
+            End::Detached(_) => return Ok(detached(&runs)),
         };
         if common.json {
             print::object(&raw)?;
@@ -82,6 +83,7 @@ impl Wait {
             let its_code = match entry {
                 WaitedRun::Known { run, .. } => {
                     if !common.json {
+                        standing(&common.place, run).await;
                         result(run, several)?;
                     }
                     exit::of_run(&run.state, run.needs_review)
@@ -115,6 +117,23 @@ pub(crate) fn result(run: &Run, with_head: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says of a run that holds still what it waits for, and how to come back.
+pub(crate) async fn standing(place: &Where, run: &Run) {
+    if &*run.state != "paused" || run.error.is_some() {
+        return;
+    }
+    let why = match Link::open(place).await {
+        Ok(link) => blocker::standing(&link, run).await,
+        Err(_) => tree::pause(run),
+    };
+    print::note(&format!(
+        "{} {} {why}; then: abide wait {}",
+        text::line(tree::name(run), 30),
+        text::short(run.run_id),
+        text::short(run.run_id)
+    ));
+}
+
 /// Says how a run ended, unless it ended well, and what of its text is elsewhere.
 pub(crate) fn outcome(run: &Run) {
     let who = format!("{} {}", tree::name(run), text::short(run.run_id));
@@ -122,18 +141,18 @@ pub(crate) fn outcome(run: &Run) {
     match (&*run.state, &run.error) {
         ("ok", _) => {}
         (state, Some(error)) => print::note(&format!(
-            "{}: ended {state}: {}",
+            "{}: ended {state}: {}\n  do it again: abide retry {digits}",
             text::line(&who, 40),
             text::clean(&error.message)
         )),
         (state, None) if tree::is_ended(state) => {
-            print::note(&format!("{}: ended {state}", text::line(&who, 40)));
+            print::note(&format!(
+                "{}: ended {state}\n  do it again: abide retry {digits}",
+                text::line(&who, 40)
+            ));
         }
-        ("paused", None) => print::note(&format!(
-            "{}: {}; then wait again: abide wait {digits}",
-            text::line(&who, 40),
-            tree::pause(run)
-        )),
+        // How that stands was said already.
+        ("paused", None) => {}
         (state, None) => print::note(&format!(
             "{}: {state}, goes on; wait again: abide wait {digits}",
             text::line(&who, 40)

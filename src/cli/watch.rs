@@ -134,6 +134,13 @@ impl<'a> Watch<'a> {
         })
     }
 
+    /// Takes a new link where a daemon answers already, of which there is nothing to be said.
+    pub(crate) async fn relink(&mut self) {
+        if let Ok(link) = Link::open(self.place).await {
+            self.link = link;
+        }
+    }
+
     /// Subscribes again where it was, to the daemon that answers then.
     pub(crate) async fn come_back(&mut self, mut say: impl FnMut(&str)) -> Result<(), Failure> {
         let mut is_announced = false;

@@ -92,6 +92,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
         }
         let Change::Set(new) = change else {
             table.remove(field);
+            remove_empty(document.as_table_mut(), tables);
             continue;
         };
         let mut new = new.clone();
@@ -114,6 +115,30 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, Change)]) -> Result<String, Strin
         new = new.replace("\r\n", "\n").replace('\n', "\r\n");
     }
     Ok(format!("{mark}{new}"))
+}
+
+/// Removes the tables on this path that hold nothing any more, not even a comment.
+fn remove_empty(table: &mut dyn TableLike, path: &[&str]) {
+    let Some((name, rest)) = path.split_first() else {
+        return;
+    };
+    let is_empty = match table.get_mut(name) {
+        Some(Item::Table(inner)) => {
+            remove_empty(inner, rest);
+            let decor = inner.decor();
+            let comments = [decor.prefix(), decor.suffix()];
+            let mut comments = comments.into_iter().flatten();
+            inner.is_empty() && comments.all(|raw| raw.as_str().unwrap_or("").trim().is_empty())
+        }
+        Some(Item::Value(Value::InlineTable(inner))) => {
+            remove_empty(inner, rest);
+            inner.is_empty()
+        }
+        _ => false,
+    };
+    if is_empty {
+        table.remove(name);
+    }
 }
 
 /// Does a table or setting stand in this text? In one that is not TOML none does.
@@ -175,6 +200,17 @@ mod tests {
         assert_eq!(after, "# mine\n[lanes]\n# of children\nsubagent = 3\n");
         let absent = edit(before, &[(path("lanes.global"), Change::Unset)]).unwrap();
         assert_eq!(absent, before);
+
+        // A table that is empty then goes, unless a comment stands at it.
+        for (before, after) in [
+            ("[lanes]\nmain = 2\n\n[wait]\na = 1\n", "\n[wait]\na = 1\n"),
+            ("lanes = { main = 2 }\n", ""),
+            ("lanes.main = 2\nb = 1\n", "b = 1\n"),
+            ("# mine\n[lanes]\nmain = 2\n", "# mine\n[lanes]\n"),
+        ] {
+            let edited = edit(before, &[(path("lanes.main"), Change::Unset)]).unwrap();
+            assert_eq!(edited, after);
+        }
     }
 
     #[test]

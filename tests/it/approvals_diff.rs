@@ -50,7 +50,7 @@ fn an_edit_is_approved_by_its_diff_in_run_and_chat_at_any_width() {
                     chat
                 }
             };
-            let shown = person.until("allow it? (yes or no; empty: later)> ");
+            let shown = person.until("allow it?");
             for line in [
                 "changes notes.txt:",
                 " alpha",
@@ -156,7 +156,7 @@ fn attach_and_the_lists_show_what_run_shows_and_json_has_all_of_it() {
             }
         }
         let mut person = follow(&place, 40, &["attach", &spawned.id]);
-        let shown = person.until("allow it? (yes or no; empty: later)> ");
+        let shown = person.until("allow it?");
         assert!(shown.contains("    -gamma\n"), "{shown}");
         person.types("no\n");
         person.until("denied: write");

@@ -82,11 +82,6 @@ fn runs_and_sessions_are_ended_repeated_and_changed_from_the_command_line() {
         client.quiet().await;
         let said = abide(&place, &["inbox", "--undelivered"]);
         assert_eq!(said.out.lines().count(), 4, "{}", said.out);
-        assert!(
-            said.out.lines().all(|line| line.chars().count() <= 80),
-            "{}",
-            said.out
-        );
         let said = abide(&place, &["sessions", "patch", &top, "--title", "talk"]);
         assert!(said.err.contains("title: talk"), "{}", said.err);
         let said = abide(&place, &["sessions", "patch", &top]);

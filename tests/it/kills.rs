@@ -23,6 +23,7 @@ use abide::store::command::EDGES;
 
 use crate::harness::{Arm, Caller, run};
 use crate::scenarios::{self, Scenario};
+use crate::surface::EventPaths;
 
 /// Commands that no scenario can reach yet, each with the reason. The list must be exact.
 const OUT_OF_REACH: &[(&str, &str)] = &[];
@@ -90,9 +91,15 @@ fn every_commit_edge_survives_a_kill() {
         })
         .collect();
     assert!(!names.is_empty(), "no scenario is called {chosen:?}");
-    let passes = at_once(&names, |name| play_traced(named(name)));
+    let mut passes: Vec<Passes> = Vec::new();
+    let mut events = EventPaths::default();
+    for (passed, seen) in at_once(&names, |name| play_traced(named(name))) {
+        passes.push(passed);
+        events.merge(seen);
+    }
     if chosen.is_none() {
         assert_covered(&passes);
+        events.check();
     }
     let (what, killed, cases) = if chosen.is_some() || is_whole() {
         let cases = cases(&names, &passes);
@@ -186,15 +193,16 @@ fn named(name: &str) -> &'static Scenario {
         .unwrap()
 }
 
-/// Plays a scenario without a kill; how often each of its lives passed each point.
-fn play_traced(scenario: &Scenario) -> Passes {
+/// Plays a scenario without a kill; how often each of its lives passed each point, and what its
+/// events carried.
+fn play_traced(scenario: &Scenario) -> (Passes, EventPaths) {
     run(async {
         let mut caller = Caller::begin((scenario.place)(), None, true).await;
         (scenario.play)(&mut caller).await;
-        caller.finish().await;
+        let events = EventPaths::of(&caller.finish().await);
         let passes = caller.passes();
         caller.finish().await;
-        passes
+        (passes, events)
     })
 }
 

@@ -171,6 +171,45 @@ fn without_a_terminal_what_needs_a_person_is_named_and_the_exit_code_is_8() {
 }
 
 #[test]
+fn a_run_that_is_followed_does_not_ask_for_its_siblings_and_names_its_approval() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let top = client.session("client", "bot").await;
+        let spawn = async |agent: &str, task: &str| {
+            let params = json!({ "task": task, "agent": agent, "parent": top });
+            let id = client.spawn(params).await.id;
+            client.in_state(&id, "paused").await;
+            id
+        };
+        let approval = spawn("careful", "[touch]").await;
+        let question = spawn("build", "[ask]").await;
+        let attached = abide(&place, &["attach", &question]);
+        assert_eq!(attached.code, 8, "{}", attached.err);
+        assert!(attached.err.contains("which port?"), "{}", attached.err);
+        assert!(!attached.err.contains("wants to call"), "{}", attached.err);
+
+        // In the parent session both are asked.
+        let attached = abide(&place, &["attach", &top]);
+        assert_eq!(attached.code, 8, "{}", attached.err);
+        assert!(attached.err.contains("which port?"), "{}", attached.err);
+        assert!(attached.err.contains("wants to call"), "{}", attached.err);
+
+        let digits = &approval[28..];
+        let shown = abide(&place, &["approvals", "show", digits]);
+        assert!(shown.out.contains("wants to call shell"), "{}", shown.err);
+        let allowed = abide(&place, &["approvals", "allow", digits]);
+        assert_eq!(allowed.code, 0, "{}", allowed.err);
+        client.ended(&approval).await;
+        // It has none any more.
+        let allowed = abide(&place, &["approvals", "allow", digits]);
+        assert_eq!(allowed.code, 3, "{}", allowed.err);
+        drop(daemon);
+    });
+}
+
+#[test]
 fn at_a_terminal_a_wait_names_what_is_needed_and_goes_on() {
     run(async {
         let place = place();

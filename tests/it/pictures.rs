@@ -171,7 +171,7 @@ fn g14_7_an_approval_of_a_descendant_is_put_where_the_run_is_followed() {
         client
             .call("approvals.resolve", json!({ "id": id, "decision": "deny" }))
             .await;
-        look.until("it ran out, or was answered elsewhere\n");
+        look.until("denied elsewhere\n");
         place.let_go("kid");
         assert_eq!(look.end().0, 0);
         chat.until("risk is done\n");

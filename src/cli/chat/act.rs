@@ -9,6 +9,7 @@ use crate::cli::print::{self, HEAD, styled};
 use crate::cli::text::{COLUMNS, Table, age, line, wrap};
 use crate::cli::{ids, tree, usage};
 use crate::clock::Clock;
+use crate::kernel::ids::SessionKey;
 use crate::kernel::thinking::Thinking;
 use crate::wire::gateway::{NoParams, Status};
 use crate::wire::input::PageSize;
@@ -29,7 +30,10 @@ impl Talk<'_> {
     pub(super) async fn act(&mut self, command: Command) -> Result<(), Failure> {
         self.link = self.link().await?;
         match command {
-            Command::Help => help(),
+            Command::Help => {
+                print::note(&help_text());
+                print::note("");
+            }
             Command::New(name) => return self.new_session(name).await,
             Command::Agent(name) => return self.agent(name.as_deref().unwrap_or_default()).await,
             Command::Model(model) => return self.model(model).await,
@@ -53,10 +57,20 @@ impl Talk<'_> {
 
     async fn new_session(&mut self, name: Option<String>) -> Result<(), Failure> {
         let agent = &self.session.agent;
+        let typed = name.clone().unwrap_or_default();
         let name = name.map(|name| match name.contains(':') {
             true => name,
             false => format!("agent:{agent}:{name}"),
         });
+        if let Some(name) = &name
+            && let Err(why) = SessionKey::parse(name)
+        {
+            let typed = line(&typed, 40);
+            return Err(Failure::usage(format!(
+                "the name {typed:?} is not valid for a session: {}",
+                why.rule
+            )));
+        }
         let wanted = Wanted {
             agent: name.is_none().then(|| agent.to_string()),
             name,
@@ -106,27 +120,28 @@ impl Talk<'_> {
             model: Some(Some(model).filter(|model| model != DEFAULT)),
             ..unchanged(self.session.key.clone())
         };
-        self.session = self.link.ask("sessions.patch", &request).await?;
-        let now = self
-            .session
-            .model
-            .as_deref()
-            .unwrap_or("the agent's")
-            .to_owned();
+        self.patch(&request).await?;
+        let now = self.session.model.as_deref().unwrap_or("the agent's");
         self.say(&format!("model from the next turn on: {now}"));
         Ok(())
+    }
+
+    /// Changes the session of this conversation.
+    async fn patch(&mut self, request: &PatchSession) -> Result<(), Failure> {
+        self.session = self.link.ask("sessions.patch", request).await?;
+        Ok(())
+    }
+
+    /// The thinking level of this conversation, in words.
+    fn thinking_now(&self) -> &str {
+        self.session.thinking.as_deref().unwrap_or("as the agent says")
     }
 
     async fn thinking(&mut self, typed: Option<String>) -> Result<(), Failure> {
         let levels: Vec<&str> = Thinking::ALL.iter().map(|level| level.as_str()).collect();
         let levels = levels.join(", ");
         let Some(typed) = typed else {
-            let now = self
-                .session
-                .thinking
-                .as_deref()
-                .unwrap_or("as the agent says")
-                .to_owned();
+            let now = self.thinking_now();
             self.say(&format!(
                 "thinking: {now}; set it: /thinking LEVEL ({levels}, {DEFAULT})"
             ));
@@ -145,13 +160,8 @@ impl Talk<'_> {
             thinking: Some(wanted),
             ..unchanged(self.session.key.clone())
         };
-        self.session = self.link.ask("sessions.patch", &request).await?;
-        let now = self
-            .session
-            .thinking
-            .as_deref()
-            .unwrap_or("as the agent says")
-            .to_owned();
+        self.patch(&request).await?;
+        let now = self.thinking_now();
         self.say(&format!("thinking from the next turn on: {now}"));
         Ok(())
     }
@@ -175,7 +185,7 @@ impl Talk<'_> {
                 one.label.or(one.title).unwrap_or_default(),
             ]);
         }
-        print::note(&table.lines().join("\n"));
+        print::note(&table.fit(print::notes_width()).lines().join("\n"));
         print::note("go on in one: /attach SESSION (a key, its last digits, or a label)");
         Ok(())
     }
@@ -222,8 +232,13 @@ impl Talk<'_> {
             micros => format!(", cost {}", usage::money(micros)),
         };
         let text = format!(
-            "{messages} messages, {} model calls, {} tokens sent, {} received{cost}",
-            used.model_calls,
+            "{messages} {}, {}, {} tokens sent, {} received{cost}",
+            if *messages == 1 {
+                "message"
+            } else {
+                "messages"
+            },
+            usage::model_calls(used.model_calls),
             usage::short(used.input_tokens),
             usage::short(used.output_tokens),
         );
@@ -232,7 +247,8 @@ impl Talk<'_> {
     }
 }
 
-fn help() {
+/// The commands and keys.
+pub(super) fn help_text() -> String {
     let columns = print::notes_width().unwrap_or(COLUMNS);
     let mut lines = Vec::new();
     let mut row = |what: &str, about: &str| {
@@ -251,6 +267,5 @@ fn help() {
     for (key, about) in KEYS {
         row(key, about);
     }
-    print::note(&lines.join("\n"));
-    print::note("");
+    lines.join("\n")
 }

@@ -57,7 +57,7 @@ fn list(agents: &[Agent], current: &AgentId) {
         let what = agent.title.as_ref().unwrap_or(&agent.description);
         table.row(vec![mark.to_owned(), agent.name.clone(), what.clone()]);
     }
-    print::note(&table.lines().join("\n"));
+    print::note(&table.fit(print::notes_width()).lines().join("\n"));
     print::note("go on with one: /agent NAME");
 }
 

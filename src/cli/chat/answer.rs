@@ -2,6 +2,7 @@
 //! The editor is not used for it: it may hold lines that were typed ahead, which are messages and no
 //! answers.
 
+use super::slash::{Slash, at_a_question};
 use crate::cli::asked::{self, Asked, Put};
 use crate::cli::failure::Failure;
 use crate::cli::follow::Interrupt;
@@ -11,13 +12,14 @@ use crate::cli::print;
 use crate::cli::screen::Screen;
 use crate::clock::Clock;
 
-/// Puts each of these to the person; what they leave stays open.
+/// Puts each of these to the person; what they leave stays open. `false`: they want to leave the
+/// conversation.
 pub(super) async fn put_all(
     link: &Link,
     person: &mut Person,
     interrupt: &mut Interrupt,
     open: Vec<Asked>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let mut asking = Asking {
         link,
         person,
@@ -25,11 +27,32 @@ pub(super) async fn put_all(
         screen: Screen::new(),
     };
     for asked in open {
-        if !asking.put(asked).await? {
-            break;
+        match asking.put(asked).await? {
+            Then::Next => {}
+            Then::Enough => break,
+            Then::Leave => return Ok(false),
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// What the person wants after one of them.
+enum Then {
+    /// The next one.
+    Next,
+    /// To be asked nothing more now.
+    Enough,
+    /// To leave the conversation.
+    Leave,
+}
+
+/// What came of a prompt.
+enum Said {
+    Line(String),
+    /// Ctrl-C.
+    Nothing,
+    /// The input has ended.
+    End,
 }
 
 struct Asking<'a> {
@@ -41,18 +64,31 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// `false`: the person wants to be asked nothing more now.
-    async fn put(&mut self, asked: Asked) -> Result<bool, Failure> {
+    async fn put(&mut self, asked: Asked) -> Result<Then, Failure> {
         let rest = asked.pages(Clock::system().now());
         let mut put = Put { asked, rest };
         self.turn_page(&mut put).await;
         loop {
-            let Some(said) = self.line(&put).await else {
-                return Ok(false);
+            let said = match self.line(&put).await {
+                Said::Line(said) => said,
+                Said::Nothing => return Ok(Then::Enough),
+                Said::End => return Ok(Then::Leave),
             };
-            let said = said.trim();
+            let mut said = said.trim();
+            let slash;
+            if !put.asked.is_secret() {
+                slash = at_a_question(said);
+                match &slash {
+                    Slash::Answer(answer) => said = answer,
+                    Slash::Say(text) => {
+                        self.note(text);
+                        continue;
+                    }
+                    Slash::Leave => return Ok(Then::Leave),
+                }
+            }
             if said.is_empty() && put.rest.is_empty() || said == "later" && !put.rest.is_empty() {
-                return Ok(true);
+                return Ok(Then::Next);
             }
             if said.is_empty() {
                 self.turn_page(&mut put).await;
@@ -65,18 +101,18 @@ impl Asking<'_> {
             match put.asked.answer(self.link, said).await {
                 Ok(true) => {
                     self.note(&put.asked.decided(said));
-                    return Ok(true);
+                    return Ok(Then::Next);
                 }
                 Ok(false) => self.note("say yes or no"),
                 Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {
                     self.note("that was not heard; Enter on an empty line asks again");
-                    return Ok(true);
+                    return Ok(Then::Next);
                 }
                 // It ran out, another client was first, or the file is another one now.
                 Err(refused) => {
                     self.note(&refused.to_string());
                     let Some(now) = asked::again(self.link, put.asked.id()).await? else {
-                        return Ok(true);
+                        return Ok(Then::Next);
                     };
                     let rest = now.pages(Clock::system().now());
                     put = Put { asked: now, rest };
@@ -94,8 +130,8 @@ impl Asking<'_> {
         self.person.set_aside().await;
     }
 
-    /// What the person says; `None` after Ctrl-C and where the input has ended.
-    async fn line(&mut self, put: &Put) -> Option<String> {
+    /// What the person says.
+    async fn line(&mut self, put: &Put) -> Said {
         let prompt = print::styled(print::HEAD, format!("{}> ", put.prompt()));
         if self.screen.is_none() {
             print::prompt(&prompt);
@@ -117,10 +153,12 @@ impl Asking<'_> {
                 }
             };
             tokio::select! {
-                typed = typed => if let Typed::Line(line) = typed {
-                    break line;
+                typed = typed => match typed {
+                    Typed::Line(Some(line)) => break Said::Line(line),
+                    Typed::Line(None) => break Said::End,
+                    _ => {}
                 },
-                () = self.interrupt.pressed() => break None,
+                () = self.interrupt.pressed() => break Said::Nothing,
             }
         };
         self.person.forget_typed();

@@ -40,6 +40,8 @@ struct Want {
     prompt: String,
     /// What was typed before anybody asked.
     initial: String,
+    /// It was typed already, and goes into the history as it is.
+    is_typed: bool,
 }
 
 /// The line editor.
@@ -84,6 +86,10 @@ impl Editor {
         let (says, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             while let Ok(want) = wanted.recv() {
+                if want.is_typed {
+                    remember(&mut line, &want.initial, history.as_deref());
+                    continue;
+                }
                 if says
                     .send(read(&mut line, &want, history.as_deref()))
                     .is_err()
@@ -106,9 +112,22 @@ impl Editor {
         if !self.is_open {
             let prompt = prompt.to_owned();
             // Where the thread has ended, so has the input.
-            let _ = self.wants.send(Want { prompt, initial });
+            let _ = self.wants.send(Want {
+                prompt,
+                initial,
+                is_typed: false,
+            });
             self.is_open = true;
         }
+    }
+
+    /// Keeps a message in the history that was typed while a turn was under way.
+    pub(super) fn remember(&mut self, text: &str) {
+        let _ = self.wants.send(Want {
+            prompt: String::new(),
+            initial: text.to_owned(),
+            is_typed: true,
+        });
     }
 
     /// What they have typed; nothing is lost when this is dropped.
@@ -120,9 +139,10 @@ impl Editor {
 
     /// Prints a text above the line that is typed.
     pub(super) fn print(&mut self, text: &str) {
+        let text = print::note_for_screen(text, 0);
         let text = match anstream::AutoStream::choice(&std::io::stderr()) {
-            anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
-            _ => text.to_owned(),
+            anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
+            _ => text,
         };
         // Notes are a courtesy.
         let _ = self.printer.print(format!("{text}\n"));
@@ -183,17 +203,22 @@ fn read(
     match line.readline_with_initial(&prompt, (&want.initial, "")) {
         Ok(text) => {
             let text = joined(&text);
-            if !text.trim().is_empty()
-                && line.add_history_entry(text.as_str()).unwrap_or(false)
-                && let Some(file) = history
-            {
-                // A history that cannot be written is no reason to end a conversation.
-                let _ = line.append_history(file);
+            if !text.trim().is_empty() {
+                remember(line, &text, history);
             }
             Typed::Text(text)
         }
         Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => Typed::Dropped,
         Err(_) => Typed::End,
+    }
+}
+
+fn remember(line: &mut rustyline::Editor<Help, FileHistory>, text: &str, history: Option<&Path>) {
+    if line.add_history_entry(text).unwrap_or(false)
+        && let Some(file) = history
+    {
+        // A history that cannot be written is no reason to end a conversation.
+        let _ = line.append_history(file);
     }
 }
 

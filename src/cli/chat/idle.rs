@@ -99,7 +99,11 @@ impl<'a> Idle<'a> {
                 seen = self.watch.seen() => match seen? {
                     Some(Seen::Event(event)) => self.hear(&event),
                     Some(Seen::Picture(..)) => {}
-                    None => self.watch.come_back(&mut say).await?,
+                    None => {
+                        // While a turn was followed, this was told already.
+                        self.watch.relink().await;
+                        self.watch.come_back(&mut say).await?;
+                    }
                 },
                 _ = self.quiet.tick() => {
                     if let Some(text) = self.asks().await? {
@@ -133,7 +137,7 @@ impl<'a> Idle<'a> {
             (state, Some(error)) => format!("a turn ended {state}: {}", error.message),
             (state, None) => format!("a turn ended {state}"),
         };
-        let mut text = styled(DIM, line(&head, COLUMNS));
+        let mut text = styled(DIM, line(&head, print::note_room(0).max(COLUMNS)));
         if let Some(result) = run
             .result
             .as_deref()

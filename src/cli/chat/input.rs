@@ -44,6 +44,12 @@ impl Talk<'_> {
             self.idle = Some(Idle::open(link, &self.common.place, &self.session.key).await?);
         }
         self.learn_words().await;
+        if let (Some(line), Some(editor)) = (self.queued.pop_front(), &mut self.editor) {
+            // It was typed while a turn was under way.
+            print::note(&format!("{}{}", styled(HEAD, PROMPT), text::clean(&line)));
+            editor.remember(&line);
+            return Ok(Next::Line(line));
+        }
         let initial = std::mem::take(&mut self.ahead);
         let (Some(editor), Some(idle)) = (&mut self.editor, &mut self.idle) else {
             return Ok(Next::Nothing);
@@ -60,13 +66,13 @@ impl Talk<'_> {
                     typed = editor.typed() => return Ok(match typed {
                         Typed::Text(text) => Next::Line(text),
                         Typed::Dropped => {
-                            print::note(&styled(DIM, print::note_for_screen(LEAVE, 0)));
+                            print::note(&styled(DIM, LEAVE));
                             Next::Nothing
                         }
                         Typed::End => Next::End,
                     }),
                     () = self.interrupt.pressed() => {
-                        editor.print(&styled(DIM, print::note_for_screen(LEAVE, 0)));
+                        editor.print(&styled(DIM, LEAVE));
                     }
                     Some(text) = said.recv() => editor.print(&styled(DIM, text)),
                     came = &mut news, if is_watched => break came,

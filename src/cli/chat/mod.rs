@@ -11,6 +11,7 @@ mod editor;
 mod idle;
 mod input;
 mod session;
+pub(in crate::cli) mod slash;
 mod talk;
 
 pub(super) use self::session::level;

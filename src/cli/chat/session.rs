@@ -1,5 +1,6 @@
 //! The session of a conversation: the one that is meant, or a new one, and what was said in it last.
 
+use super::agents;
 use crate::cli::args::Common;
 use crate::cli::failure::{Failure, exit};
 use crate::cli::link::{self, Link};
@@ -95,7 +96,11 @@ async fn create(
     let key = match SessionKey::parse(name) {
         Ok(key) if name.contains(':') => key,
         _ => {
-            return Err(missing.hint("for a new session give a key: abide chat agent:build:NAME"));
+            let agents = agents::of_people(link, here()).await?;
+            return Err(match agents.iter().any(|agent| agent.name == name) {
+                true => missing.hint(format!("to talk with that agent: abide chat --agent {name}")),
+                false => missing.hint("for a new session give a key: abide chat agent:build:NAME"),
+            });
         }
     };
     // What stands in the key must not be another one than who answers.
@@ -186,8 +191,7 @@ pub(super) fn greet(session: &Session) {
     if &*session.state == "busy" {
         print::note("a turn is under way here: /attach follows it, what you send comes after it");
     }
-    let keys = print::note_for_screen("/help lists commands and keys; Ctrl-D leaves", 0);
-    print::note(&styled(DIM, keys));
+    print::note(&styled(DIM, "/help lists commands and keys; Ctrl-D leaves"));
 }
 
 /// What was said last, so that one knows where one is.

@@ -1,5 +1,7 @@
 //! A conversation under way: runs turns and shows what comes of them. `input.rs` reads what is typed.
 
+use std::collections::VecDeque;
+
 use super::command::{Command, Line, read};
 use super::editor::Editor;
 use super::idle::Idle;
@@ -7,7 +9,7 @@ use super::input::Next;
 use super::session::{self, Wanted, greet, last_exchange};
 use crate::cli::args::Common;
 use crate::cli::failure::{Failure, exit};
-use crate::cli::follow::{End, Interrupt, Task, follow};
+use crate::cli::follow::{End, Interrupt, Task, Why, follow};
 use crate::cli::link::{self, Link};
 use crate::cli::person::Person;
 use crate::cli::print::{self, DIM, styled};
@@ -19,6 +21,11 @@ use crate::kernel::ids::RunId;
 use crate::wire::runs::{Turn, TurnAccepted};
 use crate::wire::shapes::Session;
 
+/// So much of a message is quoted.
+const QUOTED: usize = 40;
+/// What is said where the person leaves open what a turn asks.
+const LATER: &str = "left for later: the turn waits for it; /attach brings it back";
+
 /// A conversation under way.
 pub(super) struct Talk<'a> {
     pub(super) link: Link,
@@ -29,7 +36,9 @@ pub(super) struct Talk<'a> {
     /// Where a person types; else lines are read as a pipe gives them.
     pub(super) editor: Option<Editor>,
     pub(super) idle: Option<Idle<'a>>,
-    /// What was typed while nothing was asked for.
+    /// What was typed while nothing was asked for: whole lines, which are sent one after another,
+    /// and what was typed of the next one.
+    pub(super) queued: VecDeque<String>,
     pub(super) ahead: String,
 }
 
@@ -54,6 +63,7 @@ impl<'a> Talk<'a> {
             interrupt: Interrupt::new()?,
             editor,
             idle: None,
+            queued: VecDeque::new(),
             ahead: String::new(),
         })
     }
@@ -69,7 +79,10 @@ impl<'a> Talk<'a> {
                 Next::End => return Ok(code),
             };
             let done = match read(&typed) {
-                Line::Blank => self.answer().await.map(|()| None),
+                Line::Blank => match self.answer().await {
+                    Ok(false) => return Ok(code),
+                    answered => answered.map(|_| None),
+                },
                 Line::Command(Command::Quit) => return Ok(code),
                 Line::Command(command) => self.act(command).await.map(|()| None),
                 Line::Unknown(word) => {
@@ -85,6 +98,7 @@ impl<'a> Talk<'a> {
             match done {
                 Ok(None) => {}
                 Ok(Some(Ended::As(ended))) => code = ended,
+                Ok(Some(Ended::Later)) => self.say(LATER),
                 Ok(Some(Ended::Left)) => return Ok(exit::WINDOW),
                 Ok(Some(Ended::NeedsPerson)) => return Ok(exit::PERSON),
                 // What was refused ends no conversation that a person can mend.
@@ -119,13 +133,31 @@ impl<'a> Talk<'a> {
     pub(super) fn say(&mut self, text: &str) {
         let text = text::clean(text);
         match &mut self.editor {
-            Some(editor) => editor.print(&print::note_for_screen(&text, 0)),
+            Some(editor) => editor.print(&text),
             None => print::note(&text),
         }
     }
 
     /// Queues a turn and shows it to its end.
     async fn turn(&mut self, message: String) -> Result<Option<Ended>, Failure> {
+        let quote = line(&message, QUOTED);
+        let mut is_known = true;
+        let sent = match self.prepare().await {
+            Ok(()) => self.send(message, &mut is_known).await,
+            Err(failure) => Err(failure),
+        };
+        if sent.is_err() && self.person.is_there {
+            self.say(&match is_known {
+                true => format!("\"{quote}\" was not sent"),
+                false => format!("it is not known whether \"{quote}\" was sent"),
+            });
+        }
+        let id = sent?;
+        self.follow(id).await.map(Some)
+    }
+
+    /// From here on nothing of the session is missed, and the link is one that leads somewhere.
+    async fn prepare(&mut self) -> Result<(), Failure> {
         if self.editor.is_some() {
             let link = self.link().await?;
             let mut idle = Idle::open(link, &self.common.place, &self.session.key).await?;
@@ -133,14 +165,36 @@ impl<'a> Talk<'a> {
                 idle.goes_on_from(before);
             }
             self.idle = Some(idle);
+            self.link = self.link().await?;
         }
-        let id = self.send(message).await?;
-        self.follow(id).await.map(Some)
+        Ok(())
+    }
+
+    /// What was typed meanwhile is not sent by itself after a turn that was stopped: it stands in
+    /// the line that is typed next.
+    fn put_back(&mut self) {
+        if self.queued.is_empty() {
+            return;
+        }
+        self.queued.push_back(std::mem::take(&mut self.ahead));
+        let lines: Vec<String> = self.queued.drain(..).collect();
+        self.ahead = lines.join("\n").trim_end().to_owned();
+        self.say("what you typed meanwhile was not sent; it stands in the line below");
+    }
+
+    /// The same where the conversation ends.
+    fn drop_queued(&mut self) {
+        for typed in std::mem::take(&mut self.queued) {
+            print::note(&format!("\"{}\" was not sent", line(&typed, QUOTED)));
+        }
     }
 
     /// Shows a turn to its end.
     pub(super) async fn follow(&mut self, id: RunId) -> Result<Ended, Failure> {
         let streams = self.editor.is_some() && Screen::is_possible();
+        if streams {
+            self.person.has_typed(std::mem::take(&mut self.ahead));
+        }
         let begin = self.idle.as_ref().map(Idle::position).filter(|_| streams);
         let link = self.link().await?;
         let json = self.common.json;
@@ -158,15 +212,29 @@ impl<'a> Talk<'a> {
         let end = follow(link, place, task, &mut self.interrupt).await;
         // The editor reads what is typed next; of a pipe the rest are further messages.
         if self.editor.is_some() {
-            self.ahead = self.person.rest().await;
+            let (lines, ahead) = self.person.typed_ahead().await;
+            self.queued.extend(lines);
+            self.ahead = ahead;
         }
-        if let Some(idle) = &mut self.idle {
+        if end.is_err() || matches!(end, Ok(End::Detached(Why::Later))) {
+            self.put_back();
+        }
+        if !matches!(end, Ok(End::Detached(Why::Later)))
+            && let Some(idle) = &mut self.idle
+        {
             idle.is_shown(id);
         }
         let raw = match end? {
+            End::Detached(Why::Later) => return Ok(Ended::Later),
+            End::Detached(Why::Stopping) => {
+                self.drop_queued();
+                print::note("left; the turn is being stopped");
+                return Ok(Ended::Left);
+            }
             End::Done(raw) | End::Window(raw) => raw,
             End::NeedsPerson(_) => return Ok(Ended::NeedsPerson),
-            End::Detached => {
+            End::Detached(Why::Leave) => {
+                self.drop_queued();
                 wait::detached(&[id]);
                 return Ok(Ended::Left);
             }
@@ -182,6 +250,7 @@ impl<'a> Talk<'a> {
             if streams {
                 if &*run.state == "cancelled" {
                     print::note(&styled(DIM, format!("stopped: {}", short(run.run_id))));
+                    self.put_back();
                 } else {
                     wait::outcome(&run);
                 }
@@ -217,7 +286,8 @@ impl<'a> Talk<'a> {
     }
 
     /// Queues a turn. A request whose answer was lost is recognised by its key.
-    async fn send(&mut self, message: String) -> Result<RunId, Failure> {
+    /// Where that cannot be done, it says in `is_known` whether it is known to be not sent.
+    async fn send(&mut self, message: String, is_known: &mut bool) -> Result<RunId, Failure> {
         let request = Turn {
             env: None,
             session_key: self.session.key.clone(),
@@ -233,24 +303,30 @@ impl<'a> Talk<'a> {
         };
         let accepted: TurnAccepted = match self.link.ask("agent.run", &request).await {
             Err(lost) if link::is_broken(&lost) => {
+                *is_known = false;
                 self.link = self.link().await?;
-                self.link.ask("agent.run", &request).await?
+                let answered = self.link.ask("agent.run", &request).await;
+                let is_lost = |failure: &Failure| link::is_broken(failure);
+                *is_known = !answered.as_ref().is_err_and(is_lost);
+                answered?
             }
             answered => answered?,
         };
         Ok(accepted.run_id)
     }
 
-    /// Puts to the person what runs ask that has no answer yet.
-    async fn answer(&mut self) -> Result<(), Failure> {
+    /// Puts to the person what runs ask that has no answer yet; `false`: they want to leave.
+    async fn answer(&mut self) -> Result<bool, Failure> {
         if self.editor.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let open = asked::open(&self.link, Some(&self.session.key)).await?;
         let (person, interrupt) = (&mut self.person, &mut self.interrupt);
         let put = super::answer::put_all(&self.link, person, interrupt, open).await;
         // The editor reads what is typed next.
-        self.ahead = self.person.rest().await;
+        let (lines, ahead) = self.person.typed_ahead().await;
+        self.queued.extend(lines);
+        self.ahead = ahead;
         put
     }
 }
@@ -259,6 +335,8 @@ impl<'a> Talk<'a> {
 pub(super) enum Ended {
     /// With this exit code.
     As(u8),
+    /// It waits for an answer, which the person wants to give later.
+    Later,
     /// The person left it at work.
     Left,
     /// A person must decide something, and none is there.

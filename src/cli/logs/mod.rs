@@ -130,8 +130,8 @@ impl Journal {
             attempts => format!("(try {attempts}) "),
         };
         let what = format!("{tries}{}", tree::describe(step));
-        let what = line(&what, COLUMNS - 14);
-        print::answer(&format!(
+        let what = line(&what, print::room(0).max(COLUMNS).saturating_sub(14));
+        print::folded(&format!(
             "{:>3} {after:>6} {} {what}",
             step.seq,
             tree::mark(step)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::args::Common;
 use super::failure::Failure;
 use super::link::{self, Link};
-use super::text::Table;
+use super::text::{COLUMNS, Table};
 use super::{answer, approvals, ids, print, tree};
 use crate::clock::Clock;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -63,7 +63,7 @@ pub(crate) struct Ps {
     #[arg(long)]
     no_trunc: bool,
 
-    /// Show what changes until Ctrl-C; needs a terminal
+    /// Show what changes until q or Ctrl-C; needs a terminal
     #[arg(long, short)]
     watch: bool,
 }
@@ -210,14 +210,15 @@ async fn people(link: &Link) -> Result<(), Failure> {
     let (_, approvals) = approvals::waiting(link, None, false).await?;
     let (_, questions) = answer::waiting(link, None).await?;
     let now = Clock::system().now();
+    let columns = print::room(0).max(COLUMNS);
     for approval in &approvals {
-        print::answer(&approvals::in_short(approval, now, print::screen_width()))?;
+        print::folded(&approvals::in_short(approval, now, print::screen_width()))?;
     }
     if !approvals.is_empty() {
         print::note("decide: abide approvals allow ID, or deny ID; whole: abide approvals show ID");
     }
     for question in &questions {
-        print::answer(&answer::in_short(question, now))?;
+        print::folded(&answer::in_short(question, now, columns))?;
     }
     if !questions.is_empty() {
         print::note("answer one: abide answer ID \"text\"; all of them: abide answer");

@@ -4,17 +4,23 @@ use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use super::super::args::Common;
+use super::super::asked::{self, Asked};
 use super::super::failure::Failure;
 use super::super::follow::Interrupt;
 use super::super::link::{self, Link};
+use super::super::person::Person;
 use super::super::print;
 use super::super::screen::Screen;
+use super::super::text::{COLUMNS, fold};
 use super::super::watch::Watch;
 use super::{Listing, Ps};
+use crate::clock::Clock;
 use crate::wire::events::SubscribeEvents;
 
 /// How often what has changed is read.
 const FRAME: Duration = Duration::from_millis(250);
+/// So many lines are below the rows, at least.
+const FOOT: usize = 2;
 /// After so many frames ages are shown anew although nothing has changed.
 const AGES: u32 = 4;
 
@@ -31,15 +37,19 @@ impl Ps {
         let link = Link::open(&common.place).await?;
         let filter = self.filter(&link).await?;
         let request = SubscribeEvents {
-            kinds: vec!["run.*".to_owned(), "tool.*".to_owned()],
+            kinds: ["run.*", "tool.*", "question.*", "approval.*"]
+                .map(str::to_owned)
+                .into(),
             ..SubscribeEvents::default()
         };
         let mut watch = Watch::open(link, &common.place, request, print::note).await?;
         let mut listing = self.list(&watch.link, filter.clone()).await?;
+        let mut asked = self.asked(&watch.link).await?;
+        let mut person = Person::if_there();
         let mut frames = tokio::time::interval(FRAME);
         let mut has_changed = false;
         let mut frame = 0;
-        self.draw(&mut screen, &listing)?;
+        self.draw(&mut screen, &listing, &asked)?;
         loop {
             tokio::select! {
                 seen = watch.seen() => {
@@ -57,36 +67,88 @@ impl Ps {
                     if has_changed {
                         has_changed = false;
                         match self.list(&watch.link, filter.clone()).await {
-                            Ok(new) => listing = new,
+                            Ok(new) => {
+                                listing = new;
+                                // Where this fails, what was known stands a little longer.
+                                if let Ok(new) = self.asked(&watch.link).await {
+                                    asked = new;
+                                }
+                            }
                             // The subscription ends as well, and finds the daemon again.
                             Err(lost) if link::is_broken(&lost) || lost.kind == "unavailable" => {}
                             Err(failure) => return Err(failure),
                         }
-                        self.draw(&mut screen, &listing)?;
+                        self.draw(&mut screen, &listing, &asked)?;
                     } else if frame % AGES == 0 {
-                        self.draw(&mut screen, &listing)?;
+                        self.draw(&mut screen, &listing, &asked)?;
                     }
                 }
+                keys = keys(&mut person) => match keys {
+                    Some(keys) if !keys.iter().any(|key| matches!(key, b'q' | b'Q')) => {}
+                    Some(_) => break,
+                    None => person = None,
+                },
                 () = interrupt.pressed() => break,
             }
         }
         drop(screen);
         // The last picture stays.
         let runs = listing.runs()?;
-        print::answer(&self.table(&runs, print::screen_width()).join("\n"))?;
+        let width = print::screen_width().map(|columns| columns.max(COLUMNS));
+        let width = width.filter(|_| !self.no_trunc);
+        print::folded(&self.table(&runs, width).join("\n"))?;
         Ok(0)
     }
 
-    fn draw(&self, screen: &mut Screen, listing: &Listing) -> Result<(), Failure> {
+    /// What waits for a person, where the list has its usual columns.
+    async fn asked(&self, link: &Link) -> Result<Vec<Asked>, Failure> {
+        match self.format {
+            Some(_) => Ok(Vec::new()),
+            None => asked::open(link, None).await,
+        }
+    }
+
+    fn draw(&self, screen: &mut Screen, listing: &Listing, asked: &[Asked]) -> Result<(), Failure> {
         let runs = listing.runs()?;
         let (columns, rows) = Screen::room();
-        let mut lines = self.table(&runs, Some(columns));
-        // The head and the sum stay in sight.
-        let room = rows.saturating_sub(2).max(1);
-        let shown = runs.len().min(room);
-        lines.truncate(shown + 1);
-        lines.push(print::styled(print::DIM, self.sum(shown, listing.total)));
+        let now = Clock::system().now();
+        let parted = |text: &str| -> Vec<String> {
+            fold(text, columns, 0)
+                .split('\n')
+                .map(str::to_owned)
+                .collect()
+        };
+        let mut lines = Vec::new();
+        for one in asked {
+            let head = print::styled(print::HEAD, one.in_short(now, Some(columns.max(COLUMNS))));
+            lines.extend(parted(&head));
+        }
+        // The head and the sum stay in sight, and half of the screen is for runs.
+        lines.truncate(rows / 2);
+        let width = Some(columns.max(COLUMNS)).filter(|_| !self.no_trunc);
+        let mut table = self.table(&runs, width).into_iter();
+        lines.extend(table.next().map(|head| parted(&head)).unwrap_or_default());
+        let mut shown = 0;
+        for row in table {
+            let row = parted(&row);
+            if shown > 0 && lines.len() + row.len() + FOOT > rows {
+                break;
+            }
+            lines.extend(row);
+            shown += 1;
+        }
+        let sum = self.sum(shown, listing.total);
+        lines.extend(parted(&print::styled(print::DIM, sum)));
+        lines.push(print::styled(print::DIM, "q or Ctrl-C leaves"));
         screen.draw(lines);
         Ok(())
+    }
+}
+
+/// The keys that are pressed next.
+async fn keys(person: &mut Option<Person>) -> Option<Vec<u8>> {
+    match person {
+        Some(person) => person.bytes().await,
+        None => std::future::pending().await,
     }
 }

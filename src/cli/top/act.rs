@@ -1,7 +1,7 @@
 //! What a person has done from `abide top`, carried out over a link of its own while the picture goes
 //! on, and what came of it on one line.
 
-use crate::cli::asked::Asked;
+use crate::cli::asked::{self, Asked};
 use crate::cli::discover::Where;
 use crate::cli::failure::Failure;
 use crate::cli::link::{self, Link};
@@ -20,23 +20,38 @@ pub(super) enum Act {
     Steer(RunId, String),
 }
 
+/// What came of it.
+pub(super) struct Outcome {
+    /// On one line.
+    pub(super) message: String,
+    /// The approval was refused because the file has changed: what the call would do now.
+    pub(super) again: Option<Asked>,
+}
+
 impl Act {
-    /// Carries it out; what came of it.
-    pub(super) async fn carry_out(self, place: &Where) -> String {
-        match self.done(place).await {
-            Ok(said) => clean(&said),
+    /// Carries it out.
+    pub(super) async fn carry_out(self, place: &Where) -> Outcome {
+        let mut again = None;
+        let message = match self.done(place, &mut again).await {
+            Ok(message) => message,
             Err(failure) if link::is_broken(&failure) => {
                 "the link was lost, and it is not known whether it was done; look again".to_owned()
             }
-            Err(failure) => clean(&failure.message),
-        }
+            Err(failure) => failure.message,
+        };
+        let message = clean(&message);
+        Outcome { message, again }
     }
 
-    async fn done(self, place: &Where) -> Result<String, Failure> {
+    async fn done(self, place: &Where, again: &mut Option<Asked>) -> Result<String, Failure> {
         let link = Link::open(place).await?;
         Ok(match self {
             Act::Answer(asked, said) => {
-                asked.answer(&link, &said).await?;
+                let answered = asked.answer(&link, &said).await;
+                if answered.as_ref().is_err_and(|refused| refused.kind == "conflict") {
+                    *again = asked::again(&link, asked.id()).await?;
+                }
+                answered?;
                 asked.decided(&said)
             }
             Act::Cancel(run_id) => {

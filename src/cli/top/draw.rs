@@ -193,9 +193,11 @@ fn run_list(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Timestamp) {
         let text = Line::styled(line(hint, area.width.into()), DIM);
         return list(frame, area, &head, vec![(text, false)]);
     }
-    let texts = model.runs.iter().map(|(level, run)| {
+    let levels: Vec<usize> = model.runs.iter().map(|(level, _)| *level).collect();
+    let texts = model.runs.iter().enumerate().map(|(at, (_, run))| {
         let is_here = model.selected() == Some(At::Run(run.run_id));
-        (rows::run(run, *level, now, area.width.into()), is_here)
+        let branch = rows::branch(&levels[at..]);
+        (rows::run(run, &branch, now, area.width.into()), is_here)
     });
     list(frame, area, &head, texts.collect());
 }
@@ -247,7 +249,7 @@ fn keys_line(model: &Model, now: Timestamp, width: u16) -> Line<'static> {
             Some(Waits::For(_)) => "q quit · ? help · Enter show and answer · a attach",
             _ => "q quit · ? help · a attach · s steer · c cancel · Tab what waits",
         },
-        Over::Help(_) => "any key closes this",
+        Over::Help(_) => "Up Down scroll · Esc closes",
         Over::Detail(detail) => detail_keys(
             detail.is_read(),
             detail.is_calm(now),
@@ -308,8 +310,23 @@ fn over(frame: &mut Frame<'_>, area: Rect, model: &mut Model, now: Timestamp) {
         Over::Help(top) => {
             let lines = help::lines(width);
             *top = (*top).min(lines.len().saturating_sub(inner.height.into()));
-            let shown = lines.into_iter().skip(*top).map(Line::raw);
-            frame.render_widget(Paragraph::new(shown.collect::<Vec<_>>()), inner);
+            let height = usize::from(inner.height);
+            // Where not all of it is seen, the last line says so.
+            let more = lines.len().saturating_sub(*top + height);
+            let fits = if more > 0 {
+                height.saturating_sub(1)
+            } else {
+                height
+            };
+            let shown = lines.into_iter().skip(*top).take(fits).map(Line::raw);
+            let mut shown: Vec<Line<'_>> = shown.collect();
+            if more > 0 {
+                shown.push(Line::styled(
+                    format!("… {} more lines: Down", more + 1),
+                    ASKS,
+                ));
+            }
+            frame.render_widget(Paragraph::new(shown), inner);
         }
         Over::Detail(detail) => {
             let is_line = !matches!(detail.asked, crate::cli::asked::Asked::Approval(_));

@@ -13,9 +13,9 @@ const KEYS: [(&str, &str); 11] = [
         "Enter",
         "show what waits, whole, and answer it; of a run: attach to it",
     ),
-    ("Space", "there: the next page"),
-    ("y", "there: allow the call, once its end was shown"),
-    ("n", "there: deny it"),
+    ("Space", "in it: next page"),
+    ("y", "in it: allow the call (after the last page)"),
+    ("n", "in it: deny it"),
     (
         "a",
         "attach: follow the run as abide attach does, and come back",

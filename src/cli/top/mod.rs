@@ -34,6 +34,7 @@ use super::watch::{Seen, Watch};
 use crate::clock::Clock;
 use crate::failpoint;
 use crate::kernel::ids::RunId;
+use act::Outcome;
 use keys::{Key, Keys};
 use model::Model;
 use press::Next;
@@ -127,7 +128,7 @@ impl Screen {
 }
 
 /// What the daemon is asked for beside the picture.
-type Acting<'a> = Pin<Box<dyn Future<Output = String> + 'a>>;
+type Acting<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// Everything that comes in.
 struct Looking<'a> {
@@ -167,8 +168,8 @@ impl<'a> Looking<'a> {
                 () = self.reader.due() => {
                     self.reader.read(&self.watch.link, &mut screen.model).await?;
                 }
-                Some(said) = self.acts.next(), if !self.acts.is_empty() => {
-                    screen.model.message = Some(said);
+                Some(outcome) = self.acts.next(), if !self.acts.is_empty() => {
+                    screen.model.acted(outcome);
                     self.reader.anew();
                 }
                 _ = tick.tick() => {}

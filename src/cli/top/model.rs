@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
+use super::act::Outcome;
 use super::detail::Detail;
 use crate::cli::asked::Asked;
 use crate::cli::tree;
@@ -154,6 +155,15 @@ impl Model {
                 self.over = Over::Nothing;
                 self.message = Some("it was decided elsewhere, or its time ran out".to_owned());
             }
+        }
+    }
+
+    /// Takes over what came of what the person has done.
+    pub(super) fn acted(&mut self, outcome: Outcome) {
+        self.message = Some(outcome.message);
+        // It is read and decided again, unless the person looks at something else already.
+        if let (Some(asked), Over::Nothing) = (outcome.again, &self.over) {
+            self.over = Over::Detail(Box::new(Detail::of(asked)));
         }
     }
 

@@ -12,6 +12,8 @@ use crate::kernel::time::Timestamp;
 
 /// Lines of one step of Page Up and Page Down in the lists.
 const PAGE: isize = 10;
+/// Lines of one page of the help.
+const HELP_PAGE: usize = 5;
 
 /// What the loop has to do after a key.
 pub(super) enum Next {
@@ -43,7 +45,10 @@ pub(super) fn press(model: &mut Model, key: Key, now: Timestamp) -> Next {
                 Key::Pasted(_) => Over::Help(top),
                 Key::Down | Key::Char('j') => Over::Help(top + 1),
                 Key::Up | Key::Char('k') => Over::Help(top.saturating_sub(1)),
-                _ => Over::Nothing,
+                Key::PageDown | Key::Char(' ') => Over::Help(top + HELP_PAGE),
+                Key::PageUp => Over::Help(top.saturating_sub(HELP_PAGE)),
+                Key::Escape | Key::Char('q' | '?') => Over::Nothing,
+                _ => Over::Help(top),
             };
             Next::Draw
         }

@@ -9,6 +9,7 @@ use super::model::Waits;
 use crate::cli::asked::Asked;
 use crate::cli::text::{age, line, short, span};
 use crate::cli::tree;
+use crate::cli::usage;
 use crate::cli::whole;
 use crate::kernel::time::Timestamp;
 use crate::wire::shapes::Run;
@@ -16,18 +17,32 @@ use crate::wire::shapes::Run;
 /// Deeper runs are not indented further.
 const DEEPEST: usize = 8;
 
-/// A run of this level: its mark and name, its state, and what there is to know of it.
-pub(super) fn run(run: &Run, level: usize, now: Timestamp, width: usize) -> Line<'static> {
+/// What stands in front of a run in its tree, by its level and those of the runs behind it.
+pub(super) fn branch(levels: &[usize]) -> String {
+    let Some((level, behind)) = levels.split_first().filter(|(level, _)| **level > 0) else {
+        return String::new();
+    };
+    // Is another child of the same run above to come, at this level?
+    let goes_on = |wanted: usize| {
+        let mut below = behind.iter().take_while(|level| **level >= wanted);
+        below.any(|level| *level == wanted)
+    };
+    let mut text = String::new();
+    for above in 1..(*level).min(DEEPEST) {
+        text.push_str(if goes_on(above) { "│ " } else { "  " });
+    }
+    text.push_str(if goes_on(*level) { "├ " } else { "└ " });
+    text
+}
+
+/// A run behind this branch: its mark and name, its state, and what there is to know of it.
+pub(super) fn run(run: &Run, branch: &str, now: Timestamp, width: usize) -> Line<'static> {
     let (mark, style) = match &*run.state {
         "ok" => ("✓", GOOD),
         "running" | "settling" => ("●", BUSY),
         "queued" => ("○", Style::new()),
         "paused" => ("‖", super::draw::ASKS),
         _ => ("✗", BAD),
-    };
-    let branch = match level {
-        0 => String::new(),
-        level => format!("{}└ ", "  ".repeat(level.min(DEEPEST) - 1)),
     };
     let name = line(tree::name(run), 24);
     let begin = format!("{branch}{mark} ");
@@ -121,9 +136,9 @@ pub(super) fn details(run: &Run, now: Timestamp) -> Vec<String> {
         format!("agent {}, model {}", run.agent, run.model),
         format!("session {}", run.session_key),
         format!(
-            "{}, {} model calls, {} tokens",
+            "{}, {}, {} tokens",
             tree::calls(run.tool_calls),
-            run.loops,
+            usage::model_calls(run.loops.into()),
             run.usage.input_tokens + run.usage.output_tokens
         ),
         format!("accepted {} ago", age(run.created_at, now)),

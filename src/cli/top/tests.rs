@@ -9,7 +9,7 @@ use super::keys::Key;
 use super::model::{Model, Over};
 use super::press::{Next, press};
 use crate::cli::asked::Asked;
-use crate::cli::top::act::Act;
+use crate::cli::top::act::{Act, Outcome};
 use crate::kernel::time::Timestamp;
 use crate::wire::approvals::Approval;
 use crate::wire::shapes::Run;
@@ -245,6 +245,21 @@ fn a_file_that_changes_meanwhile_is_to_be_read_again() {
     model.take_asked(Vec::new());
     assert!(matches!(model.over, Over::Nothing));
     assert!(model.message.unwrap().contains("decided elsewhere"));
+}
+
+#[test]
+fn an_approval_whose_file_has_changed_is_shown_again_after_a_yes() {
+    let mut model = model(2, 3);
+    keys(&mut model, "\r");
+    picture(&mut model, SIZES[0]);
+    assert!(matches!(keys_at(&mut model, "n", after(900)), Next::Do(_)));
+    assert!(matches!(model.over, Over::Nothing));
+    model.acted(Outcome {
+        message: "the file has changed".to_owned(),
+        again: Some(an_approval(200)),
+    });
+    assert!(matches!(model.over, Over::Detail(_)));
+    assert_eq!(model.message.as_deref(), Some("the file has changed"));
 }
 
 #[test]

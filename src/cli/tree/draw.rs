@@ -223,9 +223,12 @@ impl Tree {
                 self.draw_work(lines, pen, child, &inner, true);
             }
         }
+        // Of a call that stands above the picture, too.
         let carries_a_call = |other: &Followed| {
             let is_it = |child: &Followed| child.run.run_id == other.run.run_id;
-            calls.iter().any(|(_, child)| child.is_some_and(is_it))
+            let of_tools = followed.steps.iter().filter(|step| step.tool.is_some());
+            let mut of_tools = of_tools.filter(|_| !sealed);
+            of_tools.any(|step| self.child_of(run, step).is_some_and(is_it))
         };
         for other in self.runs.iter().filter(|_| !sealed) {
             if other.run.parent_run_id == Some(run.run_id) && !carries_a_call(other) {

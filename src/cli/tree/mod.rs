@@ -180,7 +180,7 @@ pub(crate) fn pause(run: &Run) -> String {
         Some("child") => "waits for a run that it asked for".to_owned(),
         Some("provider") => provider_wait(run),
         Some("reply") => "waits for a reply".to_owned(),
-        Some("approval") => "wants to call a tool; allow or deny it: abide approvals".to_owned(),
+        Some("approval") => "waits for approval".to_owned(),
         Some("review") => format!("needs a review: abide review {}", short(run.run_id)),
         Some("input") if run.env.iter().any(|one| one.missing.is_some()) => {
             format!("lacks a value; give it: abide env {}", short(run.run_id))

@@ -93,6 +93,8 @@ impl Terminal {
 
     /// Returns once this was written, with what was written before it.
     pub(crate) fn until(&mut self, text: &str) -> String {
+        let clock = Clock::system();
+        let began = clock.monotonic();
         loop {
             let shown = String::from_utf8_lossy(&self.text).into_owned();
             if let Some(at) = shown.find(text) {
@@ -100,6 +102,9 @@ impl Terminal {
                 self.text = shown.as_bytes()[end..].to_vec();
                 return shown[..end].to_owned();
             }
+            // What is drawn again and again never keeps still.
+            let is_time_left = clock.monotonic() - began < PATIENCE;
+            assert!(is_time_left, "{text:?} was not shown, but {shown:?}");
             match self.written.recv_timeout(PATIENCE) {
                 Ok(bytes) => self.take(&bytes),
                 Err(why) => panic!("{text:?} was not shown ({why}), but {shown:?}"),

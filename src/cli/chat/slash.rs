@@ -1,0 +1,62 @@
+//! A line that begins with `/` where something is asked: a command, or an answer after all. Used at
+//! the prompt of `abide chat` and while a turn is followed.
+
+use super::act;
+use super::command::{Command, Line, read};
+
+/// What such a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Slash {
+    /// An answer, without the mark that made it one.
+    Answer(String),
+    /// No answer; this is to be said, and it is asked again.
+    Say(String),
+    /// The person wants to leave; what is asked stays open.
+    Leave,
+}
+
+/// What a line says where something is asked.
+pub(in crate::cli) fn at_a_question(said: &str) -> Slash {
+    if let Some(answer) = said.strip_prefix("//") {
+        return Slash::Answer(format!("/{answer}"));
+    }
+    if !said.starts_with('/') {
+        return Slash::Answer(said.to_owned());
+    }
+    let word = said.split_whitespace().next().unwrap_or_default();
+    match read(said) {
+        Line::Command(Command::Quit) => Slash::Leave,
+        Line::Command(Command::Help) => Slash::Say(format!("{}\n{ANSWER}", act::help_text())),
+        Line::Command(_) => Slash::Say(format!(
+            "{word} is for later: something is asked here, which Enter on an empty line leaves \
+             open; {ANSWER}"
+        )),
+        Line::Unknown(word) => Slash::Say(format!("there is no command {word}; {ANSWER}")),
+        // A path is an answer.
+        Line::Blank | Line::Message(_) => Slash::Answer(said.to_owned()),
+    }
+}
+
+const ANSWER: &str = "an answer that begins with / is given with //";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_no_answer_unless_it_is_marked_as_one() {
+        let answer = |text: &str| Slash::Answer(text.to_owned());
+        for (said, is) in [
+            ("yes", answer("yes")),
+            ("exit", answer("exit")),
+            ("//quit it", answer("/quit it")),
+            ("/etc/hosts", answer("/etc/hosts")),
+            ("/quit", Slash::Leave),
+        ] {
+            assert_eq!(at_a_question(said), is, "{said}");
+        }
+        for said in ["/help", "/model x", "/nonsense"] {
+            assert!(matches!(at_a_question(said), Slash::Say(_)), "{said}");
+        }
+    }
+}
