@@ -18,6 +18,7 @@ use crate::wire::approvals::{
     ListRemembered, RememberedPage, ResolveApproval, Scope, State,
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
+use crate::wire::shapes::Word;
 
 /// Allow or deny what runs may not do without you, or list what waits
 ///
@@ -305,4 +306,18 @@ pub(crate) async fn waiting(
     let raw = link.raw("approvals.list", &request).await?;
     let page: Page = link::read(&raw)?;
     Ok((raw, page.approvals))
+}
+
+/// The present state of an approval that was open before.
+pub(crate) async fn state(link: &Link, before: &Approval) -> Result<Option<Word>, Failure> {
+    let request = ListApprovals {
+        session_key: Some(before.session_key.clone()),
+        tree: Some(false),
+        previews: Some(false),
+        limit: PageSize(PAGE_LIMIT),
+        ..ListApprovals::default()
+    };
+    let page: Page = link.ask("approvals.list", &request).await?;
+    let now = page.approvals.into_iter().find(|one| one.id == before.id);
+    Ok(now.map(|one| one.state))
 }

@@ -274,6 +274,20 @@ pub(crate) async fn again(link: &Link, id: Uuid) -> Result<Option<Asked>, Failur
     Ok(same.map(|one| Asked::Approval(Box::new(one))))
 }
 
+/// How something that another client has closed was decided, as people are told.
+pub(crate) async fn how_closed(link: &Link, asked: &Asked) -> Result<&'static str, Failure> {
+    let state = match asked {
+        Asked::Approval(approval) => approvals::state(link, approval).await?,
+        Asked::Question(_) | Asked::Value(_) => None,
+    };
+    Ok(match state.as_deref() {
+        Some("allowed") => "allowed elsewhere",
+        Some("denied") => "denied elsewhere",
+        Some("expired") => "it expired, which denies it",
+        _ => "it expired, or was answered elsewhere",
+    })
+}
+
 async fn all(
     link: &Link,
     session: Option<&SessionKey>,

@@ -145,11 +145,7 @@ fn shown(finding: &Finding) -> String {
         Health::Skip => (DIM, "skip"),
     };
     let text = clean(&format!("{}: {}", finding.id, finding.message));
-    let mut out = format!(
-        "{} {}",
-        styled(style, word),
-        lines(&text).join("\n     ")
-    );
+    let mut out = format!("{} {}", styled(style, word), lines(&text).join("\n     "));
     if let Some(fix) = &finding.fix
         && finding.status != Health::Ok
     {

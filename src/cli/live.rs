@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use uuid::Uuid;
 
 use super::asked::{self, Asked, Put};
 use super::chat::slash::{self, Slash};
@@ -21,9 +19,7 @@ use super::view::{FRAME, View};
 use super::watch::{Seen, Watch};
 use crate::clock::Clock;
 use crate::kernel::ids::SessionKey;
-use crate::wire::event_data::ApprovalResolved;
 use crate::wire::events::{Event, SubscribeEvents};
-use crate::wire::shapes::Word;
 
 /// What stands in front of what is typed while nothing is asked for.
 const NEXT: &str = "next> ";
@@ -48,8 +44,6 @@ pub(crate) struct Live<'a> {
     clock: Clock,
     /// The person does not want to look any more.
     pub(crate) left: Option<Left>,
-    /// The approval that was decided last, and how.
-    resolved: Option<(Uuid, Word)>,
 }
 
 /// Why a person does not look at a turn of a conversation any more; it goes on.
@@ -100,7 +94,6 @@ impl<'a> Live<'a> {
             quiet,
             clock: Clock::system(),
             left: None,
-            resolved: None,
         })
     }
 
@@ -161,11 +154,6 @@ impl<'a> Live<'a> {
     }
 
     fn hear(&mut self, event: &Event) {
-        if event.kind == "approval.resolved"
-            && let Ok(resolved) = ApprovalResolved::deserialize(&event.data)
-        {
-            self.resolved = Some((resolved.approval_id.0, resolved.state));
-        }
         if let Some(view) = &mut self.view {
             view.hear(event);
         }
@@ -213,13 +201,7 @@ impl<'a> Live<'a> {
         }
         let is_open = |open: &Put| self.asked.iter().any(|one| one.id() == open.asked.id());
         if let Some(gone) = self.open.take_if(|open| !is_open(open)) {
-            let state = self.resolved.take_if(|(id, _)| *id == gone.asked.id());
-            let what = match state.as_ref().map(|(_, state)| &**state) {
-                Some("allowed") => "allowed elsewhere",
-                Some("denied") => "denied elsewhere",
-                Some("expired") => "it ran out",
-                _ => "it ran out, or was answered elsewhere",
-            };
+            let what = asked::how_closed(&self.watch.link, &gone.asked).await?;
             self.unprompt();
             // Where the terminal draws what is typed, the line with the prompt is not over.
             let keys = self.view.as_ref().is_some_and(View::takes_keys);

@@ -333,7 +333,8 @@ fn a_spawned_run_that_sends_waits_for_the_late_reply_before_it_reports() {
         let root = caller.session("client", "bot:one").await;
         let params = json!({ "task": "[boss]", "agent": "build", "parent": root });
         let boss = caller.spawn(params).await;
-        caller.in_state(&boss.id, "settling").await;
+        // It has reported half by then, and the lane is taken.
+        caller.until_asked("[hurry]", 0).await;
         caller.place().let_go("go");
         assert_eq!(caller.ended(&boss.id).await["result"], "whole");
         caller.quiet().await;

@@ -210,7 +210,7 @@ fn a_person_sees_the_use_on_a_screen() {
         assert_eq!(lines.len(), 4, "{table}");
         assert!(lines.iter().any(|line| line.ends_with("build")), "{table}");
         assert!(
-            lines[3].starts_with('3') && lines[3].ends_with("together"),
+            lines[3].starts_with('3') && lines[3].ends_with("total"),
             "{table}"
         );
         assert!(

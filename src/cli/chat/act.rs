@@ -134,7 +134,10 @@ impl Talk<'_> {
 
     /// The thinking level of this conversation, in words.
     fn thinking_now(&self) -> &str {
-        self.session.thinking.as_deref().unwrap_or("as the agent says")
+        self.session
+            .thinking
+            .as_deref()
+            .unwrap_or("as the agent says")
     }
 
     async fn thinking(&mut self, typed: Option<String>) -> Result<(), Failure> {

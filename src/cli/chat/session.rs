@@ -98,7 +98,9 @@ async fn create(
         _ => {
             let agents = agents::of_people(link, here()).await?;
             return Err(match agents.iter().any(|agent| agent.name == name) {
-                true => missing.hint(format!("to talk with that agent: abide chat --agent {name}")),
+                true => missing.hint(format!(
+                    "to talk with that agent: abide chat --agent {name}"
+                )),
                 false => missing.hint("for a new session give a key: abide chat agent:build:NAME"),
             });
         }

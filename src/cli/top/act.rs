@@ -48,7 +48,10 @@ impl Act {
         Ok(match self {
             Act::Answer(asked, said) => {
                 let answered = asked.answer(&link, &said).await;
-                if answered.as_ref().is_err_and(|refused| refused.kind == "conflict") {
+                if answered
+                    .as_ref()
+                    .is_err_and(|refused| refused.kind == "conflict")
+                {
                     *again = asked::again(&link, asked.id()).await?;
                 }
                 answered?;
