@@ -101,9 +101,13 @@ impl<'a> Talk<'a> {
                 Ok(Some(Ended::Later)) => self.say(LATER),
                 Ok(Some(Ended::Left)) => return Ok(exit::WINDOW),
                 Ok(Some(Ended::NeedsPerson)) => return Ok(exit::PERSON),
-                // What was refused ends no conversation that a person can mend.
-                Err(refused) if self.person.is_there && is_refusal(&refused) => {
-                    self.say(&refused.to_string());
+                // A person can type something else after a refusal, and the next prompt finds a
+                // daemon again that was lost between two requests.
+                Err(failure)
+                    if self.person.is_there
+                        && (is_refusal(&failure) || link::is_broken(&failure)) =>
+                {
+                    self.say(&failure.to_string());
                 }
                 Err(failure) => return Err(failure),
             }
