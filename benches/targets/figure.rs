@@ -100,6 +100,14 @@ pub enum Figure {
     LongTurnBeyond(u64, u64),
     /// How much the model is sent for it, KiB.
     LongTurnSent(u64, u64),
+    /// Pages that an insert of the floor writes.
+    FloorPages,
+    /// The same of a spawn.
+    SpawnPages,
+    /// The same of a turn without tool calls.
+    TurnPages,
+    /// The same of a turn with one tool call.
+    ToolTurnPages,
     /// About 100 events a second to 100 subscribers.
     FanOut100,
     /// What that takes of a core, percent.
@@ -123,6 +131,10 @@ impl Figure {
                 | Figure::LongTurn(..)
                 | Figure::LongTurnBeyond(..)
                 | Figure::LongTurnSent(..)
+                | Figure::FloorPages
+                | Figure::SpawnPages
+                | Figure::TurnPages
+                | Figure::ToolTurnPages
                 | Figure::FloorKeeps(_)
                 | Figure::SpawnKeeps(_)
                 | Figure::SkillsIdle

@@ -22,6 +22,7 @@ mod history;
 mod long;
 mod machine;
 mod measure;
+mod pages;
 mod report;
 mod sample;
 mod skills;

@@ -16,7 +16,7 @@ use crate::grown::Grown;
 use crate::machine::{self, Machine};
 use crate::sample::Sample;
 use crate::turns::InstantModel;
-use crate::{announces, calls, fanout, long, skills, starts, turns, waits};
+use crate::{announces, calls, fanout, long, pages, skills, starts, turns, waits};
 
 /// What one part of a round gave.
 pub type Samples = Vec<(Figure, Sample)>;
@@ -41,8 +41,8 @@ pub struct Plan {
 }
 
 /// The targets that there are programs for.
-pub const IDS: [&str; 13] = [
-    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15",
+pub const IDS: [&str; 14] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15", "P16",
 ];
 /// Those that take minutes, and are left out unless they are asked for.
 pub const LONG: [&str; 3] = ["P10", "P11", "P15"];
@@ -214,6 +214,9 @@ impl Round<'_> {
         }
         if self.plan.wants(&["P15"]) {
             samples.extend(long::measure(self)?);
+        }
+        if self.plan.wants(&["P16"]) {
+            samples.extend(pages::measure(self)?);
         }
         if let Some(grown) = &prepared.grown {
             if self.plan.wants(&["P7"]) {

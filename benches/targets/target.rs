@@ -185,6 +185,10 @@ pub fn all(plan: &Plan) -> Vec<Target> {
         absolute("P12", "the same, share of a core", "%", Figure::FanOutCore100, 10.0),
         late("P12", "100 subscribers, 1,000 events/s, p99", Figure::FanOut1000, 20.0),
         absolute("P12", "the same, share of a core", "%", Figure::FanOutCore1000, 80.0),
+        Target { bound: Nothing, ..absolute("P16", "an insert of the floor, pages", "", Figure::FloorPages, 0.0) },
+        absolute("P16", "a spawn, pages", "", Figure::SpawnPages, 12.0),
+        absolute("P16", "a turn without tools, pages", "", Figure::TurnPages, 16.0),
+        absolute("P16", "a turn with one tool call, pages", "", Figure::ToolTurnPages, 24.0),
     ]);
     targets
 }

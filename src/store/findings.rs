@@ -37,7 +37,7 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
                 super::SCHEMA
             ),
         )
-        .fix("use the newer abide that wrote it"),
+        .fix("use the version of abide that wrote it, or another state folder"),
         Unexamined::Unreadable(why, advice) => {
             let message = format!("the store cannot be read: {why}");
             finding(Health::Fail, message).fix(format!(
@@ -83,7 +83,8 @@ fn schema(store: &Store) -> Finding {
     let (found, known) = store.schema;
     let message = format!("schema version {found}, this program knows {known}");
     if found > known {
-        Finding::new("store.schema", Health::Fail, message).fix("use the newer abide that wrote it")
+        Finding::new("store.schema", Health::Fail, message)
+            .fix("use the version of abide that wrote it, or another state folder")
     } else {
         Finding::new("store.schema", Health::Ok, message)
     }

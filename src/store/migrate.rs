@@ -13,129 +13,12 @@ struct Migration {
     destructive: bool,
 }
 
-/// The database's history. Append only; a released step never changes.
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        name: "0001_sessions_and_runs",
-        sql: include_str!("migrations/sqlite/0001_sessions_and_runs.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0002_whole_registry",
-        sql: include_str!("migrations/sqlite/0002_whole_registry.sql"),
-        destructive: true,
-    },
-    Migration {
-        name: "0003_lifecycle",
-        sql: include_str!("migrations/sqlite/0003_lifecycle.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0004_audit",
-        sql: include_str!("migrations/sqlite/0004_audit.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0005_agents_and_trust",
-        sql: include_str!("migrations/sqlite/0005_agents_and_trust.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0006_quarantine",
-        sql: include_str!("migrations/sqlite/0006_quarantine.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0007_event_log",
-        sql: include_str!("migrations/sqlite/0007_event_log.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0008_delegation",
-        sql: include_str!("migrations/sqlite/0008_delegation.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0009_clearings",
-        sql: include_str!("migrations/sqlite/0009_clearings.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0010_review_and_meta",
-        sql: include_str!("migrations/sqlite/0010_review_and_meta.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0011_budgets",
-        sql: include_str!("migrations/sqlite/0011_budgets.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0012_tools",
-        sql: include_str!("migrations/sqlite/0012_tools.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0013_delegation",
-        sql: include_str!("migrations/sqlite/0013_delegation.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0014_tool_servers",
-        sql: include_str!("migrations/sqlite/0014_tool_servers.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0015_skills",
-        sql: include_str!("migrations/sqlite/0015_skills.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0016_environment",
-        sql: include_str!("migrations/sqlite/0016_environment.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0017_called",
-        sql: include_str!("migrations/sqlite/0017_called.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0018_memory",
-        sql: include_str!("migrations/sqlite/0018_memory.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0019_usage",
-        sql: include_str!("migrations/sqlite/0019_usage.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0020_budget_trees",
-        sql: include_str!("migrations/sqlite/0020_budget_trees.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0021_agent_names",
-        sql: include_str!("migrations/sqlite/0021_agent_names.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0022_used_by_steps",
-        sql: include_str!("migrations/sqlite/0022_used_by_steps.sql"),
-        destructive: false,
-    },
-    Migration {
-        name: "0023_stops",
-        sql: include_str!("migrations/sqlite/0023_stops.sql"),
-        destructive: false,
-    },
-];
-
-/// What all steps together make of an empty database. A new store is made by it at once: the
-/// steps alter and rebuild tables, which takes five times as long. A test holds it against
-/// them, and writes it.
-const WHOLE: &str = include_str!("migrations/sqlite/whole.sql");
+/// The history of the schema. Append only: a released step never changes.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "0001_schema",
+    sql: include_str!("migrations/sqlite/0001_schema.sql"),
+    destructive: false,
+}];
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
@@ -143,10 +26,12 @@ pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// A newer program wrote it. Nothing was written to it.
+    /// Another version wrote it: a newer one, or a build from before the first release. Nothing was
+    /// written to it.
     #[error(
-        "the store has schema version {found}, this program knows {known}: it was written by a \
-         newer abide. Nothing was changed; use that version, or another state folder"
+        "the store has schema version {found}, this program knows {known}: another version of \
+         abide wrote it, a newer one or a build from before the first release. Nothing was \
+         changed; use that version, or another state folder"
     )]
     Newer {
         /// The version in the file.
@@ -188,13 +73,6 @@ pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
 /// Once this returns, the file at `path` has the schema of this program.
 pub fn migrate(db: &mut Sqlite, path: &Path) -> Result<(), MigrateError> {
     run(db, path, MIGRATIONS)
-}
-
-/// Once this returns, the empty database has the schema of this program.
-pub fn make_whole(db: &mut Sqlite) -> Result<(), DbError> {
-    db.batch(&format!(
-        "BEGIN IMMEDIATE;\n{WHOLE}\nPRAGMA user_version = {SCHEMA};\nCOMMIT;"
-    ))
 }
 
 /// Once this returns, the empty database has the schema of this version, which is one that
@@ -277,7 +155,7 @@ fn check_references(db: &mut Sqlite) -> Result<(), DbError> {
 mod tests {
     use super::*;
     use crate::store::sqlite::Use;
-    use crate::store::tx::{all, first, number};
+    use crate::store::tx::number;
 
     const GOOD: Migration = Migration {
         name: "good",
@@ -328,126 +206,5 @@ mod tests {
             number(&mut db, "SELECT count(*) FROM sqlite_master", &[]).unwrap(),
             0
         );
-    }
-
-    /// Everything in a database, as statements that make it.
-    fn statements(db: &mut Sqlite) -> String {
-        // What a table makes for itself comes with it.
-        let schema = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL \
-             AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow') \
-             ORDER BY rowid";
-        let lines = all(db, schema, &[], |row| {
-            let texts = [row.text(0)?, row.text(1)?, row.text(2)?];
-            Ok(texts.map(str::to_owned))
-        });
-        let mut written = String::new();
-        for [kind, name, sql] in lines.unwrap() {
-            written += &format!("{sql};\n\n");
-            if kind != "table" {
-                continue;
-            }
-            let columns = columns(db, &name);
-            let quoted: Vec<String> = columns
-                .split(',')
-                .map(|column| format!("quote({column})"))
-                .collect();
-            let values = format!("SELECT {} FROM {name}", quoted.join(" || ', ' || "));
-            for row in all(db, &values, &[], |row| Ok(row.text(0)?.to_owned())).unwrap() {
-                written += &format!("INSERT INTO {name} ({columns}) VALUES ({row});\n\n");
-            }
-        }
-        written
-    }
-
-    /// `ABIDE_WRITE_SCHEMA=1` writes the file, after a step was added.
-    #[test]
-    fn a_new_store_is_what_all_steps_make_of_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("steps.db");
-        let mut by_steps = Sqlite::open(&path, Use::Make).unwrap();
-        migrate(&mut by_steps, &path).unwrap();
-        let expected = statements(&mut by_steps);
-        if std::env::var_os("ABIDE_WRITE_SCHEMA").is_some() {
-            let file = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/src/store/migrations/sqlite/whole.sql"
-            );
-            std::fs::write(file, &expected).unwrap();
-        }
-        let mut whole = Sqlite::open(&dir.path().join("whole.db"), Use::Make).unwrap();
-        make_whole(&mut whole).unwrap();
-        assert_eq!(version(&whole).unwrap(), SCHEMA);
-        assert_eq!(
-            statements(&mut whole),
-            expected,
-            "run this test with ABIDE_WRITE_SCHEMA=1 after a step was added"
-        );
-    }
-
-    /// Every row of a table, each as one text of the columns that the first schema gave it.
-    fn rows(db: &mut Sqlite, table: &str, columns: &str) -> Vec<String> {
-        let quoted: Vec<String> = columns
-            .split(',')
-            .map(|one| format!("quote({one})"))
-            .collect();
-        let sql = format!("SELECT {} FROM {table}", quoted.join(" || '|' || "));
-        let mut found = all(db, &sql, &[], |row| Ok(row.text(0)?.to_owned())).unwrap();
-        found.sort_unstable();
-        found
-    }
-
-    fn columns(db: &mut Sqlite, table: &str) -> String {
-        let sql = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
-        first(db, &sql, &[], |row| Ok(row.text(0)?.to_owned()))
-            .unwrap()
-            .unwrap()
-    }
-
-    #[test]
-    fn every_row_of_the_first_schema_survives() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("abide.db");
-        let mut db = Sqlite::open(&path, Use::Write).unwrap();
-        run(&mut db, &path, &MIGRATIONS[..1]).unwrap();
-        // A dump has its tables by name, not in the order of their references.
-        db.batch("PRAGMA foreign_keys = 0").unwrap();
-        db.batch(include_str!("tests/fixtures/schema_1.sql"))
-            .unwrap();
-        let names = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
-        let tables = all(&mut db, names, &[], |row| Ok(row.text(0)?.to_owned())).unwrap();
-        assert!(tables.len() >= 11, "{tables:?}");
-        let before: Vec<(String, String, Vec<String>)> = tables
-            .into_iter()
-            .map(|table| {
-                let columns = columns(&mut db, &table);
-                let rows = rows(&mut db, &table, &columns);
-                assert!(!rows.is_empty(), "the fixture has no {table}");
-                (table, columns, rows)
-            })
-            .collect();
-        migrate(&mut db, &path).unwrap();
-        for (table, columns, expected) in before {
-            assert_eq!(rows(&mut db, &table, &columns), expected, "{table}");
-        }
-        assert!(
-            dir.path()
-                .join("abide.before-0002_whole_registry.db")
-                .exists()
-        );
-        // What ended before it was counted is counted.
-        let ended = "SELECT count(*) FROM runs WHERE ended_at IS NOT NULL";
-        let ended = number(&mut db, ended, &[]).unwrap();
-        let counted = number(&mut db, "SELECT sum(runs) FROM usage_runs", &[]).unwrap();
-        assert!(ended > 0 && counted == ended, "{counted} of {ended}");
-        // What the schema promises is promised again.
-        let changed = db.execute("UPDATE runs SET state = 'error' WHERE state = 'ok'", &[]);
-        assert_eq!(changed.unwrap_err().kind, DbErrorKind::Constraint);
-        let orphan = db.execute(
-            "UPDATE steps SET run_id = x'00' WHERE ended_at IS NULL",
-            &[],
-        );
-        assert_eq!(orphan, Ok(0), "the fixture's steps have all ended");
-        let orphan = db.execute("DELETE FROM runs", &[]);
-        assert_eq!(orphan.unwrap_err().kind, DbErrorKind::Constraint);
     }
 }

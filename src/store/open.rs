@@ -357,7 +357,7 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     }
     files::private(&aside).map_err(io)?;
     let mut db = Sqlite::open(&aside, Use::Make)?;
-    migrate::make_whole(&mut db)?;
+    migrate::migrate(&mut db, &aside)?;
     identity(&mut db, clock)?;
     db.checkpoint_truncate()?;
     drop(db);

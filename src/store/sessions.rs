@@ -226,15 +226,22 @@ pub fn unarchived(
     after: i64,
     limit: u32,
 ) -> Result<Vec<(i64, Session)>, DbError> {
-    all(
-        tx,
-        &format!(
-            "SELECT {COLUMNS}, seq FROM sessions WHERE org = ?1 AND archived_at IS NULL \
-             AND seq > ?2 ORDER BY seq LIMIT {limit}"
-        ),
-        &[org.into(), after.into()],
-        |row| Ok((row.int(WIDTH)?, read(row)?)),
-    )
+    // Each half has an index of its own.
+    let mut found = Vec::new();
+    for half in ["IS NULL", "IS NOT NULL"] {
+        found.extend(all(
+            tx,
+            &format!(
+                "SELECT {COLUMNS}, seq FROM sessions WHERE org = ?1 AND parent_id {half} \
+                 AND archived_at IS NULL AND seq > ?2 ORDER BY seq LIMIT {limit}"
+            ),
+            &[org.into(), after.into()],
+            |row| Ok((row.int(WIDTH)?, read(row)?)),
+        )?);
+    }
+    found.sort_unstable_by_key(|(seq, _)| *seq);
+    found.truncate(limit as usize);
+    Ok(found)
 }
 
 /// The tenant after this one, by name.
@@ -283,6 +290,21 @@ pub struct ListQuery {
 
 /// A page of sessions, each with its place in the list.
 pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, DbError> {
+    let is_narrow = query.parent.is_some() || query.label.is_some();
+    if query.roots.is_none() && !query.archived && !is_narrow {
+        // Roots and children have an index each: a page of both is merged from a page of each.
+        let mut found = Vec::new();
+        for roots in [true, false] {
+            let half = ListQuery {
+                roots: Some(roots),
+                ..query.clone()
+            };
+            found.extend(list(tx, &half)?);
+        }
+        found.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
+        found.truncate(query.limit as usize);
+        return Ok(found);
+    }
     let pattern = query.search.as_ref().map(|text| like(text));
     // The rows come newest first as they lie; an index on the org would only have them sorted
     // anew. Where a narrower index exists the plain form lets the engine take it, but for the

@@ -77,9 +77,9 @@ pub fn no_list_walks_what_it_does_not_show(mut bench: Bench) {
                 roots: Some(false),
                 ..some()
             },
-            "sessions_shown",
+            "sessions_children",
         ),
-        (some(), "sessions_shown"),
+        (some(), "sessions_children"),
         (ListQuery { parent, ..some() }, "sessions_by_parent"),
         (
             ListQuery {

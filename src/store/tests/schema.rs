@@ -57,7 +57,7 @@ pub fn one_announce_for_each_run(mut bench: Bench) {
     refused(
         &mut bench,
         "INSERT INTO messages SELECT session_id, seq + 1, generation, x'00', at, role, kind, \
-         origin, run_id, content, tool_call, announce_id, silent, metadata, child_run FROM messages \
+         origin, run_id, content, tool_call, child_run, announce_id, silent, metadata FROM messages \
          WHERE kind = 'announce'",
     );
 }

@@ -131,13 +131,22 @@ pub fn a_body_that_an_old_run_names_stays(mut bench: Bench) {
     done(&mut bench, &top);
     // Its end is not told, so it stays, and with it what it pins.
     let leftovers = Sweep::Leftovers {
-        before: FAR,
+        before: Timestamp(2),
         ids_before: FAR,
     };
     let before = bench.count("SELECT count(*) FROM blobs");
+    bench
+        .db
+        .execute("UPDATE blobs SET used_at = 1", &[])
+        .unwrap();
     sweep(&mut bench, old_runs());
     sweep(&mut bench, leftovers);
     assert_eq!(bench.count("SELECT count(*) FROM blobs"), before);
+    // It does not hide others, and no later sweep finds work in it.
+    assert_eq!(
+        bench.count("SELECT count(*) FROM blobs WHERE used_at = 1"),
+        0
+    );
 }
 
 /// Skills of a folder, each with this text.
@@ -269,9 +278,9 @@ pub fn lists_and_sweeps_walk_their_indexes(mut bench: Bench) {
     };
     for (sql, index) in [
         (
-            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL AND seq > 0 \
-             ORDER BY seq LIMIT 1",
-            "sessions_shown",
+            "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL \
+             AND parent_id IS NOT NULL AND seq > 0 ORDER BY seq LIMIT 1",
+            "sessions_children",
         ),
         (
             "SELECT id FROM sessions WHERE org = 'a' AND archived_at IS NULL \

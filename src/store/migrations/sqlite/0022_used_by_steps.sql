@@ -1,3 +1,0 @@
--- What a step used of a model, and of which one: JSON.
-
-ALTER TABLE steps ADD COLUMN used TEXT;
