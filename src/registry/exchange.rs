@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Inner;
 use crate::contract::catalog::Overrides;
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::RunId;
 use crate::kernel::session::{Owner, Session};
 use crate::kernel::text::preview;
@@ -36,7 +36,7 @@ pub(super) fn follow(inner: &Arc<Inner>, tasks: &TaskTracker, run: RunId) {
 async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
     let next = inner.store.read_now(|tx| other_side(tx, run))?;
     let next = match next {
-        Some((session, said)) => next_run(inner, &session, &said).await,
+        Some((session, said)) => next_run(inner, &session, &said).await?,
         None => None,
     };
     let command = Command::Exchange { run, next };
@@ -45,7 +45,11 @@ async fn go_on(inner: &Arc<Inner>, run: RunId) -> Result<(), Fault> {
 
 /// The run of a next turn. An agent that is not there any more cannot go on: the exchange
 /// ends.
-async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<Box<NewRun>> {
+async fn next_run(
+    inner: &Arc<Inner>,
+    session: &Session,
+    said: &str,
+) -> Result<Option<Box<NewRun>>, Fault> {
     let overrides = Overrides {
         model: session.model.as_deref(),
         thinking: session.thinking,
@@ -53,11 +57,14 @@ async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<B
     };
     let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
     let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
-    let agent = resolved.await.ok()?;
+    let agent = match resolved.await {
+        Err(gone) if matches!(gone.kind, Kind::NotFound | Kind::Forbidden) => return Ok(None),
+        resolved => resolved?,
+    };
     let id = RunId(inner.clock.new_id());
-    Some(Box::new(NewRun {
+    Ok(Some(Box::new(NewRun {
         id,
-        environment: inner.sealed(id, &agent.overlay).ok()?,
+        environment: inner.sealed(id, &agent.overlay)?,
         // The user of the turn before takes its place.
         user: String::new(),
         label: None,
@@ -69,7 +76,7 @@ async fn next_run(inner: &Arc<Inner>, session: &Session, said: &str) -> Option<B
         trace_id: String::new(),
         key: None,
         retry_of: None,
-    }))
+    })))
 }
 
 /// The session in which a next turn would be, and what is said there.

@@ -57,7 +57,7 @@ impl Registry {
     ) -> Result<QuestionView, Fault> {
         let text = match answer {
             QuestionAnswer::Text(text) => text,
-            QuestionAnswer::Choice(choice) => self.choice(id, choice)?,
+            QuestionAnswer::Choice(choice) => self.choice(who, id, choice)?,
         };
         let command = Command::Answer {
             org: who.org.clone(),
@@ -109,9 +109,11 @@ impl Registry {
     }
 
     /// A choice must be one of those that the question proposes.
-    fn choice(&self, id: QuestionId, choice: String) -> Result<String, Fault> {
+    fn choice(&self, who: &Principal, id: QuestionId, choice: String) -> Result<String, Fault> {
         let found = self.inner.store.read_now(|tx| questions::get(tx, id))?;
-        let question = found.ok_or_else(|| Fault::not_found("question", id))?;
+        let question = found
+            .filter(|question| question.org == who.org)
+            .ok_or_else(|| Fault::not_found("question", id))?;
         if question.choices.contains(&choice) {
             return Ok(choice);
         }

@@ -96,7 +96,7 @@ impl Registry {
             let mut still = Vec::with_capacity(before);
             inner.store.read_now(|tx| {
                 for id in &open {
-                    if read::is_terminal(tx, *id)? == Some(false) {
+                    if read::is_terminal(tx, &who.org, *id)? == Some(false) {
                         still.push(*id);
                     }
                 }

@@ -65,6 +65,12 @@ pub fn unused_since(
     )
 }
 
+/// The body counts as used at this point.
+pub fn use_again(tx: &mut dyn Tx, hash: &str, now: Timestamp) -> Result<(), DbError> {
+    let sql = "UPDATE blobs SET used_at = ?2 WHERE hash = ?1";
+    tx.execute(sql, &[hash.into(), now.0.into()]).map(|_| ())
+}
+
 /// The body is gone.
 pub fn remove(tx: &mut dyn Tx, hash: &str) -> Result<(), DbError> {
     tx.execute("DELETE FROM blobs WHERE hash = ?1", &[hash.into()])

@@ -219,11 +219,11 @@ pub fn delegated(
 }
 
 /// Has the run ended? `None`: there is no such run.
-pub fn is_terminal(tx: &mut dyn Tx, id: RunId) -> Result<Option<bool>, DbError> {
+pub fn is_terminal(tx: &mut dyn Tx, org: &str, id: RunId) -> Result<Option<bool>, DbError> {
     first(
         tx,
-        "SELECT ended_at IS NOT NULL FROM runs WHERE id = ?1",
-        &[(&id.0).into()],
+        "SELECT ended_at IS NOT NULL FROM runs WHERE id = ?1 AND org = ?2",
+        &[(&id.0).into(), org.into()],
         |row| Ok(row.int(0)? != 0),
     )
 }

@@ -236,6 +236,30 @@ fn a_command_that_fails_or_hangs_harms_no_run_and_a_burst_is_one() {
 }
 
 #[test]
+fn an_end_beside_a_reload_of_the_settings_is_notified() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        for count in 1..=20 {
+            let spawned = client
+                .spawn(json!({ "task": "[plain]", "agent": "worker" }))
+                .await;
+            client.call("gateway.reload", json!({})).await;
+            client.ended(&spawned.id).await;
+            client.call("gateway.reload", json!({})).await;
+            eventually(&format!("{count} ends"), async || {
+                let lines = told(&place);
+                let counts = lines.iter().map(|line| line[3].parse::<usize>().unwrap());
+                (counts.sum::<usize>() == count).then_some(())
+            })
+            .await;
+        }
+        daemon.kill().await;
+    });
+}
+
+#[test]
 fn nothing_is_told_by_default_or_where_it_is_switched_off_and_a_reload_counts() {
     run(async {
         let mut place = place();

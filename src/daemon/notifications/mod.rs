@@ -70,6 +70,12 @@ pub async fn keep(
     let mut sending = Sending::default();
     loop {
         let now = settings.borrow_and_update().clone();
+        let includes_ends = now.are_on() && now.ended;
+        if includes_ends && !known.includes_ends {
+            // What ended while that was off is not notified later.
+            known.cursor = None;
+        }
+        known.includes_ends = includes_ends;
         let watching = async {
             match now.are_on() {
                 true => {
@@ -99,6 +105,10 @@ struct Known {
     notified: BTreeSet<String>,
     /// Runs that have ended and are to be notified.
     ends: Vec<RunId>,
+    /// Everything up to it was taken; `None`: the log is followed from now on.
+    cursor: Option<i64>,
+    /// The settings ask for ends of runs.
+    includes_ends: bool,
 }
 
 impl Known {
@@ -115,11 +125,16 @@ impl Known {
                 kinds: kinds(),
                 ..EventFilter::default()
             },
+            since: self.cursor,
             ..Subscribe::default()
         };
         let mut events = match registry.subscribe(who, request).await {
             Ok(events) => events,
-            Err(fault) => return fault,
+            Err(fault) => {
+                // The events after it may be gone.
+                self.cursor = None;
+                return fault;
+            }
         };
         let clock = &notifier.clock;
         let mut due = Some(clock.monotonic());
@@ -159,10 +174,19 @@ impl Known {
 
     /// Is this event a reason to look for something new?
     fn hear(&mut self, item: &Item, settings: &Settings) -> bool {
-        let Item::Event(event) = item else {
-            return false;
+        let event: &LogEvent = match item {
+            Item::Event(event) => event,
+            Item::Snapshot(now) => {
+                self.cursor = Some(now.cursor);
+                return false;
+            }
+            Item::Lagged { cursor, .. } => {
+                self.cursor = Some(*cursor);
+                return false;
+            }
+            Item::Text(_) => return false,
         };
-        let event: &LogEvent = event;
+        self.cursor = Some(event.event.cursor);
         if event.event.kind != "run.ended" {
             return settings.needs_person;
         }

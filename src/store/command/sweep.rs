@@ -277,6 +277,10 @@ fn leftovers(
             if !named && all_seen {
                 blobs::remove(context.tx, &hash).map_err(db_fault)?;
                 skills::forget(context.tx, &hash).map_err(db_fault)?;
+            } else {
+                // It is looked at again after another retention period: otherwise bodies that old
+                // runs keep would hide the unused ones behind them, and each sweep would find work.
+                blobs::use_again(context.tx, &hash, context.now.wall).map_err(db_fault)?;
             }
         }
     }
