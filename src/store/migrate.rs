@@ -1,5 +1,5 @@
-//! Brings a database to the schema of this program: numbered, append-only steps, one
-//! transaction each.
+//! Migrates a database to the schema of this program: numbered, append-only steps, one
+//! transaction each. Called when a store is opened.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::tx::{DbError, DbErrorKind, Tx};
 struct Migration {
     name: &'static str,
     sql: &'static str,
-    /// It drops or rewrites something: a copy of the file is kept beside it first.
+    /// It drops or rewrites data: the file is copied first.
     destructive: bool,
 }
 
-/// The database's history. Append only; a released step never changes.
+/// The history of the schema. Append only; a released step never changes.
 const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "0001_sessions_and_runs",
@@ -132,15 +132,15 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// What all steps together make of an empty database. A new store is made by it at once: the
-/// steps alter and rebuild tables, which takes five times as long. A test holds it against
-/// them, and writes it.
+/// The schema that all steps together produce. A new store is created from it directly: the steps
+/// alter and rebuild tables, which takes five times as long. A test compares it with the steps,
+/// and writes it.
 const WHOLE: &str = include_str!("migrations/sqlite/whole.sql");
 
 /// The schema version of this program.
 pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
-/// Why a database cannot be used.
+/// Why a database cannot be migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// A newer program wrote it. Nothing was written to it.
@@ -149,19 +149,19 @@ pub enum MigrateError {
          newer abide. Nothing was changed; use that version, or another state folder"
     )]
     Newer {
-        /// The version in the file.
+        /// The schema version of the file.
         found: i64,
-        /// The version of this program.
+        /// The schema version of this program.
         known: i64,
     },
-    /// A step failed. The file is as it was.
+    /// A step failed. The file is unchanged.
     #[error("migration {name} failed: {source}. The store is as it was{copy}")]
     Failed {
-        /// The step.
+        /// Name of the step.
         name: &'static str,
-        /// `, with a copy at …`, or nothing.
+        /// `, with a copy at …`, or empty.
         copy: String,
-        /// What the engine said.
+        /// The engine's error.
         source: DbError,
     },
     /// The file cannot be read at all.
@@ -169,12 +169,12 @@ pub enum MigrateError {
     Db(#[from] DbError),
 }
 
-/// The version that is in the file.
+/// The schema version of the file.
 pub fn version(db: &Sqlite) -> Result<i64, DbError> {
     db.read_pragma("user_version")
 }
 
-/// Refuses a file of a newer schema.
+/// Refuses a file with a newer schema.
 pub fn check_not_newer(found: i64) -> Result<(), MigrateError> {
     if found > SCHEMA {
         return Err(MigrateError::Newer {
@@ -197,11 +197,11 @@ pub fn make_whole(db: &mut Sqlite) -> Result<(), DbError> {
     ))
 }
 
-/// Once this returns, the empty database has the schema of this version, which is one that
-/// this program knows.
+/// Once this returns, the empty database has the schema of `version`, which this program must
+/// know.
 pub fn make(db: &mut Sqlite, version: i64) -> Result<(), DbError> {
     let steps = usize::try_from(version).unwrap_or(0).min(MIGRATIONS.len());
-    // An empty database is not copied, so its path does not matter.
+    // An empty database is not copied, so the path is not used.
     run(db, Path::new(""), &MIGRATIONS[..steps]).map_err(|fault| match fault {
         MigrateError::Db(fault) | MigrateError::Failed { source: fault, .. } => fault,
         fault @ MigrateError::Newer { .. } => DbError {
@@ -225,13 +225,13 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
         let mut copy = String::new();
         if migration.destructive && found > 0 {
             let beside = path.with_extension(format!("before-{}.db", migration.name));
-            // A copy that a failed earlier try left is of the same old file: made anew.
+            // A copy left by a failed earlier attempt is of the same old file, so it is replaced.
             let _ = std::fs::remove_file(&beside);
             db.copy_to(&beside)?;
             copy = format!(", with a copy at {}", beside.display());
         }
-        // A table that is made anew is dropped while others refer to it. Whether they still
-        // do in the end is checked before the commit.
+        // A table that is rebuilt is dropped while others refer to it, so references are checked
+        // before the commit instead.
         let sql = format!(
             "PRAGMA foreign_keys = 0;\nBEGIN IMMEDIATE;\n{}",
             migration.sql
@@ -241,7 +241,7 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
             .and_then(|()| check_references(db))
             .and_then(|()| db.batch(&format!("PRAGMA user_version = {to};\nCOMMIT;")));
         if done.is_err() {
-            // Not in a transaction any more when the fault itself rolled it back.
+            // No transaction is open if the error itself rolled it back.
             let _ = db.batch("ROLLBACK");
         }
         db.batch("PRAGMA foreign_keys = 1")?;
@@ -257,7 +257,7 @@ fn run(db: &mut Sqlite, path: &Path, migrations: &[Migration]) -> Result<(), Mig
     Ok(())
 }
 
-/// Every row that refers to another still finds it.
+/// Fails unless every reference between rows is valid.
 fn check_references(db: &mut Sqlite) -> Result<(), DbError> {
     let mut lost = None;
     db.query("PRAGMA foreign_key_check", &[], &mut |row| {
@@ -330,9 +330,9 @@ mod tests {
         );
     }
 
-    /// Everything in a database, as statements that make it.
+    /// The whole content of a database, as statements that create it.
     fn statements(db: &mut Sqlite) -> String {
-        // What a table makes for itself comes with it.
+        // Shadow tables are created with their virtual table.
         let schema = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL \
              AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow') \
              ORDER BY rowid";
@@ -359,7 +359,7 @@ mod tests {
         written
     }
 
-    /// `ABIDE_WRITE_SCHEMA=1` writes the file, after a step was added.
+    /// `ABIDE_WRITE_SCHEMA=1` rewrites the file after a step was added.
     #[test]
     fn a_new_store_is_what_all_steps_make_of_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ mod tests {
         );
     }
 
-    /// Every row of a table, each as one text of the columns that the first schema gave it.
+    /// All rows of a table, each as one text of the columns that the first schema had.
     fn rows(db: &mut Sqlite, table: &str, columns: &str) -> Vec<String> {
         let quoted: Vec<String> = columns
             .split(',')
@@ -409,7 +409,7 @@ mod tests {
         let path = dir.path().join("abide.db");
         let mut db = Sqlite::open(&path, Use::Write).unwrap();
         run(&mut db, &path, &MIGRATIONS[..1]).unwrap();
-        // A dump has its tables by name, not in the order of their references.
+        // The dump orders tables by name, not by their references.
         db.batch("PRAGMA foreign_keys = 0").unwrap();
         db.batch(include_str!("tests/fixtures/schema_1.sql"))
             .unwrap();
@@ -434,12 +434,12 @@ mod tests {
                 .join("abide.before-0002_whole_registry.db")
                 .exists()
         );
-        // What ended before it was counted is counted.
+        // Runs that ended before usage was counted are counted by the migration.
         let ended = "SELECT count(*) FROM runs WHERE ended_at IS NOT NULL";
         let ended = number(&mut db, ended, &[]).unwrap();
         let counted = number(&mut db, "SELECT sum(runs) FROM usage_runs", &[]).unwrap();
         assert!(ended > 0 && counted == ended, "{counted} of {ended}");
-        // What the schema promises is promised again.
+        // Constraints of the schema are in force again.
         let changed = db.execute("UPDATE runs SET state = 'error' WHERE state = 'ok'", &[]);
         assert_eq!(changed.unwrap_err().kind, DbErrorKind::Constraint);
         let orphan = db.execute(
